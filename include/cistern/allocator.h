@@ -1,0 +1,129 @@
+#pragma once
+
+// The allocator: device memory in stream order, kept when it is given back.
+//
+// A block belongs to the stream it was allocated for. Freed, it may serve that stream
+// again at once, since later work there is ordered behind earlier. If other streams used
+// it (record_stream), it waits until the work queued on them before the free is done.
+// The free functions act on one process-wide heap for each device; a CachingAllocator is
+// the same as an object of one's own.
+//
+// Thread safety: everything here may be called from any thread at any time. Observers and
+// callbacks run with no lock held and may call back.
+// Units: bytes. Pointers are device addresses, aligned to 512 bytes.
+
+#include <cistern/device.h>
+#include <cistern/error.h>
+#include <cistern/export.h>
+#include <cistern/options.h>
+#include <cistern/snapshot.h>
+#include <cistern/stats.h>
+#include <cistern/stream.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+
+namespace cistern {
+
+// Memory on the current device for work on the current stream, or on `stream` (and its
+// device) from now on. 0 bytes: nullptr, and nothing is counted. Does not touch the stream.
+// Cost: no driver call on a hit; on a miss one driver allocation, or the retry ladder.
+// Throws OutOfMemoryError after everything idle was released; DriverError if the driver
+// fails in another way. Either way the heap is as usable as before.
+[[nodiscard]] CISTERN_EXPORT void* allocate(std::size_t bytes);
+[[nodiscard]] CISTERN_EXPORT void* allocate(std::size_t bytes, const Stream& stream);
+
+// Gives a block back, in order on its own stream; nullptr is nothing. With `stream`, also
+// tells that the block was last used there, as record_stream before the free would.
+// Never throws and never waits for the device. An address that is not a live block's start
+// changes nothing and is reported once on standard error, with the address.
+CISTERN_EXPORT void deallocate(void* pointer) noexcept;
+CISTERN_EXPORT void deallocate(void* pointer, const Stream& stream) noexcept;
+
+// Tells that work on `stream` uses the block: after its free it is not reused before the
+// work queued there by then is done. The block's own stream, nullptr and addresses that
+// are not a live block's start are ignored. Orders nothing by itself.
+CISTERN_EXPORT void record_stream(void* pointer, const Stream& stream);
+
+// Waits for pending frees, then gives every wholly free segment of every device back to
+// the driver. Blocks the host.
+CISTERN_EXPORT void empty_cache();
+// Gives wholly free segments back, largest first, until at most `target_bytes` are held on
+// the device or none is left; does not wait for pending frees. Returns the bytes given back.
+CISTERN_EXPORT std::size_t trim(std::size_t target_bytes, Device device = {});
+
+// Limits what this process holds on a device to a share of its memory, from now on;
+// nothing is released. Throws InvalidArgument unless 0 <= fraction <= 1.
+CISTERN_EXPORT void set_memory_fraction(double fraction, Device device = {});
+[[nodiscard]] CISTERN_EXPORT double memory_fraction(Device device = {});
+
+// Changes the options of the process-wide heaps: PyTorch's grammar, see options.h. The
+// policy is fixed by the first allocation: a text that changes it later is refused.
+CISTERN_EXPORT void set_options(std::string_view text);
+// The options in force, one a line, with what has no effect and why.
+[[nodiscard]] CISTERN_EXPORT std::string effective_config();
+
+enum class ObserverId : std::uint64_t {};
+// Called before an OutOfMemoryError is thrown. What it throws is ignored.
+using OutOfMemoryObserver = std::function<void(const OutOfMemoryReport&)>;
+// Asked for memory on a device before the driver is: true if it gave some back.
+using FreeMemoryCallback = std::function<bool(int device, std::size_t bytes)>;
+CISTERN_EXPORT ObserverId add_out_of_memory_observer(OutOfMemoryObserver observer);
+CISTERN_EXPORT ObserverId add_free_memory_callback(FreeMemoryCallback callback);
+// Returns whether it was there. A call that is already running may still end after this.
+CISTERN_EXPORT bool remove_observer(ObserverId id);
+
+struct CachingAllocatorOptions {
+  // The driver to use; null: the process's own (see device.h). Must outlive the allocator.
+  const DriverApi* driver = nullptr;
+  AllocatorOptions options = {};
+};
+
+// A heap of one's own over any driver, for all of that driver's devices. Streams are the
+// driver's handles; nullptr is the legacy default stream.
+class CISTERN_EXPORT CachingAllocator {
+ public:
+  explicit CachingAllocator(CachingAllocatorOptions options = {});
+  // Waits for pending frees and gives all memory back, blocks that are still live included.
+  ~CachingAllocator();
+  CachingAllocator(const CachingAllocator&) = delete;
+  CachingAllocator& operator=(const CachingAllocator&) = delete;
+
+  // As the free functions of these names. `device` is an index, not "the current one".
+  [[nodiscard]] void* allocate(std::size_t bytes, StreamHandle stream = nullptr, int device = 0);
+  [[nodiscard]] void* allocate(std::size_t bytes, const Stream& stream);
+  void deallocate(void* pointer) noexcept;
+  void deallocate(void* pointer, StreamHandle last_used_on) noexcept;
+  void record_stream(void* pointer, StreamHandle stream);
+  void record_stream(void* pointer, const Stream& stream);
+  void empty_cache();
+  std::size_t trim(std::size_t target_bytes, int device = 0);
+  void set_memory_fraction(double fraction, int device = 0);
+  [[nodiscard]] double memory_fraction(int device = 0) const;
+  void set_options(std::string_view text);
+  [[nodiscard]] AllocatorOptions options() const;
+  ObserverId add_out_of_memory_observer(OutOfMemoryObserver observer);
+  ObserverId add_free_memory_callback(FreeMemoryCallback callback);
+  bool remove_observer(ObserverId id);
+
+  [[nodiscard]] MemoryStats memory_stats(int device = 0) const;
+  [[nodiscard]] std::string memory_summary(int device = 0, bool abbreviated = false) const;
+  [[nodiscard]] std::string memory_report(int device = 0) const;
+  [[nodiscard]] Snapshot snapshot() const;
+  void reset_peak_memory_stats(int device = 0);
+  void reset_accumulated_memory_stats(int device = 0);
+
+  // Verifies every invariant of the heap, O(blocks): throws std::logic_error naming the first
+  // that does not hold. For tests, and for a program that suspects its own memory.
+  void check() const;
+
+ private:
+  struct Heaps;
+  std::unique_ptr<Heaps> heaps_;
+};
+
+}  // namespace cistern

@@ -1,0 +1,15 @@
+#pragma once
+
+// All of cistern for C++: see each header for its contract.
+
+#include <cistern/allocator.h>
+#include <cistern/buffer.h>
+#include <cistern/device.h>
+#include <cistern/error.h>
+#include <cistern/event.h>
+#include <cistern/memory.h>
+#include <cistern/options.h>
+#include <cistern/simulated.h>
+#include <cistern/snapshot.h>
+#include <cistern/stats.h>
+#include <cistern/stream.h>

@@ -1,0 +1,120 @@
+#pragma once
+
+// The errors that cistern throws.
+//
+// Every one derives from cistern::Error and from a standard exception, so both
+// `catch (const cistern::Error&)` and `catch (const std::exception&)` see all of
+// them. The text names the value that was wrong and what was expected.
+// Thread safety: values; safe to copy and to read from any thread.
+
+#include <cistern/export.h>
+
+#include <cstddef>
+#include <new>
+#include <stdexcept>
+#include <string>
+
+namespace cistern {
+
+// The common base of all of cistern's errors. Not itself a std::exception, so
+// that a class can be an Error and a std::bad_alloc without an ambiguous base.
+class CISTERN_EXPORT Error {
+ public:
+  Error() = default;
+  Error(const Error&) = default;
+  Error& operator=(const Error&) = default;
+  virtual ~Error();
+  [[nodiscard]] virtual const char* what() const noexcept = 0;
+};
+
+// An argument, option or file that cannot be accepted.
+class CISTERN_EXPORT InvalidArgument : public Error, public std::invalid_argument {
+ public:
+  explicit InvalidArgument(const std::string& text) : std::invalid_argument(text) {}
+  ~InvalidArgument() override;
+  [[nodiscard]] const char* what() const noexcept override { return std::invalid_argument::what(); }
+};
+
+// A result that does not exist yet, such as the time of an event that is still pending.
+class CISTERN_EXPORT NotReady : public Error, public std::runtime_error {
+ public:
+  explicit NotReady(const std::string& text) : std::runtime_error(text) {}
+  ~NotReady() override;
+  [[nodiscard]] const char* what() const noexcept override { return std::runtime_error::what(); }
+};
+
+// Something that this build, driver or device does not offer: a missing driver,
+// a device without the needed capability, a policy that is not built.
+class CISTERN_EXPORT NotSupported : public Error, public std::runtime_error {
+ public:
+  explicit NotSupported(const std::string& text) : std::runtime_error(text) {}
+  ~NotSupported() override;
+  [[nodiscard]] const char* what() const noexcept override { return std::runtime_error::what(); }
+};
+
+// A driver call that failed: which call, on what object, and the driver's own words.
+class CISTERN_EXPORT DriverError : public Error, public std::runtime_error {
+ public:
+  DriverError(int code, std::string call, const std::string& text)
+      : std::runtime_error(text), code_(code), call_(std::move(call)) {}
+  ~DriverError() override;
+  [[nodiscard]] const char* what() const noexcept override { return std::runtime_error::what(); }
+  // The driver's result (a CUresult) and the name of the entry point, e.g. "cuMemFree".
+  [[nodiscard]] int code() const noexcept { return code_; }
+  [[nodiscard]] const std::string& call() const noexcept { return call_; }
+
+ private:
+  int code_;
+  std::string call_;
+};
+
+// Why a request could not be served, after everything that may be released was.
+enum class OutOfMemoryCause {
+  device_full,     // the device has less free memory than the request needs
+  fragmented,      // enough bytes are free here, but in no single usable block
+  limit,           // the memory fraction forbids it, the device has room
+  pending_frees,   // freed memory is still awaited by other streams
+  driver_refusal,  // the driver refused although it reports enough free memory
+  too_large,       // the request alone exceeds the device's total memory
+};
+[[nodiscard]] CISTERN_EXPORT const char* to_string(OutOfMemoryCause cause) noexcept;
+
+// The state of one device at the moment a request failed. All sizes in bytes.
+// It adds up: total = free + outside + reserved, and
+// reserved = allocated + pending_free + free_split + free_whole.
+struct OutOfMemoryReport {
+  int device = 0;
+  OutOfMemoryCause cause = OutOfMemoryCause::device_full;
+  std::size_t requested_bytes = 0;  // what the caller asked for
+  std::size_t rounded_bytes = 0;    // after the size policy's rounding
+  std::size_t segment_bytes = 0;    // what the driver was asked for
+  std::size_t device_total_bytes = 0;
+  std::size_t device_free_bytes = 0;
+  std::size_t outside_bytes = 0;  // in use on the device, but not held by this allocator
+  std::size_t limit_bytes = 0;    // the memory fraction's limit; 0: none is set
+  std::size_t reserved_bytes = 0;
+  std::size_t allocated_bytes = 0;
+  std::size_t pending_free_bytes = 0;
+  std::size_t free_split_bytes = 0;  // free, in segments that are partly in use
+  std::size_t free_whole_bytes = 0;  // free, in segments that are wholly free
+  std::size_t largest_free_block_bytes = 0;
+  std::string advice;  // the option or step that would have helped; empty if none would
+};
+
+// No memory for a request. The allocator stays usable, and every live block is
+// untouched. what() keeps the forms that programs search for: "out of memory" and
+// "Tried to allocate <n> <unit>".
+class CISTERN_EXPORT OutOfMemoryError : public Error, public std::bad_alloc {
+ public:
+  OutOfMemoryError(OutOfMemoryReport report, std::string text)
+      : report_(std::move(report)), text_(std::move(text)) {}
+  ~OutOfMemoryError() override;
+  [[nodiscard]] const char* what() const noexcept override { return text_.c_str(); }
+  [[nodiscard]] const OutOfMemoryReport& report() const noexcept { return report_; }
+
+ private:
+  OutOfMemoryReport report_;
+  std::string text_;
+};
+
+}  // namespace cistern

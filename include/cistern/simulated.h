@@ -1,0 +1,136 @@
+#pragma once
+
+// The simulated driver: GPU memory, streams and events in process, at CPU speed.
+//
+// Device addresses are host addresses, so copies move real bytes and host code can be a
+// kernel. The drive is stepped: queued work moves when somebody waits for it or steps it,
+// and time is virtual. An operation whose predecessors are done when it is queued, and which
+// is an event record or an event wait, is done at once.
+// Everything is deterministic: memory at the lowest free address, first fit.
+// Thread safety: any member may be called from any thread; functions that are run as
+// kernels run with no lock held, one at a time.
+
+#include <cistern/export.h>
+#include <cistern/stream.h>
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace cistern {
+
+struct DriverApi;
+
+// What keeps the bytes of simulated device memory.
+enum class Backing {
+  memory,  // host memory, in pages made when they are first touched
+  none,    // nothing: only accounts are kept, and nothing may be dereferenced
+};
+
+struct SimulatedOptions {
+  int devices = 1;                                       // at least 1
+  std::size_t capacity_bytes = std::size_t{80} << 30;    // of each device
+  Backing backing = Backing::memory;
+  // An event completes at the later of its stream's work and this many ticks after its
+  // record (see SimulatedDriver::tick). 0: with its stream's work.
+  std::uint64_t event_lag_ticks = 0;
+  int compute_capability_major = 9;
+  int compute_capability_minor = 0;
+
+  // Reads "devices=2,capacity=80GiB,backing=none,event_lag=64,compute_capability=9.0".
+  // Throws InvalidArgument naming the setting and what was expected.
+  [[nodiscard]] CISTERN_EXPORT static SimulatedOptions parse(std::string_view text);
+};
+
+// A range of device memory that an operation reads or writes.
+struct MemoryRange {
+  const void* address = nullptr;
+  std::size_t bytes = 0;
+};
+
+class CISTERN_EXPORT SimulatedDriver {
+ public:
+  explicit SimulatedDriver(SimulatedOptions options = {});
+  // Drops queued work without running it, and all memory.
+  ~SimulatedDriver();
+  SimulatedDriver(const SimulatedDriver&) = delete;
+  SimulatedDriver& operator=(const SimulatedDriver&) = delete;
+
+  // The table to give to a CachingAllocator; it lives as long as the driver.
+  [[nodiscard]] const DriverApi& api() const noexcept;
+  // The driver behind a table; nullptr if the table is not a simulated driver's.
+  [[nodiscard]] static SimulatedDriver* behind(const DriverApi& api) noexcept;
+
+  // A non-blocking stream of a device. Destroyed with the driver, or by destroy_stream.
+  [[nodiscard]] StreamHandle create_stream(int device = 0, int priority = 0);
+  void destroy_stream(StreamHandle stream);
+
+  // Queues `function` on `stream` as a kernel that takes `duration` of virtual time and touches
+  // the ranges named. Throws InvalidArgument for a range that is not device memory at this moment.
+  void launch(StreamHandle stream, std::vector<MemoryRange> reads, std::vector<MemoryRange> writes,
+              std::chrono::nanoseconds duration, std::function<void()> function);
+  // Keeps `stream` busy for `duration` of virtual time.
+  void occupy(StreamHandle stream, std::chrono::nanoseconds duration);
+
+  // Runs one operation: the one that is ready first in virtual time, then by priority, then
+  // by stream; with `stream`, that stream's next one and what it needs. False: nothing to run.
+  bool step();
+  bool step(StreamHandle stream, int device = 0);
+  // Runs everything that is queued, or all that `stream` needs to be idle.
+  void run_until_idle();
+  void run_until_idle(StreamHandle stream, int device = 0);
+  // Ends one tick of the event lag (the replayer ticks once an operation).
+  void tick();
+  // Changes the event lag for events recorded from now on.
+  void set_event_lag(std::uint64_t ticks);
+  // Virtual time: the latest end of any operation that has run on the device.
+  [[nodiscard]] std::chrono::nanoseconds virtual_time(int device = 0) const;
+
+  // Calls made so far: of all entries, of one ("cuMemAlloc"), of each.
+  [[nodiscard]] std::uint64_t calls() const;
+  [[nodiscard]] std::uint64_t calls(std::string_view entry) const;
+  [[nodiscard]] std::map<std::string, std::uint64_t> calls_by_name() const;
+  // Calls that made the host wait for the device.
+  [[nodiscard]] std::uint64_t host_synchronizations() const;
+  // The accounted cost of all calls, by the cost model: nothing is slept.
+  [[nodiscard]] std::chrono::nanoseconds modelled_cost() const;
+  // Replaces an entry's modelled cost. Throws InvalidArgument for an unknown entry.
+  void set_cost(std::string_view entry, std::chrono::nanoseconds cost);
+
+  // Makes the k-th call from now (1: the next) of `entry`, or of any entry if it is empty, fail
+  // with `error` (a CUresult) and change nothing. Failures that are set up are independent.
+  // Throws InvalidArgument for an unknown entry or k = 0.
+  void fail_call(std::string_view entry, std::uint64_t k, int error);
+  // How many calls were failed so far. clear_faults drops those still to come.
+  [[nodiscard]] std::uint64_t faults_injected() const;
+  void clear_faults();
+
+  // Bytes of device memory in use, in whole granules, as cuMemGetInfo sees it, and its peak.
+  [[nodiscard]] std::size_t used_bytes(int device = 0) const;
+  [[nodiscard]] std::size_t peak_used_bytes(int device = 0) const;
+
+  struct Implementation;
+
+ private:
+  std::unique_ptr<Implementation> implementation_;
+};
+
+// Controls of the process's own device, when it is simulated (CISTERN_DEVICE=simulated).
+// All throw NotSupported when it is not.
+namespace simulated {
+
+[[nodiscard]] CISTERN_EXPORT bool is_active() noexcept;
+[[nodiscard]] CISTERN_EXPORT SimulatedDriver& driver();
+
+// As SimulatedDriver::launch, on a Stream.
+CISTERN_EXPORT void launch(const Stream& stream, std::vector<MemoryRange> reads, std::vector<MemoryRange> writes,
+                           std::chrono::nanoseconds duration, std::function<void()> function);
+
+}  // namespace simulated
+}  // namespace cistern

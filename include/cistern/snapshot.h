@@ -1,0 +1,73 @@
+#pragma once
+
+// Snapshots: every segment and block, as values and as JSON with PyTorch's names.
+//
+// Thread safety: the functions may be called from any thread. A snapshot is a
+// consistent cut: taken under the device's lock, one device after the other.
+
+#include <cistern/export.h>
+#include <cistern/stats.h>
+
+#include <cstdint>
+#include <iosfwd>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace cistern {
+
+enum class BlockState { inactive, active_allocated, active_pending_free };
+// The viewer's words: "inactive", "active_allocated", "active_pending_free".
+[[nodiscard]] CISTERN_EXPORT const char* to_string(BlockState state) noexcept;
+
+struct BlockInfo {
+  std::uint64_t address = 0;
+  std::int64_t size = 0;            // bytes, rounded
+  std::int64_t requested_size = 0;  // bytes asked for; stale when the block is inactive
+  BlockState state = BlockState::inactive;
+};
+
+struct SegmentInfo {
+  int device = 0;
+  std::uint64_t address = 0;
+  std::int64_t total_size = 0;      // bytes; the sum of the blocks
+  std::int64_t allocated_size = 0;  // bytes of blocks in the caller's hands
+  std::int64_t active_size = 0;     // the same and those awaited by other streams
+  std::int64_t requested_size = 0;  // bytes asked for, of the active blocks
+  std::int64_t stream = 0;          // the raw handle as a number; 0: the default stream
+  bool is_large = false;            // "segment_type"
+  std::pair<std::int64_t, std::int64_t> segment_pool_id{0, 0};
+  bool is_expandable = false;
+  std::vector<BlockInfo> blocks;  // by address, without gaps
+};
+
+struct AllocatorSettings {
+  std::string text;  // the options last given
+  std::int64_t max_split_size = -1;
+  double garbage_collection_threshold = 0.0;
+  bool expandable_segments = false;
+  std::int64_t pinned_num_register_threads = 1;
+  bool release_lock_on_cudamalloc = false;
+  bool pinned_use_cuda_host_register = false;
+  bool graph_capture_record_stream_reuse = false;
+  std::map<std::int64_t, std::int64_t> roundup_power2_divisions;  // MiB -> divisions, 0: off
+};
+
+struct CISTERN_EXPORT Snapshot {
+  std::vector<SegmentInfo> segments;      // by device, then by address
+  std::vector<MemoryStats> device_stats;  // of each device, at the same moment
+  AllocatorSettings settings;
+};
+
+// The process-wide heap of every device.
+[[nodiscard]] CISTERN_EXPORT Snapshot memory_snapshot();
+
+// Writes `snapshot` as one JSON object: segments, device_traces, allocator_settings and
+// external_annotations by torch.cuda.memory._snapshot's names, so that its viewer opens the
+// file, and `device_stats`, the flat statistics of each device.
+// Throws InvalidArgument, naming the path, if the file cannot be written.
+CISTERN_EXPORT void write_json(const Snapshot& snapshot, std::ostream& out);
+CISTERN_EXPORT void write_json(const Snapshot& snapshot, const std::string& path);
+
+}  // namespace cistern

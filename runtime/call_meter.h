@@ -1,0 +1,65 @@
+#pragma once
+
+// Counts driver calls by entry, and accounts what they would cost.
+//
+// The simulated driver counts its own calls with one; metered() wraps any other table,
+// so that a replay on a real device reports the same figures.
+// Thread safety: any member may be called from any thread; counts are relaxed atomics.
+
+#include "runtime/driver_api.h"
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string_view>
+
+namespace cistern {
+
+// The entry of a driver name such as "cuMemAlloc".
+[[nodiscard]] std::optional<DriverEntryId> find_driver_entry(std::string_view name) noexcept;
+
+class CallMeter {
+ public:
+  // Starts with the stated estimates of each call's cost: see call_meter.cpp.
+  CallMeter();
+
+  void count(DriverEntryId entry) noexcept { counts_[index(entry)].fetch_add(1, std::memory_order_relaxed); }
+  [[nodiscard]] std::uint64_t calls(DriverEntryId entry) const noexcept {
+    return counts_[index(entry)].load(std::memory_order_relaxed);
+  }
+  [[nodiscard]] std::uint64_t calls() const noexcept;
+  // Calls that made the host wait for the device, as their caller saw them.
+  void count_host_synchronization() noexcept { host_synchronizations_.fetch_add(1, std::memory_order_relaxed); }
+  [[nodiscard]] std::uint64_t host_synchronizations() const noexcept {
+    return host_synchronizations_.load(std::memory_order_relaxed);
+  }
+  void set_cost(DriverEntryId entry, std::chrono::nanoseconds cost) noexcept;
+  // The sum of calls times cost.
+  [[nodiscard]] std::chrono::nanoseconds modelled_cost() const noexcept;
+
+ private:
+  static std::size_t index(DriverEntryId entry) noexcept { return static_cast<std::size_t>(entry); }
+  std::array<std::atomic<std::uint64_t>, kDriverEntryCount> counts_{};
+  std::array<std::atomic<std::int64_t>, kDriverEntryCount> costs_ns_{};
+  std::atomic<std::uint64_t> host_synchronizations_{0};
+};
+
+// A table that counts each call in `meter` and passes it on to `inner`. Both must outlive it.
+class MeteredDriver {
+ public:
+  MeteredDriver(const DriverApi& inner, CallMeter& meter);
+  ~MeteredDriver();
+  MeteredDriver(const MeteredDriver&) = delete;
+  MeteredDriver& operator=(const MeteredDriver&) = delete;
+  [[nodiscard]] const DriverApi& api() const noexcept { return api_; }
+
+ private:
+  struct Entries;
+  std::unique_ptr<Entries> entries_;
+  DriverApi api_;
+};
+
+}  // namespace cistern

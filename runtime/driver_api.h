@@ -1,0 +1,73 @@
+#pragma once
+
+// DriverApi: the one table through which all of cistern reaches the driver.
+//
+// Filled twice: from libcuda (cuda_driver.h) and by the simulated driver
+// (simulated/). Conventions are the driver's own: each entry returns a CUresult, works in
+// the calling thread's current context where the driver's does, and sizes are bytes.
+// An entry carries the object that serves it, so several drivers can live in one process.
+// Thread safety: every entry may be called from any thread; a table never changes.
+
+#include <cuda.h>
+
+#include <array>
+#include <cstddef>
+
+namespace cistern {
+
+template <class Signature>
+class DriverEntry;
+
+template <class... Args>
+class DriverEntry<CUresult(Args...)> {
+ public:
+  using Function = CUresult (*)(void* self, Args... args);
+
+  constexpr DriverEntry() noexcept = default;
+  constexpr DriverEntry(void* self, Function function) noexcept : self_(self), function_(function) {}
+
+  CUresult operator()(Args... args) const { return function_(self_, args...); }
+  // False where the driver lacks the entry.
+  explicit operator bool() const noexcept { return function_ != nullptr; }
+
+ private:
+  void* self_ = nullptr;
+  Function function_ = nullptr;
+};
+
+// A call of one's own, not the driver's: tells about a block; null when nobody listens.
+// `stream` is the block's stream at that moment.
+struct BlockNote {
+  void* self = nullptr;
+  void (*function)(void* self, CUdeviceptr address, std::size_t bytes, CUstream stream) = nullptr;
+  void operator()(CUdeviceptr address, std::size_t bytes, CUstream stream) const {
+    if (function != nullptr) function(self, address, bytes, stream);
+  }
+};
+
+struct DriverApi {
+#define CISTERN_DRIVER_ENTRY(member, symbol, version, need, parameters) DriverEntry<CUresult parameters> member;
+#include "runtime/driver_entries.def"
+#undef CISTERN_DRIVER_ENTRY
+
+  BlockNote note_allocate;
+  BlockNote note_free;
+};
+
+// Names each entry by number, for counters, faults and costs.
+enum class DriverEntryId : std::size_t {
+#define CISTERN_DRIVER_ENTRY(member, symbol, version, need, parameters) member,
+#include "runtime/driver_entries.def"
+#undef CISTERN_DRIVER_ENTRY
+  count
+};
+inline constexpr std::size_t kDriverEntryCount = static_cast<std::size_t>(DriverEntryId::count);
+
+// The driver's names of the entries, e.g. "cuMemAlloc", in the order of DriverEntryId.
+inline constexpr std::array<const char*, kDriverEntryCount> kDriverEntryNames = {
+#define CISTERN_DRIVER_ENTRY(member, symbol, version, need, parameters) symbol,
+#include "runtime/driver_entries.def"
+#undef CISTERN_DRIVER_ENTRY
+};
+
+}  // namespace cistern
