@@ -1,0 +1,40 @@
+# Debian packages, installed when they are missing. To be sourced.
+# shellcheck shell=bash
+
+# What each kind of build needs. Release builds configure the tests too (./dev gpu uses some).
+# shellcheck disable=SC2034  # used by the scripts that source this
+build_packages=(cmake ninja-build g++ libfmt-dev nlohmann-json3-dev libcli11-dev zlib1g-dev
+  libgtest-dev libgmock-dev librapidcheck-dev libbenchmark-dev)
+# shellcheck disable=SC2034
+bench_packages=(libtcmalloc-minimal4)
+# shellcheck disable=SC2034
+lint_packages=(clang clang-tidy clang-format libclang-rt-14-dev)
+
+# require_packages PACKAGE...: installs those that are missing, and says which on standard error.
+# Where there is no dpkg nothing is known, and CMake will name what it does not find.
+require_packages() {
+  command -v dpkg-query >/dev/null || return 0
+  local installed missing=() package
+  # An installed package's line starts with "ii"; unknown names make the status 1.
+  installed=$(dpkg-query -W -f '${db:Status-Abbrev} ${Package}\n' "$@" 2>/dev/null) || true
+  for package in "$@"; do
+    grep -q "^.i *$package\$" <<<"$installed" || missing+=("$package")
+  done
+  ((${#missing[@]} == 0)) && return 0
+
+  local as_root=()
+  if ((EUID != 0)) && command -v sudo >/dev/null; then as_root=(sudo); fi
+  if ! command -v apt-get >/dev/null || { ((EUID != 0)) && ((${#as_root[@]} == 0)); }; then
+    echo "./dev: these packages are missing and cannot be installed from here (it takes apt-get" \
+      "and root or sudo): ${missing[*]}" >&2
+    return 1
+  fi
+  echo "./dev: installing ${missing[*]}" >&2
+  local install=("${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y
+    --no-install-recommends "${missing[@]}")
+  # Fresh machines have no package lists yet, or old ones.
+  if ! "${install[@]}" >&2; then
+    "${as_root[@]}" apt-get update >&2
+    "${install[@]}" >&2
+  fi
+}

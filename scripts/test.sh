@@ -1,0 +1,102 @@
+#!/usr/bin/env bash
+# ./dev test: the tests as they are, then under the sanitizers.
+set -euo pipefail
+# shellcheck source=scripts/build.sh
+. "$(dirname "${BASH_SOURCE[0]}")/build.sh"
+
+usage() {
+  cat <<'USAGE'
+usage: ./dev test [--long] [--preset dev|asan|tsan]... [CTEST ARGUMENTS...]
+Builds and runs the tests: optimised (dev), with AddressSanitizer and UBSan (asan), with
+ThreadSanitizer (tsan). The last line sums all runs.
+
+  --long        the full counts of random programs, replays and fault points; without it
+                CISTERN_TEST_SCALE (a share of the full counts, here 0.1) cuts them
+  --preset P    only this build; may be given again for another
+  -R NAME, ...  anything else goes to ctest
+USAGE
+}
+
+# ThreadSanitizer's memory layout does not fit where the kernel spreads addresses over more
+# bits than it was built for; without randomisation it always does.
+if [[ -z ${CISTERN_ADDRESSES_FIXED:-} ]] && (($(cat /proc/sys/vm/mmap_rnd_bits 2>/dev/null || echo 28) > 28)) &&
+  setarch "$(uname -m)" -R true 2>/dev/null; then
+  CISTERN_ADDRESSES_FIXED=1 exec setarch "$(uname -m)" -R "$0" "$@"
+fi
+
+presets=()
+scale=0.1
+ctest_arguments=()
+while (($# > 0)); do
+  case $1 in
+    -h | --help)
+      usage
+      exit 0
+      ;;
+    --long) scale=1 ;;
+    --preset)
+      [[ ${2:-} =~ ^(dev|asan|tsan)$ ]] || {
+        echo "./dev test: --preset takes dev, asan or tsan, not '${2:-}'" >&2
+        exit 2
+      }
+      presets+=("$2")
+      shift
+      ;;
+    *) ctest_arguments+=("$1") ;;
+  esac
+  shift
+done
+((${#presets[@]} > 0)) || presets=(dev asan tsan)
+export CISTERN_TEST_SCALE=${CISTERN_TEST_SCALE:-$scale}
+
+# Folders that a sanitizer has nothing to say about, or that take too long under it: the
+# golden replays are single-threaded, so ThreadSanitizer has nothing to find in them.
+left_out() {
+  case $1 in
+    asan) echo '^(layering|headers)$' ;;
+    tsan) echo '^(layering|headers|golden)$' ;;
+  esac
+}
+
+# The number in an attribute of the JUnit file's first tag, or 0.
+attribute() {
+  local value
+  value=$(sed -n "s/^[[:space:]]*$2=\"\([0-9]*\)\".*/\1/p" "$1" | head -n 1)
+  echo "${value:-0}"
+}
+
+total=0 failed=0 skipped=0
+ran=()
+for preset in "${presets[@]}"; do
+  echo "== $preset: building"
+  compile "$preset"
+  without=$(left_out "$preset")
+  echo "== $preset: testing at $CISTERN_TEST_SCALE of the full counts${without:+, without $without}"
+  junit=$root/build/$preset/tests.xml
+  rm -f "$junit"
+  status=0
+  ctest --test-dir "$root/build/$preset" --output-on-failure --parallel "$(nproc)" \
+    --output-junit "$junit" ${without:+-LE "$without"} "${ctest_arguments[@]}" || status=$?
+  [[ -s $junit ]] || {
+    echo "./dev test: ctest left no results for $preset" >&2
+    exit 1
+  }
+  total=$((total + $(attribute "$junit" tests)))
+  failures=$(attribute "$junit" failures)
+  # A test that could not be started is no failure in that file, but it is one.
+  ((status == 0 || failures > 0)) || failures=1
+  failed=$((failed + failures))
+  skipped=$((skipped + $(attribute "$junit" skipped) + $(attribute "$junit" disabled)))
+  ran+=("$preset${without:+ (without $without)}: $(attribute "$junit" tests)")
+done
+
+echo
+echo "Ran at CISTERN_TEST_SCALE=$CISTERN_TEST_SCALE: ${ran[*]}"
+passed=$((total - failed - skipped))
+if ((skipped > 0)); then
+  echo "$passed passed, $failed failed, $skipped skipped"
+else
+  echo "$passed passed, $failed failed"
+fi
+# Nothing run is no success: a mistyped name must not look like one.
+((failed == 0 && passed > 0))
