@@ -40,7 +40,7 @@ namespace cistern {
 // Gives a block back, in order on its own stream; nullptr is nothing. With `stream`, also
 // tells that the block was last used there, as record_stream before the free would.
 // Never throws and never waits for the device. An address that is not a live block's start
-// changes nothing and is reported once on standard error, with the address.
+// (a second free, say) changes nothing and is reported on standard error.
 CISTERN_EXPORT void deallocate(void* pointer) noexcept;
 CISTERN_EXPORT void deallocate(void* pointer, const Stream& stream) noexcept;
 
@@ -122,8 +122,8 @@ class CISTERN_EXPORT CachingAllocator {
   void check() const;
 
  private:
-  struct Heaps;
-  std::unique_ptr<Heaps> heaps_;
+  struct State;
+  std::unique_ptr<State> state_;
 };
 
 }  // namespace cistern

@@ -1,0 +1,75 @@
+#pragma once
+
+// Segment and Block: what the heap knows of its memory, as plain data.
+//
+// A segment is one piece of address space from a segment source; its blocks tile it, by
+// address, without gaps. Metadata lives apart from the memory it describes.
+// Not thread-safe: all fields but Block::heap are guarded by the owning heap's lock.
+
+#include <cistern/snapshot.h>
+
+#include "runtime/stream_access.h"
+#include "stats/recorder.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+namespace cistern {
+
+class BlockPool;
+class DeviceAllocator;
+struct StreamPool;
+struct Block;
+
+// A stream as an owner or user of memory. `owner` keeps it alive where somebody owns it.
+struct StreamUse {
+  StreamIdentity stream;
+  int device = 0;
+  std::shared_ptr<void> owner;
+};
+
+struct Segment {
+  std::uint64_t address = 0;
+  std::size_t bytes = 0;
+  StreamIdentity stream;
+  PoolKind kind = PoolKind::small;
+  // Counted as oversize when it came: options may have changed since.
+  bool oversize = false;
+  // Being given back to the driver: its one block is free, but in no pool.
+  bool releasing = false;
+  BlockPool* pool = nullptr;    // of its stream and kind: where its free blocks are
+  StreamPool* owner = nullptr;  // what `pool` is part of
+  Block* first = nullptr;       // lowest address
+  Segment* previous = nullptr;
+  Segment* next = nullptr;
+};
+
+struct Block {
+  std::uint64_t address = 0;
+  std::size_t bytes = 0;
+  // The index of free blocks: a treap, see block_pool.h.
+  Block* left = nullptr;
+  Block* right = nullptr;
+  std::uint32_t priority = 0;  // fixed when the object is made
+  BlockState state = BlockState::inactive;
+  bool oversize = false;  // counted as oversize when it was handed out
+  // Events that a freed block still waits for.
+  std::uint32_t pending_events = 0;
+  // Neighbours in the segment.
+  Block* previous = nullptr;
+  Block* next = nullptr;
+  Segment* segment = nullptr;
+  std::size_t requested = 0;
+  // The pool's search count when the block became free: for garbage collection by age.
+  std::uint64_t free_since = 0;
+  // Other streams that used the block since it was handed out.
+  std::vector<StreamUse> uses;
+  // Never changes while the object exists, free or not.
+  DeviceAllocator* heap = nullptr;
+
+  [[nodiscard]] bool is_split() const { return previous != nullptr || next != nullptr; }
+};
+
+}  // namespace cistern

@@ -1,0 +1,89 @@
+#include "allocator/block_arena.h"
+
+namespace cistern {
+namespace {
+
+constexpr std::size_t kBlocksPerChunk = 256;
+constexpr std::size_t kSegmentsPerChunk = 64;
+
+// Spreads consecutive numbers over all bits (the finaliser of splitmix64): treap
+// priorities need to look random, and to be the same in every run.
+std::uint32_t scatter(std::uint64_t number) {
+  number = (number ^ (number >> 30)) * 0xbf58476d1ce4e5b9ULL;
+  number = (number ^ (number >> 27)) * 0x94d049bb133111ebULL;
+  return static_cast<std::uint32_t>((number ^ (number >> 31)) >> 32);
+}
+
+}  // namespace
+
+void BlockArena::reserve(std::size_t blocks) {
+  while (free_block_count_ < blocks) add_block_chunk();
+  if (free_segments_ == nullptr) add_segment_chunk();
+}
+
+Block* BlockArena::take_block() noexcept {
+  Block* block = free_blocks_;
+  free_blocks_ = block->next;
+  --free_block_count_;
+  ++blocks_in_use_;
+  block->next = nullptr;
+  return block;
+}
+
+Segment* BlockArena::take_segment() noexcept {
+  Segment* segment = free_segments_;
+  free_segments_ = segment->next;
+  segment->next = nullptr;
+  return segment;
+}
+
+void BlockArena::give_back(Block* block) noexcept {
+  block->address = 0;
+  block->bytes = 0;
+  block->state = BlockState::inactive;
+  block->pending_events = 0;
+  block->left = block->right = block->previous = nullptr;
+  block->segment = nullptr;
+  block->requested = 0;
+  block->uses.clear();
+  block->next = free_blocks_;
+  free_blocks_ = block;
+  ++free_block_count_;
+  --blocks_in_use_;
+}
+
+void BlockArena::give_back(Segment* segment) noexcept {
+  *segment = Segment{};
+  segment->next = free_segments_;
+  free_segments_ = segment;
+}
+
+std::size_t BlockArena::metadata_bytes() const noexcept {
+  return block_chunks_.size() * kBlocksPerChunk * sizeof(Block) +
+         segment_chunks_.size() * kSegmentsPerChunk * sizeof(Segment);
+}
+
+void BlockArena::add_block_chunk() {
+  auto chunk = std::make_unique<Block[]>(kBlocksPerChunk);
+  const std::size_t first_number = block_chunks_.size() * kBlocksPerChunk;
+  block_chunks_.push_back(std::move(chunk));
+  Block* blocks = block_chunks_.back().get();
+  for (std::size_t i = kBlocksPerChunk; i-- > 0;) {
+    blocks[i].heap = heap_;
+    blocks[i].priority = scatter(first_number + i + 1);
+    blocks[i].next = free_blocks_;
+    free_blocks_ = &blocks[i];
+  }
+  free_block_count_ += kBlocksPerChunk;
+}
+
+void BlockArena::add_segment_chunk() {
+  segment_chunks_.push_back(std::make_unique<Segment[]>(kSegmentsPerChunk));
+  Segment* segments = segment_chunks_.back().get();
+  for (std::size_t i = kSegmentsPerChunk; i-- > 0;) {
+    segments[i].next = free_segments_;
+    free_segments_ = &segments[i];
+  }
+}
+
+}  // namespace cistern

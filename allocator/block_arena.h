@@ -1,0 +1,46 @@
+#pragma once
+
+// BlockArena: storage for the metadata of one heap, in chunks that are never given back
+// while the heap lives, so that a stale Block pointer still points at a Block.
+//
+// Not thread-safe: the owning heap holds its lock around every call.
+
+#include "allocator/block.h"
+
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+namespace cistern {
+
+class BlockArena {
+ public:
+  explicit BlockArena(DeviceAllocator* heap) : heap_(heap) {}
+
+  // Makes the next `blocks` calls of take_block and one of take_segment succeed without
+  // allocating. Throws std::bad_alloc and changes nothing that shows.
+  void reserve(std::size_t blocks);
+  // Requires: reserved. The fields are those of a new object, but priority and heap.
+  [[nodiscard]] Block* take_block() noexcept;
+  [[nodiscard]] Segment* take_segment() noexcept;
+  void give_back(Block* block) noexcept;
+  void give_back(Segment* segment) noexcept;
+
+  // Bytes of host memory held, and objects in use.
+  [[nodiscard]] std::size_t metadata_bytes() const noexcept;
+  [[nodiscard]] std::size_t blocks_in_use() const noexcept { return blocks_in_use_; }
+
+ private:
+  void add_block_chunk();
+  void add_segment_chunk();
+
+  DeviceAllocator* heap_;
+  std::vector<std::unique_ptr<Block[]>> block_chunks_;
+  std::vector<std::unique_ptr<Segment[]>> segment_chunks_;
+  Block* free_blocks_ = nullptr;  // linked by `next`
+  std::size_t free_block_count_ = 0;
+  Segment* free_segments_ = nullptr;
+  std::size_t blocks_in_use_ = 0;
+};
+
+}  // namespace cistern

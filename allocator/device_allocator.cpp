@@ -1,0 +1,238 @@
+#include "allocator/device_allocator.h"
+
+#include "runtime/driver_error.h"
+
+#include <fmt/format.h>
+
+namespace cistern {
+namespace {
+
+std::int64_t as_signed(std::size_t bytes) { return static_cast<std::int64_t>(bytes); }
+
+}  // namespace
+
+DeviceAllocator::DeviceAllocator(const HeapSurroundings& surroundings, int device, const AllocatorOptions& options)
+    : api_(surroundings.contexts.api()),
+      surroundings_(surroundings),
+      device_(device),
+      context_(surroundings.contexts.primary(device)),
+      source_(api_),
+      options_(options),
+      policy_(options),
+      caches_(options.policy != Policy::direct),
+      arena_(this),
+      pending_(api_, surroundings.event_pools) {
+  check_driver(api_, api_.device_total_mem(&device_total_bytes_, surroundings.contexts.driver_device(device)),
+               DriverEntryId::device_total_mem, [&] { return fmt::format("device {}", device_); });
+  // Unlimited reads -1, as PyTorch shows the largest unsigned value.
+  recorder_.set_max_split_size(as_signed(policy_.max_split_size()));
+  if (options.fraction_given) apply_fraction(options.per_process_memory_fraction);
+}
+
+void* DeviceAllocator::allocate(std::size_t bytes, const StreamIdentity& stream) {
+  Lock lock(mutex_);
+  // A hit needs at most one new block; with it at hand nothing below can fail half way.
+  arena_.reserve(1);
+  poll_pending();
+  Request request = make_request(bytes, stream);
+  Block* block = take_free_block(request);
+  if (block == nullptr) {
+    block = serve_miss(request, lock);
+    // The lock was given up: others may have used what was reserved.
+    try {
+      arena_.reserve(1);
+    } catch (...) {
+      put_back(block);
+      throw;
+    }
+  }
+  hand_out(block, request);
+  const std::uint64_t address = block->address;
+  const std::size_t block_bytes = block->bytes;
+  lock.unlock();
+  api_.note_allocate(address, block_bytes, stream.handle);
+  return reinterpret_cast<void*>(address);
+}
+
+DeviceAllocator::Request DeviceAllocator::make_request(std::size_t bytes, const StreamIdentity& stream) {
+  Request request;
+  request.bytes = bytes;
+  if (bytes < kTooLarge) {
+    request.rounded = policy_.round(bytes);
+    request.segment_bytes = policy_.segment_bytes(request.rounded);
+  } else {
+    request.rounded = request.segment_bytes = bytes;
+  }
+  request.kind = policy_.pool(request.rounded);
+  request.pools = &pools_.of(stream);
+  return request;
+}
+
+// Completes the frees whose events are done. A failing driver is reported to the request,
+// which has changed nothing yet.
+void DeviceAllocator::poll_pending() {
+  if (unrecorded_frees_ == nullptr && pending_.empty()) return;
+  const ContextGuard guard(api_, context_);
+  retry_unrecorded_frees();
+  check_driver(api_, pending_.poll([this](Block* block) { complete_free(block); }), DriverEntryId::event_query,
+               [&] { return fmt::format("an event that guards a free on device {}", device_); });
+}
+
+Block* DeviceAllocator::take_free_block(const Request& request) {
+  if (collects_garbage()) ++searches_[static_cast<std::size_t>(request.kind)];
+  BlockPool& pool = request.pools->of(request.kind);
+  Block* block = pool.best_fit(request.rounded);
+  if (block == nullptr || !policy_.may_serve(block->bytes, request.rounded)) return nullptr;
+  pool.erase(block);
+  return block;
+}
+
+// Requires: one block is reserved in the arena.
+void DeviceAllocator::hand_out(Block* block, const Request& request) {
+  try {
+    surroundings_.block_map.insert(block->address, block);
+  } catch (...) {
+    put_back(block);
+    throw;
+  }
+  const InactiveSplitChange change = split(block, request);
+  block->state = BlockState::active_allocated;
+  block->requested = request.bytes;
+  block->oversize = policy_.is_oversize(block->bytes);
+  recorder_.block_allocated(request.kind, as_signed(block->bytes), as_signed(request.bytes), change, block->oversize);
+}
+
+// Cuts what the request does not need off the block's end. The request stays at the low
+// address, so that the free rest stays next to the segment's untouched end.
+InactiveSplitChange DeviceAllocator::split(Block* block, const Request& request) {
+  const bool was_split = block->is_split();
+  if (!caches_ || !policy_.should_split(block->bytes, request.rounded, request.kind))
+    return was_split ? InactiveSplitChange{-1, -as_signed(block->bytes)} : InactiveSplitChange{};
+  Block* rest = arena_.take_block();
+  rest->address = block->address + request.rounded;
+  rest->bytes = block->bytes - request.rounded;
+  rest->segment = block->segment;
+  rest->previous = block;
+  rest->next = block->next;
+  if (rest->next != nullptr) rest->next->previous = rest;
+  block->next = rest;
+  block->bytes = request.rounded;
+  put_in_pool(rest);
+  return was_split ? InactiveSplitChange{0, -as_signed(request.rounded)}
+                   : InactiveSplitChange{1, as_signed(rest->bytes)};
+}
+
+void DeviceAllocator::free(Block* block, const StreamUse* last_use) noexcept {
+  api_.note_free(block->address, block->bytes, block->segment->stream.handle);
+  Lock lock(mutex_);
+  const bool used_elsewhere = (last_use != nullptr && note_use(block, *last_use)) || !block->uses.empty();
+  recorder_.free_requested(block->segment->kind, as_signed(block->bytes), block->oversize);
+  if (!caches_)
+    release_uncached(block, lock);
+  else if (used_elsewhere)
+    free_behind_events(block, lock);
+  else
+    complete_free(block);
+}
+
+void DeviceAllocator::complete_free(Block* block) {
+  const std::size_t bytes = block->bytes;
+  const PoolKind kind = block->segment->kind;
+  InactiveSplitChange change;
+  for (Block* neighbour : {block->previous, block->next}) {
+    if (const std::size_t merged = merge(block, neighbour); merged != 0) {
+      --change.count;
+      change.bytes -= as_signed(merged);
+    }
+  }
+  block->uses.clear();
+  put_in_pool(block);
+  if (block->is_split()) {
+    ++change.count;
+    change.bytes += as_signed(block->bytes);
+  }
+  recorder_.free_completed(kind, as_signed(bytes), as_signed(block->requested), change);
+}
+
+// Takes a free neighbour into `block`; returns its size, or 0 if it is in use or absent.
+std::size_t DeviceAllocator::merge(Block* block, Block* neighbour) {
+  if (neighbour == nullptr || neighbour->state != BlockState::inactive) return 0;
+  neighbour->segment->pool->erase(neighbour);
+  if (neighbour == block->previous) {
+    block->address = neighbour->address;
+    block->previous = neighbour->previous;
+    if (block->previous != nullptr)
+      block->previous->next = block;
+    else
+      block->segment->first = block;
+  } else {
+    block->next = neighbour->next;
+    if (block->next != nullptr) block->next->previous = block;
+  }
+  const std::size_t bytes = neighbour->bytes;
+  block->bytes += bytes;
+  arena_.give_back(neighbour);
+  return bytes;
+}
+
+void DeviceAllocator::put_in_pool(Block* block) {
+  block->state = BlockState::inactive;
+  block->free_since = searches_[static_cast<std::size_t>(block->segment->kind)];
+  block->segment->pool->insert(block);
+}
+
+// Undoes take_free_block, or keeps a new segment that could not be handed out.
+void DeviceAllocator::put_back(Block* block) { block->segment->pool->insert(block); }
+
+void DeviceAllocator::record_use(Block* block, std::uint64_t address, const StreamUse& use) {
+  const Lock lock(mutex_);
+  // Freed by another thread since it was found: nothing to guard.
+  if (block->address != address || block->state != BlockState::active_allocated) return;
+  if (use.stream.id == block->segment->stream.id) return;
+  for (const StreamUse& known : block->uses)
+    if (known.stream.id == use.stream.id) return;
+  block->uses.push_back(use);
+}
+
+void DeviceAllocator::set_options(const AllocatorOptions& options) {
+  const Lock lock(mutex_);
+  options_ = options;
+  policy_ = SizePolicy(options);
+  if (options.fraction_given) apply_fraction(options.per_process_memory_fraction);
+}
+
+void DeviceAllocator::set_memory_fraction(double fraction) {
+  const Lock lock(mutex_);
+  apply_fraction(fraction);
+}
+
+void DeviceAllocator::apply_fraction(double fraction) {
+  if (!(fraction >= 0.0 && fraction <= 1.0))
+    throw InvalidArgument(fmt::format("memory fraction {}: expected a number from 0 to 1", fraction));
+  fraction_ = fraction;
+  // From 2.5 on PyTorch takes 1.0 as "no limit"; 2.4 limits to the device's total.
+  const bool limited = fraction < 1.0 || options_.pytorch_rules == PytorchRules::v2_4;
+  limit_bytes_ = limited ? static_cast<std::size_t>(fraction * static_cast<double>(device_total_bytes_)) : kUnlimited;
+}
+
+double DeviceAllocator::memory_fraction() const {
+  const Lock lock(mutex_);
+  return fraction_;
+}
+
+MemoryStats DeviceAllocator::stats() const {
+  const Lock lock(mutex_);
+  return recorder_.stats();
+}
+
+void DeviceAllocator::reset_peak_stats() {
+  const Lock lock(mutex_);
+  recorder_.reset_peaks();
+}
+
+void DeviceAllocator::reset_accumulated_stats() {
+  const Lock lock(mutex_);
+  recorder_.reset_accumulated();
+}
+
+}  // namespace cistern

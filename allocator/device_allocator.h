@@ -1,0 +1,171 @@
+#pragma once
+
+// DeviceAllocator: one device's heap. The walk from a request to a block, the walk back,
+// and the ladder when the driver refuses; each rung is a file of its own.
+//
+// One malloc: device_allocator.cpp, then on a miss miss.cpp (the ladder's order) with
+// segments.cpp, garbage_collection.cpp, oversize_release.cpp, full_flush.cpp and
+// out_of_memory.cpp. One free: device_allocator.cpp, and guarded_free.cpp when other
+// streams used the block.
+//
+// Thread safety: any public member may be called from any thread; one lock a heap. The lock
+// is given up around driver calls that can block and around callbacks; whoever gives it up
+// looks again at what it needs afterwards.
+
+#include <cistern/allocator.h>
+
+#include "allocator/block_arena.h"
+#include "allocator/block_map.h"
+#include "allocator/event_pools.h"
+#include "allocator/observers.h"
+#include "allocator/pending_frees.h"
+#include "allocator/segment_source.h"
+#include "allocator/size_policy.h"
+#include "allocator/stream_pools.h"
+#include "runtime/context.h"
+#include "stats/recorder.h"
+
+#include <array>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <vector>
+
+namespace cistern {
+
+// What the heaps of one allocator share; all of it outlives them.
+struct HeapSurroundings {
+  Contexts& contexts;
+  EventPools& event_pools;
+  BlockMap& block_map;
+  Observers& observers;
+};
+
+class DeviceAllocator {
+ public:
+  // Asks the driver for the device's memory size. Throws DriverError.
+  DeviceAllocator(const HeapSurroundings& surroundings, int device, const AllocatorOptions& options);
+  // Waits for pending frees and gives everything back, blocks in use included. Never throws.
+  ~DeviceAllocator();
+  DeviceAllocator(const DeviceAllocator&) = delete;
+  DeviceAllocator& operator=(const DeviceAllocator&) = delete;
+
+  // See cistern::allocate. Requires: bytes > 0.
+  [[nodiscard]] void* allocate(std::size_t bytes, const StreamIdentity& stream);
+  // Requires: `block` was taken from the block map by this call's thread. `last_use`, if not
+  // null, is a stream that used the block too.
+  void free(Block* block, const StreamUse* last_use) noexcept;
+  // Requires: `block` was found in the block map under `address`.
+  void record_use(Block* block, std::uint64_t address, const StreamUse& use);
+
+  [[nodiscard]] int device() const { return device_; }
+  void empty_cache();
+  std::size_t trim(std::size_t target_bytes);
+  void set_options(const AllocatorOptions& options);
+  void set_memory_fraction(double fraction);
+  [[nodiscard]] double memory_fraction() const;
+
+  [[nodiscard]] MemoryStats stats() const;
+  void reset_peak_stats();
+  void reset_accumulated_stats();
+  // Adds this heap's segments, by address, and its statistics to `snapshot`.
+  void add_to(Snapshot& snapshot) const;
+  // Free bytes in wholly and in partly free segments, and the largest free block.
+  struct FreeBytes {
+    std::size_t whole = 0;
+    std::size_t split = 0;
+    std::size_t largest_block = 0;
+  };
+  [[nodiscard]] FreeBytes free_bytes() const;
+  // Verifies the heap's invariants: throws std::logic_error naming the first that fails.
+  void check() const;
+
+  // For fork: nothing else may be called between the two.
+  void lock_for_fork() { mutex_.lock(); }
+  void unlock_after_fork() { mutex_.unlock(); }
+
+ private:
+  using Lock = std::unique_lock<std::mutex>;
+  struct Request {
+    std::size_t bytes = 0;          // asked for
+    std::size_t rounded = 0;        // the block's
+    std::size_t segment_bytes = 0;  // what the driver would be asked for
+    PoolKind kind = PoolKind::small;
+    StreamPool* pools = nullptr;
+  };
+
+  // device_allocator.cpp: hits, and frees on the block's own stream.
+  [[nodiscard]] Request make_request(std::size_t bytes, const StreamIdentity& stream);
+  void poll_pending();
+  [[nodiscard]] Block* take_free_block(const Request& request);
+  void hand_out(Block* block, const Request& request);
+  [[nodiscard]] InactiveSplitChange split(Block* block, const Request& request);
+  void complete_free(Block* block);
+  [[nodiscard]] std::size_t merge(Block* block, Block* neighbour);
+  void put_in_pool(Block* block);
+  void put_back(Block* block);
+
+  // guarded_free.cpp: frees that wait for other streams.
+  [[nodiscard]] bool note_use(Block* block, const StreamUse& use);
+  void free_behind_events(Block* block, Lock& lock) noexcept;
+  [[nodiscard]] CUresult record_event(const StreamUse& use, PendingFrees::Entry* entry) noexcept;
+  void queue_or_wait(const PendingFrees::Entry& entry) noexcept;
+  void retry_unrecorded_frees();
+
+  // miss.cpp: the ladder.
+  [[nodiscard]] Block* serve_miss(const Request& request, Lock& lock);
+  [[nodiscard]] bool call_free_memory_callbacks(const Request& request, Lock& lock);
+
+  // segments.cpp: from and to the driver.
+  [[nodiscard]] Block* allocate_segment(const Request& request, Lock& lock);
+  [[nodiscard]] Block* add_segment(Segment* segment, Block* block, const Request& request, std::uint64_t address);
+  [[nodiscard]] std::size_t release_segments(const std::vector<Segment*>& segments, Lock& lock);
+  void release_uncached(Block* block, Lock& lock) noexcept;
+  void remove_segment(Segment* segment);
+  void wait_for_reclaims(Lock& lock);
+
+  // The other rungs, each in the file of its name.
+  [[nodiscard]] bool collects_garbage() const;
+  void collect_garbage(Lock& lock);
+  [[nodiscard]] bool release_oversize(const Request& request, Lock& lock);
+  void full_flush(Lock& lock);
+  void wait_for_pending(Lock& lock);
+  [[nodiscard]] std::vector<Segment*> wholly_free_segments() const;
+  [[noreturn]] void fail(const Request& request, Lock& lock);
+  [[nodiscard]] OutOfMemoryReport make_report(const Request& request, const MemoryInfo& memory) const;
+
+  [[nodiscard]] FreeBytes free_bytes_locked() const;
+  void apply_fraction(double fraction);
+  void check_segment(const Segment& segment) const;
+
+  const DriverApi& api_;
+  HeapSurroundings surroundings_;
+  const int device_;
+  const CUcontext context_;
+  std::size_t device_total_bytes_ = 0;
+  DeviceSegmentSource source_;
+
+  mutable std::mutex mutex_;
+  // All below is guarded by mutex_.
+  AllocatorOptions options_;
+  SizePolicy policy_;
+  bool caches_;  // false: `direct`
+  Recorder recorder_;
+  BlockArena arena_;
+  StreamPools pools_;
+  PendingFrees pending_;
+  Block* unrecorded_frees_ = nullptr;  // frees whose events the driver refused; linked by `left`
+  Segment* segments_ = nullptr;        // all of them, newest first
+  std::size_t held_bytes_ = 0;         // of all segments
+  std::size_t arriving_bytes_ = 0;     // asked of the driver by threads that gave the lock up
+  double fraction_ = 1.0;
+  std::size_t limit_bytes_ = kUnlimited;
+  std::array<std::uint64_t, 2> searches_{};  // of each pool, counted while garbage collection is on
+  // Threads that are waiting for frees or giving segments back with the lock given up: a
+  // request must not fail before they are done.
+  int reclaims_in_flight_ = 0;
+  std::condition_variable reclaimed_;
+};
+
+}  // namespace cistern

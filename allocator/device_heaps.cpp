@@ -1,0 +1,157 @@
+#include "allocator/device_heaps.h"
+
+#include "runtime/driver_error.h"
+#include "stats/report.h"
+#include "stats/summary.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+
+namespace cistern {
+
+DeviceHeaps::DeviceHeaps(Contexts& contexts, const AllocatorOptions& options)
+    : contexts_(contexts),
+      event_pools_(contexts.api(), contexts.device_count()),
+      options_(options),
+      heaps_(static_cast<std::size_t>(contexts.device_count())) {}
+
+DeviceHeaps::~DeviceHeaps() {
+  for (auto& slot : heaps_) delete slot.load(std::memory_order_acquire);
+}
+
+DeviceAllocator* DeviceHeaps::existing(int device) const {
+  contexts_.require(device);
+  return heaps_[static_cast<std::size_t>(device)].load(std::memory_order_acquire);
+}
+
+DeviceAllocator& DeviceHeaps::heap(int device) {
+  if (DeviceAllocator* heap = existing(device)) return *heap;
+  const std::lock_guard lock(mutex_);
+  auto& slot = heaps_[static_cast<std::size_t>(device)];
+  if (slot.load(std::memory_order_acquire) == nullptr) {
+    const HeapSurroundings surroundings{contexts_, event_pools_, block_map_, observers_};
+    slot.store(new DeviceAllocator(surroundings, device, options_), std::memory_order_release);
+  }
+  return *slot.load(std::memory_order_acquire);
+}
+
+void DeviceHeaps::deallocate(void* pointer, const StreamUse* last_use) noexcept {
+  if (pointer == nullptr) return;
+  Block* block = block_map_.take(reinterpret_cast<std::uintptr_t>(pointer));
+  if (block == nullptr) {
+    std::fprintf(stderr, "cistern: deallocate(%p): not the address of a live block; nothing was freed\n", pointer);
+    return;
+  }
+  block->heap->free(block, last_use);
+}
+
+void DeviceHeaps::record_stream(void* pointer, const StreamUse& use) {
+  const auto address = reinterpret_cast<std::uintptr_t>(pointer);
+  if (address == 0) return;
+  if (Block* block = block_map_.find(address)) block->heap->record_use(block, address, use);
+}
+
+StreamUse DeviceHeaps::use_of(StreamHandle stream, int device) {
+  StreamUse use;
+  use.device = device;
+  if (stream == nullptr) return use;
+  const DriverApi& api = contexts_.api();
+  const ContextGuard guard(api, contexts_.primary(device));
+  check_driver(api, identify_stream(api, stream, &use.stream), DriverEntryId::stream_get_id,
+               [&] { return fmt::format("stream {} on device {}", static_cast<void*>(stream), device); });
+  return use;
+}
+
+int DeviceHeaps::device_of(void* pointer) const noexcept {
+  const auto address = reinterpret_cast<std::uintptr_t>(pointer);
+  const Block* block = address == 0 ? nullptr : block_map_.find(address);
+  return block == nullptr ? -1 : block->heap->device();
+}
+
+void DeviceHeaps::wait_for_device(int device) noexcept try {
+  const ContextGuard guard(contexts_.api(), contexts_.primary(device));
+  if (contexts_.api().ctx_synchronize() != CUDA_SUCCESS)
+    std::fprintf(stderr, "cistern: the driver cannot wait for device %d\n", device);
+} catch (const Error& error) {
+  std::fprintf(stderr, "cistern: waiting for device %d: %s\n", device, error.what());
+}
+
+void DeviceHeaps::set_options(std::string_view text) {
+  const std::lock_guard lock(mutex_);
+  AllocatorOptions options = AllocatorOptions::parse(text, options_);
+  const bool in_use = std::any_of(heaps_.begin(), heaps_.end(),
+                                  [](const auto& slot) { return slot.load(std::memory_order_acquire) != nullptr; });
+  if (in_use && options.policy != options_.policy)
+    throw NotSupported(fmt::format("policy {}: the policy is fixed by the first allocation, and is {}",
+                                   to_string(options.policy), to_string(options_.policy)));
+  options_ = options;
+  for_each([&](DeviceAllocator& heap) { heap.set_options(options_); });
+}
+
+AllocatorOptions DeviceHeaps::options() const {
+  const std::lock_guard lock(mutex_);
+  return options_;
+}
+
+MemoryStats DeviceHeaps::stats(int device) const {
+  if (const DeviceAllocator* heap = existing(device)) return heap->stats();
+  MemoryStats none;
+  none.max_split_size = static_cast<std::int64_t>(options().max_split_size_bytes);
+  return none;
+}
+
+std::string DeviceHeaps::summary(int device, bool abbreviated) const {
+  return format_summary(stats(device), device, abbreviated, options().summary_title);
+}
+
+std::string DeviceHeaps::report(int device) {
+  const DriverApi& api = contexts_.api();
+  const ContextGuard guard(api, contexts_.primary(device));
+  MemoryReport report;
+  report.device = device;
+  char name[256] = "";
+  check_driver(api, api.device_get_name(name, sizeof name, contexts_.driver_device(device)),
+               DriverEntryId::device_get_name, [&] { return fmt::format("device {}", device); });
+  report.device_name = name;
+  const DeviceAllocator::FreeBytes free = heap(device).free_bytes();
+  report.stats = stats(device);
+  check_driver(api, api.mem_get_info(&report.free_bytes, &report.total_bytes), DriverEntryId::mem_get_info,
+               [&] { return fmt::format("device {}", device); });
+  report.free_whole_bytes = free.whole;
+  report.free_split_bytes = free.split;
+  report.largest_free_block_bytes = free.largest_block;
+  return format_report(report);
+}
+
+Snapshot DeviceHeaps::snapshot() const {
+  const AllocatorOptions options = this->options();
+  Snapshot snapshot;
+  for (int device = 0; device < contexts_.device_count(); ++device) {
+    if (const DeviceAllocator* heap = existing(device))
+      heap->add_to(snapshot);
+    else
+      snapshot.device_stats.push_back(stats(device));
+  }
+  AllocatorSettings& settings = snapshot.settings;
+  settings.text = options.text;
+  settings.max_split_size = static_cast<std::int64_t>(options.max_split_size_bytes);
+  settings.garbage_collection_threshold = options.garbage_collection_threshold;
+  settings.expandable_segments = options.policy == Policy::expandable;
+  for (std::size_t i = 0; i < options.roundup_power2_divisions.size(); ++i)
+    settings.roundup_power2_divisions[std::int64_t{1} << i] = options.roundup_power2_divisions[i];
+  return snapshot;
+}
+
+void DeviceHeaps::lock_for_fork() {
+  mutex_.lock();
+  for_each([](DeviceAllocator& heap) { heap.lock_for_fork(); });
+}
+
+void DeviceHeaps::unlock_after_fork() {
+  for_each([](DeviceAllocator& heap) { heap.unlock_after_fork(); });
+  mutex_.unlock();
+}
+
+}  // namespace cistern

@@ -1,0 +1,78 @@
+#pragma once
+
+// DeviceHeaps: the heaps of all devices of one driver, and what they share. The free
+// functions use one for the process, each CachingAllocator has its own.
+//
+// Thread safety: any member may be called from any thread.
+
+#include <cistern/allocator.h>
+
+#include "allocator/block_map.h"
+#include "allocator/device_allocator.h"
+#include "allocator/event_pools.h"
+#include "allocator/observers.h"
+#include "runtime/context.h"
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+namespace cistern {
+
+class DeviceHeaps {
+ public:
+  // `contexts` must outlive the heaps.
+  DeviceHeaps(Contexts& contexts, const AllocatorOptions& options);
+  ~DeviceHeaps();
+  DeviceHeaps(const DeviceHeaps&) = delete;
+  DeviceHeaps& operator=(const DeviceHeaps&) = delete;
+
+  [[nodiscard]] void* allocate(std::size_t bytes, const StreamIdentity& stream, int device) {
+    return bytes == 0 ? nullptr : heap(device).allocate(bytes, stream);
+  }
+  void deallocate(void* pointer, const StreamUse* last_use = nullptr) noexcept;
+  void record_stream(void* pointer, const StreamUse& use);
+  // What a driver's handle means for the calling thread on `device`. Throws DriverError.
+  [[nodiscard]] StreamUse use_of(StreamHandle stream, int device);
+  // The device of the heap that the block at `pointer` belongs to; -1 if there is none.
+  [[nodiscard]] int device_of(void* pointer) const noexcept;
+  // Waits for everything that is queued on `device`: the last resort when a stream cannot
+  // be told apart. Never throws.
+  void wait_for_device(int device) noexcept;
+
+  // The heap of a device, made at first use. Throws InvalidArgument, DriverError.
+  [[nodiscard]] DeviceAllocator& heap(int device);
+  // The same, or nullptr where nothing was allocated yet.
+  [[nodiscard]] DeviceAllocator* existing(int device) const;
+  template <class Visit>
+  void for_each(Visit&& visit) const {
+    for (const auto& slot : heaps_)
+      if (DeviceAllocator* heap = slot.load(std::memory_order_acquire)) visit(*heap);
+  }
+
+  // Throws NotSupported if the text changes the policy after a heap was made.
+  void set_options(std::string_view text);
+  [[nodiscard]] AllocatorOptions options() const;
+  [[nodiscard]] Observers& observers() { return observers_; }
+
+  [[nodiscard]] MemoryStats stats(int device) const;
+  [[nodiscard]] std::string summary(int device, bool abbreviated) const;
+  [[nodiscard]] std::string report(int device);
+  [[nodiscard]] Snapshot snapshot() const;
+
+  // Around fork: no heap's lock may be held by a thread that the child does not have.
+  void lock_for_fork();
+  void unlock_after_fork();
+
+ private:
+  Contexts& contexts_;
+  EventPools event_pools_;
+  BlockMap block_map_;
+  Observers observers_;
+  mutable std::mutex mutex_;  // guards options_ and the making of heaps
+  AllocatorOptions options_;
+  std::vector<std::atomic<DeviceAllocator*>> heaps_;
+};
+
+}  // namespace cistern

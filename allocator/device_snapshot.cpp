@@ -1,0 +1,143 @@
+// What a heap shows of itself: its part of a snapshot, and the walk that verifies it.
+
+#include "allocator/device_allocator.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <stdexcept>
+
+namespace cistern {
+namespace {
+
+SegmentInfo describe(const Segment& segment, int device) {
+  SegmentInfo info;
+  info.device = device;
+  info.address = segment.address;
+  info.total_size = static_cast<std::int64_t>(segment.bytes);
+  // The legacy default stream is 0, whichever of its two handles was used.
+  if (segment.stream.id != kLegacyStreamId)
+    info.stream = static_cast<std::int64_t>(reinterpret_cast<std::intptr_t>(segment.stream.handle));
+  info.is_large = segment.kind == PoolKind::large;
+  for (const Block* block = segment.first; block != nullptr; block = block->next) {
+    const auto bytes = static_cast<std::int64_t>(block->bytes);
+    const auto requested = static_cast<std::int64_t>(block->requested);
+    info.blocks.push_back({block->address, bytes, requested, block->state});
+    if (block->state == BlockState::active_allocated) info.allocated_size += bytes;
+    if (block->state == BlockState::inactive) continue;
+    info.active_size += bytes;
+    info.requested_size += requested;
+  }
+  return info;
+}
+
+// What the counters must say, recomputed by walking.
+struct Walked {
+  std::int64_t segments = 0, reserved = 0;
+  std::int64_t allocated = 0, allocated_bytes = 0;
+  std::int64_t active = 0, active_bytes = 0, requested_bytes = 0;
+  std::int64_t inactive_split = 0, inactive_split_bytes = 0;
+
+  void add(const Segment& segment) {
+    ++segments;
+    reserved += static_cast<std::int64_t>(segment.bytes);
+    for (const Block* block = segment.first; block != nullptr; block = block->next) add(*block);
+  }
+  void add(const Block& block) {
+    const auto bytes = static_cast<std::int64_t>(block.bytes);
+    if (block.state == BlockState::active_allocated) {
+      ++allocated;
+      allocated_bytes += bytes;
+    }
+    if (block.state != BlockState::inactive) {
+      ++active;
+      active_bytes += bytes;
+      requested_bytes += static_cast<std::int64_t>(block.requested);
+    } else if (block.is_split()) {
+      ++inactive_split;
+      inactive_split_bytes += bytes;
+    }
+  }
+};
+
+void require(bool condition, std::string_view what) {
+  if (!condition) throw std::logic_error(fmt::format("cistern: broken invariant: {}", what));
+}
+
+void require_equal(const Stat& stat, std::int64_t walked, std::string_view name) {
+  if (stat.current != walked)
+    throw std::logic_error(
+        fmt::format("cistern: broken invariant: {} is {}, a walk finds {}", name, stat.current, walked));
+  if (stat.peak < stat.current || stat.current < 0)
+    throw std::logic_error(
+        fmt::format("cistern: broken invariant: {}: current {}, peak {}", name, stat.current, stat.peak));
+}
+
+void require_equal(const MemoryStats& stats, const Walked& walked, Stat PoolStat::*pool) {
+  require_equal(stats.segment.*pool, walked.segments, "segment");
+  require_equal(stats.reserved_bytes.*pool, walked.reserved, "reserved_bytes");
+  require_equal(stats.allocation.*pool, walked.allocated, "allocation");
+  require_equal(stats.allocated_bytes.*pool, walked.allocated_bytes, "allocated_bytes");
+  require_equal(stats.active.*pool, walked.active, "active");
+  require_equal(stats.active_bytes.*pool, walked.active_bytes, "active_bytes");
+  require_equal(stats.requested_bytes.*pool, walked.requested_bytes, "requested_bytes");
+  require_equal(stats.inactive_split.*pool, walked.inactive_split, "inactive_split");
+  require_equal(stats.inactive_split_bytes.*pool, walked.inactive_split_bytes, "inactive_split_bytes");
+}
+
+}  // namespace
+
+void DeviceAllocator::add_to(Snapshot& snapshot) const {
+  const Lock lock(mutex_);
+  const auto first = static_cast<std::ptrdiff_t>(snapshot.segments.size());
+  for (const Segment* segment = segments_; segment != nullptr; segment = segment->next)
+    snapshot.segments.push_back(describe(*segment, device_));
+  std::sort(snapshot.segments.begin() + first, snapshot.segments.end(),
+            [](const SegmentInfo& a, const SegmentInfo& b) { return a.address < b.address; });
+  snapshot.device_stats.push_back(recorder_.stats());
+}
+
+void DeviceAllocator::check() const {
+  const Lock lock(mutex_);
+  Walked small;
+  Walked large;
+  std::size_t free_blocks = 0;
+  for (const Segment* segment = segments_; segment != nullptr; segment = segment->next) {
+    check_segment(*segment);
+    (segment->kind == PoolKind::small ? small : large).add(*segment);
+    if (segment->releasing) continue;
+    for (const Block* block = segment->first; block != nullptr; block = block->next)
+      free_blocks += block->state == BlockState::inactive ? 1 : 0;
+  }
+  std::size_t pooled = 0;
+  pools_.for_each([&](const StreamPool& pool) {
+    pool.small.check();
+    pool.large.check();
+    pooled += pool.small.size() + pool.large.size();
+  });
+  require(pooled == free_blocks, "every free block is in exactly one pool");
+  const MemoryStats& stats = recorder_.stats();
+  require_equal(stats, small, &PoolStat::small_pool);
+  require_equal(stats, large, &PoolStat::large_pool);
+  require(held_bytes_ == static_cast<std::size_t>(small.reserved + large.reserved), "held bytes equal the segments'");
+}
+
+void DeviceAllocator::check_segment(const Segment& segment) const {
+  std::uint64_t address = segment.address;
+  const Block* previous = nullptr;
+  for (const Block* block = segment.first; block != nullptr; block = block->next) {
+    require(block->address == address, "blocks tile their segment in address order");
+    require(block->previous == previous && block->segment == &segment && block->heap == this, "block links");
+    require(block->bytes != 0 && block->bytes % kMinBlockSize == 0, "block sizes are multiples of 512");
+    const bool free = block->state == BlockState::inactive;
+    require(!free || previous == nullptr || previous->state != BlockState::inactive, "free neighbours are coalesced");
+    // One way only: a block that another thread is freeing right now is live, but no longer found.
+    require(surroundings_.block_map.find(block->address) != block || block->state == BlockState::active_allocated,
+            "only live blocks are found by address");
+    address += block->bytes;
+    previous = block;
+  }
+  require(address == segment.address + segment.bytes, "blocks fill their segment");
+}
+
+}  // namespace cistern

@@ -1,0 +1,74 @@
+// The full flush: waits for every pending free, then gives all wholly free segments back.
+// Also empty_cache and trim, which are parts of it.
+
+#include "allocator/device_allocator.h"
+#include "runtime/driver_error.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace cistern {
+
+void DeviceAllocator::full_flush(Lock& lock) {
+  wait_for_pending(lock);
+  static_cast<void>(release_segments(wholly_free_segments(), lock));
+  wait_for_reclaims(lock);
+  pools_.drop_unreferenced();
+}
+
+// Waits on the host, with the lock given up, for every event that is queued now. If the
+// driver fails, the frees whose events are done are completed and the rest stay pending.
+void DeviceAllocator::wait_for_pending(Lock& lock) {
+  recorder_.all_streams_synchronized();
+  if (unrecorded_frees_ == nullptr && pending_.empty()) return;
+  const ContextGuard guard(api_, context_);
+  retry_unrecorded_frees();
+  std::vector<PendingFrees::Entry> entries = pending_.take_all();
+  ++reclaims_in_flight_;
+  lock.unlock();
+  CUresult result = CUDA_SUCCESS;
+  std::size_t done = 0;
+  while (done < entries.size() && (result = api_.event_synchronize(entries[done].event)) == CUDA_SUCCESS) ++done;
+  lock.lock();
+  --reclaims_in_flight_;
+  for (std::size_t i = 0; i < done; ++i)
+    if (Block* block = pending_.finish(entries[i])) complete_free(block);
+  pending_.put_back(entries, done);
+  reclaimed_.notify_all();
+  check_driver(api_, result, DriverEntryId::event_synchronize,
+               [&] { return fmt::format("an event that guards a free on device {}", device_); });
+}
+
+std::vector<Segment*> DeviceAllocator::wholly_free_segments() const {
+  std::vector<Segment*> segments;
+  for (Segment* segment = segments_; segment != nullptr; segment = segment->next) {
+    const Block* block = segment->first;
+    if (!segment->releasing && block->state == BlockState::inactive && !block->is_split()) segments.push_back(segment);
+  }
+  return segments;
+}
+
+void DeviceAllocator::empty_cache() {
+  Lock lock(mutex_);
+  full_flush(lock);
+}
+
+std::size_t DeviceAllocator::trim(std::size_t target_bytes) {
+  Lock lock(mutex_);
+  poll_pending();
+  std::vector<Segment*> segments = wholly_free_segments();
+  std::sort(segments.begin(), segments.end(), [](const Segment* a, const Segment* b) {
+    return a->bytes != b->bytes ? a->bytes > b->bytes : a->address < b->address;
+  });
+  std::size_t held = held_bytes_;
+  std::vector<Segment*> chosen;
+  for (Segment* segment : segments) {
+    if (held <= target_bytes) break;
+    held -= segment->bytes;
+    chosen.push_back(segment);
+  }
+  return release_segments(chosen, lock);
+}
+
+}  // namespace cistern

@@ -1,0 +1,34 @@
+#pragma once
+
+// The callbacks of one allocator. Thread safety: any member may be called from any thread;
+// callbacks run with no lock held, on copies, so they may add and remove observers.
+
+#include <cistern/allocator.h>
+
+#include <cstdint>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+namespace cistern {
+
+class Observers {
+ public:
+  ObserverId add(OutOfMemoryObserver observer);
+  ObserverId add(FreeMemoryCallback callback);
+  bool remove(ObserverId id);
+
+  // Whether any free-memory callback is there: asked before a lock is given up to call them.
+  [[nodiscard]] bool has_free_memory_callbacks() const;
+  // Calls every callback; true if any gave memory back. What one throws counts as "none".
+  bool free_memory(int device, std::size_t bytes) const;
+  void out_of_memory(const OutOfMemoryReport& report) const;
+
+ private:
+  mutable std::mutex mutex_;
+  std::uint64_t last_id_ = 0;
+  std::vector<std::pair<ObserverId, OutOfMemoryObserver>> out_of_memory_;
+  std::vector<std::pair<ObserverId, FreeMemoryCallback>> free_memory_;
+};
+
+}  // namespace cistern

@@ -1,0 +1,100 @@
+// The end of the ladder: what the device and the heap look like, why the request failed,
+// and what would have helped.
+
+#include "allocator/device_allocator.h"
+#include "allocator/out_of_memory_dump.h"
+#include "runtime/driver_error.h"
+#include "stats/out_of_memory_text.h"
+#include "stats/summary.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace cistern {
+namespace {
+
+OutOfMemoryCause find_cause(const OutOfMemoryReport& report) {
+  if (report.rounded_bytes > report.device_total_bytes) return OutOfMemoryCause::too_large;
+  if (report.limit_bytes != 0 && report.reserved_bytes + report.segment_bytes > report.limit_bytes &&
+      report.device_free_bytes >= report.segment_bytes)
+    return OutOfMemoryCause::limit;
+  if (report.device_free_bytes >= report.segment_bytes) return OutOfMemoryCause::driver_refusal;
+  if (report.device_free_bytes + report.pending_free_bytes >= report.segment_bytes && report.pending_free_bytes != 0)
+    return OutOfMemoryCause::pending_frees;
+  if (report.device_free_bytes + report.free_split_bytes + report.free_whole_bytes >= report.rounded_bytes)
+    return OutOfMemoryCause::fragmented;
+  return OutOfMemoryCause::device_full;
+}
+
+}  // namespace
+
+// Gives the lock up, tells the observers, writes the summary where oom_dump says, throws.
+void DeviceAllocator::fail(const Request& request, Lock& lock) {
+  lock.unlock();
+  MemoryInfo memory;
+  {
+    const ContextGuard guard(api_, context_);
+    check_driver(api_, api_.mem_get_info(&memory.free, &memory.total), DriverEntryId::mem_get_info,
+                 [&] { return fmt::format("device {}", device_); });
+  }
+  lock.lock();
+  recorder_.out_of_memory();
+  const OutOfMemoryReport report = make_report(request, memory);
+  const MemoryStats stats = recorder_.stats();
+  const AllocatorOptions options = options_;
+  lock.unlock();
+  const std::string text = format_out_of_memory(report);
+  surroundings_.observers.out_of_memory(report);
+  dump_out_of_memory(options.oom_dump, text, format_summary(stats, device_, false, options.summary_title));
+  throw OutOfMemoryError(report, text);
+}
+
+OutOfMemoryReport DeviceAllocator::make_report(const Request& request, const MemoryInfo& memory) const {
+  const MemoryStats& stats = recorder_.stats();
+  const FreeBytes free = free_bytes_locked();
+  OutOfMemoryReport report;
+  report.device = device_;
+  report.requested_bytes = request.bytes;
+  report.rounded_bytes = request.rounded;
+  report.segment_bytes = request.segment_bytes;
+  report.device_total_bytes = memory.total;
+  report.device_free_bytes = memory.free;
+  report.reserved_bytes = held_bytes_;
+  report.outside_bytes = memory.total - std::min(memory.total, memory.free + held_bytes_);
+  report.limit_bytes = limit_bytes_ == kUnlimited ? 0 : limit_bytes_;
+  report.allocated_bytes = static_cast<std::size_t>(stats.allocated_bytes.all.current);
+  report.pending_free_bytes = static_cast<std::size_t>(stats.active_bytes.all.current) - report.allocated_bytes;
+  report.free_split_bytes = free.split;
+  report.free_whole_bytes = free.whole;
+  report.largest_free_block_bytes = free.largest_block;
+  report.cause = find_cause(report);
+  const Block* fitting = request.pools->of(request.kind).best_fit(request.rounded);
+  if (caches_ && fitting != nullptr && policy_.may_serve(fitting->bytes, request.rounded))
+    report.advice =
+        "research_after_flush:True would have served this request: a free block large enough was there after the "
+        "last flush.";
+  else if (report.cause == OutOfMemoryCause::limit)
+    report.advice = fmt::format("The memory fraction is {:.4g}: a larger one would allow it.", fraction_);
+  else if (report.cause == OutOfMemoryCause::fragmented && policy_.max_split_size() == kUnlimited)
+    report.advice = "max_split_size_mb keeps large blocks whole, and may leave less of it in pieces.";
+  return report;
+}
+
+DeviceAllocator::FreeBytes DeviceAllocator::free_bytes() const {
+  const Lock lock(mutex_);
+  return free_bytes_locked();
+}
+
+DeviceAllocator::FreeBytes DeviceAllocator::free_bytes_locked() const {
+  FreeBytes free;
+  for (const Segment* segment = segments_; segment != nullptr; segment = segment->next)
+    for (const Block* block = segment->first; block != nullptr; block = block->next) {
+      if (block->state != BlockState::inactive) continue;
+      (block->is_split() ? free.split : free.whole) += block->bytes;
+      free.largest_block = std::max(free.largest_block, block->bytes);
+    }
+  return free;
+}
+
+}  // namespace cistern

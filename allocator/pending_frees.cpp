@@ -1,0 +1,84 @@
+#include "allocator/pending_frees.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace cistern {
+
+PendingFrees::Queue& PendingFrees::queue_of(std::uint64_t stream_id) {
+  auto place = std::lower_bound(queues_.begin(), queues_.end(), stream_id,
+                                [](const Queue& queue, std::uint64_t id) { return queue.stream_id > id; });
+  if (place == queues_.end() || place->stream_id != stream_id) {
+    Queue queue;
+    queue.stream_id = stream_id;
+    if (!storage_.empty()) {
+      queue.entries = std::move(storage_.back());
+      storage_.pop_back();
+    }
+    place = queues_.insert(place, std::move(queue));
+  }
+  return *place;
+}
+
+void PendingFrees::add(const Entry& entry) {
+  Queue& queue = queue_of(entry.stream_id);
+  try {
+    queue.entries.push_back(entry);
+  } catch (...) {
+    drop_empty_queues();
+    throw;
+  }
+  ++size_;
+}
+
+void PendingFrees::pop_front(Queue& queue) {
+  ++queue.head;
+  --size_;
+  // Moves the rest down once half is used up: amortised constant, and no growth.
+  if (queue.head >= 32 && queue.head * 2 >= queue.entries.size()) {
+    queue.entries.erase(queue.entries.begin(), queue.entries.begin() + static_cast<std::ptrdiff_t>(queue.head));
+    queue.head = 0;
+  }
+}
+
+void PendingFrees::drop_empty_queues() {
+  for (auto queue = queues_.begin(); queue != queues_.end();) {
+    if (queue->head < queue->entries.size()) {
+      ++queue;
+      continue;
+    }
+    queue->entries.clear();
+    try {
+      storage_.push_back(std::move(queue->entries));
+    } catch (...) {  // keeping storage for reuse is a convenience: without memory it is dropped
+    }
+    queue = queues_.erase(queue);
+  }
+}
+
+Block* PendingFrees::finish(const Entry& entry) {
+  pools_.of(entry.device).release(entry.event);
+  return --entry.block->pending_events == 0 ? entry.block : nullptr;
+}
+
+std::vector<PendingFrees::Entry> PendingFrees::take_all() {
+  std::vector<Entry> all;
+  all.reserve(size_);
+  for (Queue& queue : queues_) {
+    all.insert(all.end(), queue.entries.begin() + static_cast<std::ptrdiff_t>(queue.head), queue.entries.end());
+    queue.head = queue.entries.size();
+  }
+  size_ = 0;
+  drop_empty_queues();
+  return all;
+}
+
+void PendingFrees::put_back(std::vector<Entry>& entries, std::size_t first) {
+  for (std::size_t i = entries.size(); i-- > first;) {
+    Queue& queue = queue_of(entries[i].stream_id);
+    queue.entries.insert(queue.entries.begin() + static_cast<std::ptrdiff_t>(queue.head), entries[i]);
+    ++size_;
+  }
+}
+
+}  // namespace cistern

@@ -1,0 +1,214 @@
+// The free functions: one process-wide DeviceHeaps over the process's driver.
+//
+// It is made by the first call that needs it and never destroyed, so that code which runs
+// at exit may still free. Options come from CISTERN_ALLOC_CONF.
+
+#include "allocator/device_heaps.h"
+#include "runtime/process_driver.h"
+
+#include <fmt/format.h>
+#include <pthread.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <set>
+
+namespace cistern {
+namespace {
+
+std::atomic<DeviceHeaps*> process_heaps{nullptr};
+// In a forked child the driver's contexts are not usable: statistics can be read, the rest
+// is refused, and frees are ignored.
+std::atomic<bool> forked{false};
+
+void before_fork() {
+  if (DeviceHeaps* heaps = process_heaps.load(std::memory_order_acquire)) heaps->lock_for_fork();
+}
+
+void after_fork_in_parent() {
+  if (DeviceHeaps* heaps = process_heaps.load(std::memory_order_acquire)) heaps->unlock_after_fork();
+}
+
+void after_fork_in_child() {
+  after_fork_in_parent();
+  if (process_heaps.load(std::memory_order_acquire) != nullptr) forked.store(true, std::memory_order_relaxed);
+}
+
+// A known option without effect is said once a process, not once a text.
+void warn_of(const AllocatorOptions& options) {
+  static std::mutex mutex;
+  static std::set<std::string>& said = *new std::set<std::string>();
+  const std::lock_guard lock(mutex);
+  for (const std::string& line : options.without_effect)
+    if (said.insert(line).second) std::fprintf(stderr, "cistern: option without effect: %s\n", line.c_str());
+}
+
+AllocatorOptions options_from_environment() {
+  const char* text = std::getenv("CISTERN_ALLOC_CONF");
+  if (text == nullptr) return {};
+  try {
+    return AllocatorOptions::parse(text);
+  } catch (const InvalidArgument& error) {
+    throw InvalidArgument(fmt::format("CISTERN_ALLOC_CONF: {}", error.what()));
+  } catch (const NotSupported& error) {
+    throw NotSupported(fmt::format("CISTERN_ALLOC_CONF: {}", error.what()));
+  }
+}
+
+DeviceHeaps& make_heaps() {
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
+  if (DeviceHeaps* heaps = process_heaps.load(std::memory_order_acquire)) return *heaps;
+  const AllocatorOptions options = options_from_environment();
+  auto heaps = std::make_unique<DeviceHeaps>(process_contexts(), options);
+  warn_of(options);
+  pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
+  process_heaps.store(heaps.get(), std::memory_order_release);
+  return *heaps.release();
+}
+
+DeviceHeaps& heaps() {
+  if (forked.load(std::memory_order_relaxed))
+    throw NotSupported(
+        "this process was forked after cistern was used: the driver does not work in a forked child; "
+        "start the child with exec, or fork before the first use");
+  if (DeviceHeaps* existing = process_heaps.load(std::memory_order_acquire)) return *existing;
+  return make_heaps();
+}
+
+// For what can be asked of a forked child too: null before the first use.
+DeviceHeaps* heaps_if_made() { return process_heaps.load(std::memory_order_acquire); }
+
+// The heaps where the device layer is initialised, else null: statistics initialise nothing.
+DeviceHeaps* heaps_for_reading() {
+  if (DeviceHeaps* existing = heaps_if_made()) return existing;
+  return process_driver_loaded() ? &heaps() : nullptr;
+}
+
+int index_for_reading(Device device) {
+  if (!device.is_current()) return device.index();
+  return current_device().index();
+}
+
+StreamUse use_of(const Stream& stream) {
+  return {StreamAccess::identity(stream), StreamAccess::device(stream), StreamAccess::owner(stream)};
+}
+
+}  // namespace
+
+void* allocate(std::size_t bytes) { return allocate(bytes, current_stream()); }
+
+void* allocate(std::size_t bytes, const Stream& stream) {
+  if (bytes == 0) return nullptr;
+  return heaps().allocate(bytes, StreamAccess::identity(stream), StreamAccess::device(stream));
+}
+
+void deallocate(void* pointer) noexcept {
+  if (pointer == nullptr || forked.load(std::memory_order_relaxed)) return;
+  if (DeviceHeaps* existing = heaps_if_made())
+    existing->deallocate(pointer);
+  else
+    std::fprintf(stderr, "cistern: deallocate(%p): nothing was ever allocated; nothing was freed\n", pointer);
+}
+
+void deallocate(void* pointer, const Stream& stream) noexcept {
+  DeviceHeaps* existing = heaps_if_made();
+  if (pointer == nullptr || existing == nullptr || forked.load(std::memory_order_relaxed)) {
+    deallocate(pointer);
+    return;
+  }
+  try {
+    const StreamUse use = use_of(stream);
+    existing->deallocate(pointer, &use);
+  } catch (...) {
+    // The stream cannot be identified, so no event can guard the free: its work is awaited.
+    if (const int device = existing->device_of(pointer); device >= 0) existing->wait_for_device(device);
+    existing->deallocate(pointer);
+  }
+}
+
+void record_stream(void* pointer, const Stream& stream) {
+  if (pointer != nullptr && heaps_if_made() != nullptr) heaps().record_stream(pointer, use_of(stream));
+}
+
+void empty_cache() {
+  if (heaps_if_made() != nullptr) heaps().for_each([](DeviceAllocator& heap) { heap.empty_cache(); });
+}
+
+std::size_t trim(std::size_t target_bytes, Device device) {
+  return heaps_if_made() == nullptr ? 0 : heaps().heap(resolve_device(device)).trim(target_bytes);
+}
+
+void set_memory_fraction(double fraction, Device device) {
+  heaps().heap(resolve_device(device)).set_memory_fraction(fraction);
+}
+
+double memory_fraction(Device device) { return heaps().heap(resolve_device(device)).memory_fraction(); }
+
+void set_options(std::string_view text) {
+  heaps().set_options(text);
+  warn_of(heaps().options());
+}
+
+std::string effective_config() {
+  DeviceHeaps* existing = heaps_if_made();
+  return (existing == nullptr ? options_from_environment() : existing->options()).describe();
+}
+
+ObserverId add_out_of_memory_observer(OutOfMemoryObserver observer) {
+  return heaps().observers().add(std::move(observer));
+}
+
+ObserverId add_free_memory_callback(FreeMemoryCallback callback) {
+  return heaps().observers().add(std::move(callback));
+}
+
+bool remove_observer(ObserverId id) { return heaps_if_made() != nullptr && heaps().observers().remove(id); }
+
+MemoryStats memory_stats(Device device) {
+  DeviceHeaps* existing = heaps_for_reading();
+  return existing == nullptr ? MemoryStats{} : existing->stats(index_for_reading(device));
+}
+
+std::map<std::string, std::int64_t> memory_stats_flat(Device device) {
+  if (heaps_for_reading() == nullptr) return {};
+  return memory_stats(device).flat();
+}
+
+NestedStats memory_stats_nested(Device device) {
+  if (heaps_for_reading() == nullptr) return {};
+  return memory_stats(device).nested();
+}
+
+std::size_t memory_allocated(Device device) {
+  return static_cast<std::size_t>(memory_stats(device).allocated_bytes.all.current);
+}
+
+std::size_t max_memory_allocated(Device device) {
+  return static_cast<std::size_t>(memory_stats(device).allocated_bytes.all.peak);
+}
+
+std::size_t memory_reserved(Device device) {
+  return static_cast<std::size_t>(memory_stats(device).reserved_bytes.all.current);
+}
+
+std::size_t max_memory_reserved(Device device) {
+  return static_cast<std::size_t>(memory_stats(device).reserved_bytes.all.peak);
+}
+
+void reset_peak_memory_stats(Device device) { heaps().heap(resolve_device(device)).reset_peak_stats(); }
+
+void reset_accumulated_memory_stats(Device device) { heaps().heap(resolve_device(device)).reset_accumulated_stats(); }
+
+std::string memory_summary(Device device, bool abbreviated) {
+  return heaps().summary(resolve_device(device), abbreviated);
+}
+
+std::string memory_report(Device device) { return heaps().report(resolve_device(device)); }
+
+Snapshot memory_snapshot() {
+  DeviceHeaps* existing = heaps_for_reading();
+  return existing == nullptr ? Snapshot{} : existing->snapshot();
+}
+
+}  // namespace cistern

@@ -1,0 +1,147 @@
+// Segments from the driver and back to it, with the lock given up around each call.
+
+#include "allocator/device_allocator.h"
+#include "runtime/driver_error.h"
+
+#include <fmt/format.h>
+
+namespace cistern {
+
+// What the driver refuses here stays with the driver: a heap that ends has nobody to tell.
+DeviceAllocator::~DeviceAllocator() {
+  Lock lock(mutex_);
+  try {
+    wait_for_pending(lock);
+  } catch (...) {  // the releases below wait for the device anyway
+    if (!lock.owns_lock()) lock.lock();
+  }
+  try {
+    const ContextGuard guard(api_, context_);
+    for (Segment* segment = segments_; segment != nullptr; segment = segment->next) {
+      for (Block* block = segment->first; block != nullptr; block = block->next)
+        if (block->state == BlockState::active_allocated)
+          static_cast<void>(surroundings_.block_map.take(block->address));
+      static_cast<void>(source_.release(segment->address, segment->bytes));
+    }
+  } catch (...) {  // no context: the driver is gone, and the memory with it
+  }
+}
+
+// One attempt. nullptr: the limit forbids it or the driver has no memory; any other
+// failure of the driver is thrown.
+Block* DeviceAllocator::allocate_segment(const Request& request, Lock& lock) {
+  if (limit_bytes_ != kUnlimited && held_bytes_ + arriving_bytes_ + request.segment_bytes > limit_bytes_)
+    return nullptr;
+  arena_.reserve(1);
+  Segment* segment = arena_.take_segment();
+  Block* block = arena_.take_block();
+  arriving_bytes_ += request.segment_bytes;
+  lock.unlock();
+  std::uint64_t address = 0;
+  CUresult result = CUDA_ERROR_INVALID_CONTEXT;
+  DriverEntryId failed_call = DriverEntryId::ctx_set_current;
+  try {
+    const ContextGuard guard(api_, context_);
+    result = source_.allocate(request.segment_bytes, &address);
+    failed_call = source_.allocate_entry();
+  } catch (const DriverError& error) {
+    result = static_cast<CUresult>(error.code());
+  }
+  lock.lock();
+  arriving_bytes_ -= request.segment_bytes;
+  if (result == CUDA_SUCCESS) return add_segment(segment, block, request, address);
+  arena_.give_back(block);
+  arena_.give_back(segment);
+  if (result == CUDA_ERROR_OUT_OF_MEMORY) return nullptr;
+  throw_driver_error(api_, result, failed_call, fmt::format("{} bytes on device {}", request.segment_bytes, device_));
+}
+
+Block* DeviceAllocator::add_segment(Segment* segment, Block* block, const Request& request, std::uint64_t address) {
+  segment->address = address;
+  segment->bytes = request.segment_bytes;
+  segment->stream = request.pools->stream;
+  segment->kind = request.kind;
+  segment->oversize = policy_.is_oversize(request.segment_bytes);
+  segment->pool = &request.pools->of(request.kind);
+  segment->owner = request.pools;
+  segment->first = block;
+  segment->next = segments_;
+  if (segments_ != nullptr) segments_->previous = segment;
+  segments_ = segment;
+  ++request.pools->references;
+  block->address = address;
+  block->bytes = request.segment_bytes;
+  block->segment = segment;
+  held_bytes_ += request.segment_bytes;
+  recorder_.segment_allocated(request.kind, static_cast<std::int64_t>(request.segment_bytes), segment->oversize);
+  return block;
+}
+
+// Gives back segments that are wholly free. Returns the bytes; if the driver refuses one,
+// that one stays cached, the others go, and the refusal is thrown.
+std::size_t DeviceAllocator::release_segments(const std::vector<Segment*>& segments, Lock& lock) {
+  if (segments.empty()) return 0;
+  std::vector<CUresult> results(segments.size(), CUDA_ERROR_INVALID_CONTEXT);
+  for (Segment* segment : segments) {
+    segment->pool->erase(segment->first);
+    segment->releasing = true;
+  }
+  ++reclaims_in_flight_;
+  lock.unlock();
+  try {
+    const ContextGuard guard(api_, context_);
+    for (std::size_t i = 0; i < segments.size(); ++i)
+      results[i] = source_.release(segments[i]->address, segments[i]->bytes);
+  } catch (const DriverError&) {  // no context: none was released, as `results` says
+  }
+  lock.lock();
+  --reclaims_in_flight_;
+  std::size_t released = 0;
+  std::size_t refused = segments.size();
+  for (std::size_t i = 0; i < segments.size(); ++i) {
+    if (results[i] == CUDA_SUCCESS) {
+      released += segments[i]->bytes;
+      remove_segment(segments[i]);
+    } else {
+      segments[i]->releasing = false;
+      segments[i]->pool->insert(segments[i]->first);
+      if (refused == segments.size()) refused = i;
+    }
+  }
+  reclaimed_.notify_all();
+  if (refused < segments.size())
+    throw_driver_error(api_, results[refused], source_.release_entry(),
+                       fmt::format("the segment at {:#x} on device {}", segments[refused]->address, device_));
+  return released;
+}
+
+// `direct`: the block's segment goes straight back. If the driver refuses, it stays cached,
+// and the next full flush tries again.
+void DeviceAllocator::release_uncached(Block* block, Lock& lock) noexcept {
+  complete_free(block);
+  try {
+    static_cast<void>(release_segments({block->segment}, lock));
+  } catch (...) {  // a free never throws; the segment is still accounted for
+    if (!lock.owns_lock()) lock.lock();
+  }
+}
+
+void DeviceAllocator::remove_segment(Segment* segment) {
+  recorder_.segment_freed(segment->kind, static_cast<std::int64_t>(segment->bytes), segment->oversize);
+  held_bytes_ -= segment->bytes;
+  if (segment->previous != nullptr)
+    segment->previous->next = segment->next;
+  else
+    segments_ = segment->next;
+  if (segment->next != nullptr) segment->next->previous = segment->previous;
+  --segment->owner->references;
+  arena_.give_back(segment->first);
+  arena_.give_back(segment);
+}
+
+// Until no other thread is in the middle of giving memory back.
+void DeviceAllocator::wait_for_reclaims(Lock& lock) {
+  reclaimed_.wait(lock, [this] { return reclaims_in_flight_ == 0; });
+}
+
+}  // namespace cistern

@@ -1,0 +1,59 @@
+#pragma once
+
+// SizePolicy: how a request becomes a block's and a segment's size, which pool serves it,
+// and when a block is split. The rules of `classic` are PyTorch's, exactly (see
+// docs/options.md); `direct` takes requests as they are, one segment each.
+//
+// Thread safety: a value; const members only.
+
+#include <cistern/options.h>
+
+#include "stats/recorder.h"
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+namespace cistern {
+
+inline constexpr std::size_t kMiB = std::size_t{1} << 20;
+// All block sizes are multiples of this.
+inline constexpr std::size_t kMinBlockSize = 512;
+// Rounded requests up to this size are served by the small pool.
+inline constexpr std::size_t kSmallSize = kMiB;
+inline constexpr std::size_t kSmallSegment = 2 * kMiB;
+// Segments for rounded requests above kSmallSize and below kMinLargeAlloc.
+inline constexpr std::size_t kLargeSegment = 20 * kMiB;
+inline constexpr std::size_t kMinLargeAlloc = 10 * kMiB;
+inline constexpr std::size_t kRoundLarge = 2 * kMiB;
+// Requests from here on are refused before any arithmetic that could overflow.
+inline constexpr std::size_t kTooLarge = std::size_t{1} << 60;
+
+class SizePolicy {
+ public:
+  explicit SizePolicy(const AllocatorOptions& options);
+
+  // Requires: bytes < kTooLarge.
+  [[nodiscard]] std::size_t round(std::size_t bytes) const;
+  [[nodiscard]] PoolKind pool(std::size_t rounded) const {
+    return rounded <= kSmallSize ? PoolKind::small : PoolKind::large;
+  }
+  [[nodiscard]] std::size_t segment_bytes(std::size_t rounded) const;
+  // Whether the best-fitting free block may serve a request that it is large enough for.
+  [[nodiscard]] bool may_serve(std::size_t block_bytes, std::size_t rounded) const;
+  // Whether what is left of the block becomes a free block of its own.
+  [[nodiscard]] bool should_split(std::size_t block_bytes, std::size_t rounded, PoolKind pool) const;
+  [[nodiscard]] bool is_oversize(std::size_t bytes) const { return bytes >= max_split_size_; }
+  [[nodiscard]] std::size_t max_split_size() const { return max_split_size_; }
+
+ private:
+  [[nodiscard]] std::size_t round_by_divisions(std::size_t bytes, std::size_t divisions) const;
+
+  bool one_segment_each_;
+  std::size_t max_split_size_;
+  std::size_t max_non_split_rounding_;
+  std::array<std::uint32_t, 16> divisions_;
+  bool any_divisions_ = false;
+};
+
+}  // namespace cistern

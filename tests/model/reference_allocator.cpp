@@ -1,0 +1,355 @@
+#include "reference_allocator.h"
+
+#include <algorithm>
+#include <iterator>
+#include <stdexcept>
+
+namespace cistern::model {
+namespace {
+
+constexpr std::size_t kMega = 1024 * 1024;
+
+std::int64_t number(std::size_t bytes) { return static_cast<std::int64_t>(bytes); }
+
+void move(Stat& stat, std::int64_t by) {
+  stat.current += by;
+  if (by > 0) stat.allocated += by;
+  if (by < 0) stat.freed -= by;
+  if (stat.current > stat.peak) stat.peak = stat.current;
+}
+
+bool is_split(const ModelSegment& segment) { return segment.blocks.size() > 1; }
+
+std::vector<Stat*> all_stats(MemoryStats& stats) {
+  std::vector<Stat*> all;
+  for (PoolStat* stat :
+       {&stats.allocation, &stats.segment, &stats.active, &stats.inactive_split, &stats.allocated_bytes,
+        &stats.reserved_bytes, &stats.active_bytes, &stats.inactive_split_bytes, &stats.requested_bytes})
+    for (Stat* part : {&stat->all, &stat->small_pool, &stat->large_pool}) all.push_back(part);
+  all.push_back(&stats.oversize_allocations);
+  all.push_back(&stats.oversize_segments);
+  return all;
+}
+
+}  // namespace
+
+ReferenceAllocator::ReferenceAllocator(std::size_t capacity_bytes, const AllocatorOptions& options)
+    : capacity_(capacity_bytes), options_(options) {
+  stats_.max_split_size = static_cast<std::int64_t>(options.max_split_size_bytes);
+  if (options.fraction_given && options.per_process_memory_fraction < 1.0)
+    limit_ = static_cast<std::size_t>(options.per_process_memory_fraction * static_cast<double>(capacity_));
+}
+
+void ReferenceAllocator::change(PoolStat MemoryStats::*stat, bool small, std::int64_t by) {
+  PoolStat& pools = stats_.*stat;
+  move(pools.all, by);
+  move(small ? pools.small_pool : pools.large_pool, by);
+}
+
+std::size_t ReferenceAllocator::round(std::size_t bytes) const {
+  if (bytes < 512) return 512;
+  std::size_t bucket = 0;
+  while (bucket < 15 && (std::size_t{2} << bucket) * kMega <= bytes) ++bucket;
+  const std::size_t divisions = options_.roundup_power2_divisions[bucket];
+  std::size_t step = 512;
+  if (divisions > 1 && bytes > 512 * divisions) {
+    std::size_t power = 1;
+    while (power * 2 <= bytes) power *= 2;
+    if (power == bytes) return bytes;
+    step = power / divisions;
+  }
+  while (bytes % step != 0) bytes += step - bytes % step;
+  return bytes;
+}
+
+std::size_t ReferenceAllocator::segment_size(std::size_t rounded) const {
+  if (rounded <= kMega) return 2 * kMega;
+  if (rounded < 10 * kMega) return 20 * kMega;
+  return (rounded + 2 * kMega - 1) / (2 * kMega) * (2 * kMega);
+}
+
+bool ReferenceAllocator::collects() const { return limit_ != kUnlimited && options_.garbage_collection_threshold > 0; }
+
+std::optional<std::uint64_t> ReferenceAllocator::allocate(std::size_t bytes, int stream) {
+  poll();
+  const std::size_t rounded = round(bytes);
+  const bool small = rounded <= kMega;
+  auto place = find_free(rounded, stream, small);
+  if (!place && collects()) collect_garbage();
+  if (!place) place = new_segment(rounded, stream, small);
+  if (!place && release_available(rounded, stream, small)) place = new_segment(rounded, stream, small);
+  if (!place) {
+    flush();
+    if (options_.research_after_flush) place = find_free(rounded, stream, small);
+    if (!place) {
+      ++stats_.num_alloc_retries;
+      place = new_segment(rounded, stream, small);
+    }
+  }
+  if (!place) {
+    ++stats_.num_ooms;
+    return std::nullopt;
+  }
+  return hand_out(*place, rounded, bytes);
+}
+
+std::optional<ReferenceAllocator::Place> ReferenceAllocator::find_free(std::size_t rounded, int stream, bool small) {
+  if (collects()) ++searches_[small];
+  std::optional<Place> best;
+  for (auto segment = segments_.begin(); segment != segments_.end(); ++segment) {
+    if (segment->stream != stream || segment->small != small) continue;
+    for (std::size_t i = 0; i < segment->blocks.size(); ++i) {
+      const ModelBlock& block = segment->blocks[i];
+      if (!block.free() || block.bytes < rounded) continue;
+      const ModelBlock* known = best ? &best->first->blocks[best->second] : nullptr;
+      if (known == nullptr || block.bytes < known->bytes ||
+          (block.bytes == known->bytes && block.address < known->address))
+        best = Place(segment, i);
+    }
+  }
+  if (!best) return best;
+  const std::size_t found = best->first->blocks[best->second].bytes;
+  const std::size_t oversize = options_.max_split_size_bytes;
+  if (rounded < oversize ? found >= oversize : found >= rounded + options_.max_non_split_rounding_bytes)
+    return std::nullopt;
+  return best;
+}
+
+std::optional<ReferenceAllocator::Place> ReferenceAllocator::new_segment(std::size_t rounded, int stream, bool small) {
+  const std::size_t bytes = segment_size(rounded);
+  if (limit_ != kUnlimited && held_ + bytes > limit_) return std::nullopt;
+  // The lowest gap between the segments, which are kept by address.
+  std::uint64_t address = 0;
+  auto after = segments_.begin();
+  while (after != segments_.end() && after->address < address + bytes) {
+    address = after->address + after->bytes;
+    ++after;
+  }
+  if (address + bytes > capacity_) return std::nullopt;
+  ModelSegment segment{address, bytes, stream, small, {ModelBlock{}}};
+  segment.blocks[0].address = address;
+  segment.blocks[0].bytes = bytes;
+  held_ += bytes;
+  ++stats_.num_device_alloc;
+  change(&MemoryStats::segment, small, 1);
+  change(&MemoryStats::reserved_bytes, small, number(bytes));
+  if (bytes >= options_.max_split_size_bytes) move(stats_.oversize_segments, 1);
+  return Place(segments_.insert(after, segment), 0);
+}
+
+std::uint64_t ReferenceAllocator::hand_out(Place place, std::size_t rounded, std::size_t requested) {
+  auto [segment, index] = place;
+  const bool was_split = is_split(*segment);
+  const std::size_t whole = segment->blocks[index].bytes;
+  const std::size_t rest = whole - rounded;
+  const bool split = segment->small ? rest >= 512 : rounded < options_.max_split_size_bytes && rest > kMega;
+  if (split) {
+    ModelBlock remainder;
+    remainder.address = segment->blocks[index].address + rounded;
+    remainder.bytes = rest;
+    remainder.free_since = searches_[segment->small];
+    segment->blocks[index].bytes = rounded;
+    segment->blocks.insert(segment->blocks.begin() + static_cast<std::ptrdiff_t>(index) + 1, remainder);
+  }
+  if (split && !was_split) {
+    change(&MemoryStats::inactive_split, segment->small, 1);
+    change(&MemoryStats::inactive_split_bytes, segment->small, number(rest));
+  } else if (split) {
+    change(&MemoryStats::inactive_split_bytes, segment->small, -number(rounded));
+  } else if (was_split) {
+    change(&MemoryStats::inactive_split, segment->small, -1);
+    change(&MemoryStats::inactive_split_bytes, segment->small, -number(whole));
+  }
+  ModelBlock& block = segment->blocks[index];
+  block.live = true;
+  block.requested = requested;
+  change(&MemoryStats::allocation, segment->small, 1);
+  change(&MemoryStats::allocated_bytes, segment->small, number(block.bytes));
+  change(&MemoryStats::active, segment->small, 1);
+  change(&MemoryStats::active_bytes, segment->small, number(block.bytes));
+  change(&MemoryStats::requested_bytes, segment->small, number(requested));
+  if (block.bytes >= options_.max_split_size_bytes) move(stats_.oversize_allocations, 1);
+  return block.address;
+}
+
+ReferenceAllocator::Place ReferenceAllocator::locate(std::uint64_t address) {
+  for (auto segment = segments_.begin(); segment != segments_.end(); ++segment)
+    for (std::size_t i = 0; i < segment->blocks.size(); ++i)
+      if (segment->blocks[i].address == address) return {segment, i};
+  throw std::logic_error("the model has no block there");
+}
+
+void ReferenceAllocator::record_stream(std::uint64_t address, int stream) {
+  auto [segment, index] = locate(address);
+  if (segment->stream != stream) segment->blocks[index].users.insert(stream);
+}
+
+void ReferenceAllocator::free(std::uint64_t address) {
+  auto [segment, index] = locate(address);
+  ModelBlock& block = segment->blocks[index];
+  block.live = false;
+  change(&MemoryStats::allocation, segment->small, -1);
+  change(&MemoryStats::allocated_bytes, segment->small, -number(block.bytes));
+  if (block.bytes >= options_.max_split_size_bytes) move(stats_.oversize_allocations, -1);
+  if (block.users.empty()) {
+    complete_free(address);
+    return;
+  }
+  block.pending = true;
+  for (int user : block.users) pending_[user].push_back({user, queued_[user], address});
+}
+
+void ReferenceAllocator::complete_free(std::uint64_t address) {
+  auto [segment, index] = locate(address);
+  auto& blocks = segment->blocks;
+  const ModelBlock freed = blocks[index];
+  std::int64_t count = 0;
+  std::int64_t bytes = 0;
+  // Joins block `i + 1` to block `i`; `neighbour` is the one that was free already.
+  const auto join = [&](std::size_t i, std::size_t neighbour) {
+    --count;
+    bytes -= number(blocks[neighbour].bytes);
+    blocks[i].bytes += blocks[i + 1].bytes;
+    blocks.erase(blocks.begin() + static_cast<std::ptrdiff_t>(i) + 1);
+  };
+  blocks[index].pending = false;
+  blocks[index].users.clear();
+  if (index + 1 < blocks.size() && blocks[index + 1].free()) join(index, index + 1);
+  if (index > 0 && blocks[index - 1].free()) {
+    join(index - 1, index - 1);
+    --index;
+  }
+  blocks[index].requested = 0;
+  blocks[index].free_since = searches_[segment->small];
+  if (is_split(*segment)) {
+    ++count;
+    bytes += number(blocks[index].bytes);
+  }
+  change(&MemoryStats::inactive_split, segment->small, count);
+  change(&MemoryStats::inactive_split_bytes, segment->small, bytes);
+  change(&MemoryStats::active, segment->small, -1);
+  change(&MemoryStats::active_bytes, segment->small, -number(freed.bytes));
+  change(&MemoryStats::requested_bytes, segment->small, -number(freed.requested));
+}
+
+// Stream 0 first, then by descending number.
+std::vector<int> ReferenceAllocator::polling_order() const {
+  std::vector<int> order;
+  for (const auto& [stream, events] : pending_) order.push_back(stream);
+  std::sort(order.begin(), order.end(), [](int a, int b) { return a == 0 || (b != 0 && a > b); });
+  return order;
+}
+
+void ReferenceAllocator::poll() {
+  for (int stream : polling_order()) {
+    auto& events = pending_[stream];
+    while (!events.empty() && events.front().position <= done_[stream]) {
+      const std::uint64_t block = events.front().block;
+      events.erase(events.begin());
+      const auto [segment, index] = locate(block);
+      auto& users = segment->blocks[index].users;
+      users.erase(stream);
+      if (users.empty()) complete_free(block);
+    }
+    if (events.empty()) pending_.erase(stream);
+  }
+}
+
+void ReferenceAllocator::flush() {
+  ++stats_.num_sync_all_streams;
+  for (const auto& [stream, events] : pending_)
+    for (const PendingEvent& event : events) done_[stream] = std::max(done_[stream], event.position);
+  poll();
+  for (auto segment = segments_.begin(); segment != segments_.end();) {
+    const auto next = std::next(segment);
+    if (!is_split(*segment) && segment->blocks[0].free()) release(segment);
+    segment = next;
+  }
+}
+
+void ReferenceAllocator::empty_cache() { flush(); }
+
+void ReferenceAllocator::trim(std::size_t target_bytes) {
+  poll();
+  while (held_ > target_bytes) {
+    auto largest = segments_.end();
+    for (auto segment = segments_.begin(); segment != segments_.end(); ++segment)
+      if (!is_split(*segment) && segment->blocks[0].free() &&
+          (largest == segments_.end() || segment->bytes > largest->bytes))
+        largest = segment;
+    if (largest == segments_.end()) return;
+    release(largest);
+  }
+}
+
+bool ReferenceAllocator::release_available(std::size_t rounded, int stream, bool small) {
+  const std::size_t oversize = options_.max_split_size_bytes;
+  if (oversize == kUnlimited) return false;
+  const std::size_t wanted = std::max(rounded, oversize);
+  std::vector<std::list<ModelSegment>::iterator> candidates;
+  for (auto segment = segments_.begin(); segment != segments_.end(); ++segment)
+    if (segment->stream == stream && segment->small == small && !is_split(*segment) && segment->blocks[0].free() &&
+        segment->bytes >= oversize)
+      candidates.push_back(segment);
+  std::sort(candidates.begin(), candidates.end(),
+            [](auto a, auto b) { return a->bytes != b->bytes ? a->bytes < b->bytes : a->address < b->address; });
+  for (auto segment : candidates)
+    if (segment->bytes >= wanted) {
+      release(segment);
+      return true;
+    }
+  std::size_t sum = 0;
+  while (!candidates.empty() && sum < wanted) {
+    sum += candidates.back()->bytes;
+    release(candidates.back());
+    candidates.pop_back();
+  }
+  return sum >= wanted;
+}
+
+void ReferenceAllocator::collect_garbage() {
+  const auto threshold = static_cast<std::size_t>(options_.garbage_collection_threshold * static_cast<double>(limit_));
+  if (held_ <= threshold) return;
+  const std::size_t target = held_ - threshold;
+  std::size_t reclaimed = 0;
+  for (bool released = true; reclaimed < target && released;) {
+    released = false;
+    std::vector<std::list<ModelSegment>::iterator> candidates;
+    std::uint64_t total_age = 0;
+    for (auto segment = segments_.begin(); segment != segments_.end(); ++segment)
+      if (!segment->small && !is_split(*segment) && segment->blocks[0].free()) {
+        candidates.push_back(segment);
+        total_age += searches_[0] - segment->blocks[0].free_since;
+      }
+    for (auto segment : candidates) {
+      const std::uint64_t age = searches_[0] - segment->blocks[0].free_since;
+      if (static_cast<double>(age) < static_cast<double>(total_age) / static_cast<double>(candidates.size())) continue;
+      reclaimed += segment->bytes;
+      release(segment);
+      released = true;
+    }
+  }
+}
+
+// Giving memory back makes the device finish everything first.
+void ReferenceAllocator::release(std::list<ModelSegment>::iterator segment) {
+  for (const auto& [stream, position] : queued_) done_[stream] = position;
+  held_ -= segment->bytes;
+  ++stats_.num_device_free;
+  change(&MemoryStats::segment, segment->small, -1);
+  change(&MemoryStats::reserved_bytes, segment->small, -number(segment->bytes));
+  if (segment->bytes >= options_.max_split_size_bytes) move(stats_.oversize_segments, -1);
+  segments_.erase(segment);
+}
+
+void ReferenceAllocator::reset_peaks() {
+  for (Stat* stat : all_stats(stats_)) stat->peak = stat->current;
+}
+
+void ReferenceAllocator::reset_accumulated() {
+  for (Stat* stat : all_stats(stats_)) stat->allocated = stat->freed = 0;
+  stats_.num_alloc_retries = stats_.num_ooms = stats_.num_sync_all_streams = 0;
+  stats_.num_device_alloc = stats_.num_device_free = 0;
+}
+
+}  // namespace cistern::model

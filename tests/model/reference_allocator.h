@@ -1,0 +1,94 @@
+#pragma once
+
+// The executable specification of the `classic` policy: naive, linear, obviously right.
+//
+// It knows neither pools nor trees nor locks: segments are vectors of blocks by address, and
+// every search is a scan. Addresses are predicted too, from a device that hands out the
+// lowest free 2 MiB granules. Statistics are kept by the plain rules of the metric table.
+
+#include <cistern/allocator.h>
+
+#include <cstdint>
+#include <list>
+#include <map>
+#include <optional>
+#include <set>
+#include <vector>
+
+namespace cistern::model {
+
+struct ModelBlock {
+  std::uint64_t address = 0;
+  std::size_t bytes = 0;
+  std::size_t requested = 0;
+  bool live = false;
+  bool pending = false;
+  std::set<int> users;           // streams recorded while it is live
+  std::uint64_t free_since = 0;  // searches of its pool when it became free
+  [[nodiscard]] bool free() const { return !live && !pending; }
+};
+
+struct ModelSegment {
+  std::uint64_t address = 0;
+  std::size_t bytes = 0;
+  int stream = 0;
+  bool small = false;
+  std::vector<ModelBlock> blocks;
+};
+
+class ReferenceAllocator {
+ public:
+  ReferenceAllocator(std::size_t capacity_bytes, const AllocatorOptions& options);
+
+  // The predicted address relative to the device's first, or nothing: out of memory.
+  std::optional<std::uint64_t> allocate(std::size_t bytes, int stream);
+  void free(std::uint64_t address);
+  void record_stream(std::uint64_t address, int stream);
+  void empty_cache();
+  void trim(std::size_t target_bytes);
+  void reset_peaks();
+  void reset_accumulated();
+
+  // The device's side: work is queued on a stream, or all that is queued there is done.
+  void occupy(int stream) { ++queued_[stream]; }
+  void finish_work(int stream) { done_[stream] = queued_[stream]; }
+
+  [[nodiscard]] const MemoryStats& stats() const { return stats_; }
+  [[nodiscard]] const std::list<ModelSegment>& segments() const { return segments_; }
+
+ private:
+  struct PendingEvent {
+    int stream;
+    std::uint64_t position;  // of the work it waits for
+    std::uint64_t block;     // address
+  };
+  using Place = std::pair<std::list<ModelSegment>::iterator, std::size_t>;
+
+  [[nodiscard]] std::size_t round(std::size_t bytes) const;
+  [[nodiscard]] std::size_t segment_size(std::size_t rounded) const;
+  std::optional<Place> find_free(std::size_t rounded, int stream, bool small);
+  std::optional<Place> new_segment(std::size_t rounded, int stream, bool small);
+  std::uint64_t hand_out(Place place, std::size_t rounded, std::size_t requested);
+  void complete_free(std::uint64_t address);
+  void poll();
+  void flush();
+  bool release_available(std::size_t rounded, int stream, bool small);
+  void collect_garbage();
+  void release(std::list<ModelSegment>::iterator segment);
+  [[nodiscard]] bool collects() const;
+  Place locate(std::uint64_t address);
+  std::vector<int> polling_order() const;
+  void change(PoolStat MemoryStats::*stat, bool small, std::int64_t by);
+
+  std::size_t capacity_;
+  AllocatorOptions options_;
+  std::size_t limit_ = kUnlimited;
+  std::size_t held_ = 0;
+  std::uint64_t searches_[2] = {0, 0};  // [small]
+  std::list<ModelSegment> segments_;
+  std::map<int, std::vector<PendingEvent>> pending_;  // by stream number
+  std::map<int, std::uint64_t> queued_, done_;
+  MemoryStats stats_;
+};
+
+}  // namespace cistern::model
