@@ -8,6 +8,7 @@
 // Thread safety: a generator keeps no state of its own; a sink belongs to one thread.
 
 #include <cstdint>
+#include <initializer_list>
 #include <iosfwd>
 #include <span>
 #include <string>
@@ -25,7 +26,8 @@ class TraceSink {
   virtual std::uint64_t allocate(std::uint64_t bytes, unsigned stream) = 0;
   // The live block is now used on `stream` too.
   virtual void record(std::uint64_t id, unsigned stream) = 0;
-  virtual void free(std::uint64_t id) = 0;
+  // Never throws, so that what owns a block may free it when it ends.
+  virtual void free(std::uint64_t id) noexcept = 0;
   // An iteration, batch or round of requests ends here.
   virtual void step() = 0;
 
@@ -38,7 +40,7 @@ class TraceSink {
 // Writes the trace format's text. What it holds back is written by flush and at its end.
 class TextTraceWriter final : public TraceSink {
  public:
-  // `out` must outlive the writer; its state tells whether all could be written.
+  // `out` must outlive the writer and throw nothing: its state tells whether all was written.
   explicit TextTraceWriter(std::ostream& out);
   ~TextTraceWriter() override;
   TextTraceWriter(const TextTraceWriter&) = delete;
@@ -47,14 +49,12 @@ class TextTraceWriter final : public TraceSink {
   void comment(std::string_view text) override;
   std::uint64_t allocate(std::uint64_t bytes, unsigned stream) override;
   void record(std::uint64_t id, unsigned stream) override;
-  void free(std::uint64_t id) override;
+  void free(std::uint64_t id) noexcept override;
   void step() override;
-  void flush();
+  void flush() noexcept;
 
  private:
-  void put(char kind);
-  void put(std::uint64_t field);
-  void end_line();
+  void write_line(char kind, std::initializer_list<std::uint64_t> fields) noexcept;
 
   std::ostream& out_;
   std::string text_;
