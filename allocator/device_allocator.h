@@ -71,13 +71,16 @@ class DeviceAllocator {
   void reset_accumulated_stats();
   // Adds this heap's segments, by address, and its statistics to `snapshot`.
   void add_to(Snapshot& snapshot) const;
-  // Free bytes in wholly and in partly free segments, and the largest free block.
-  struct FreeBytes {
-    std::size_t whole = 0;
-    std::size_t split = 0;
-    std::size_t largest_block = 0;
+  // Where the heap's bytes are, by walking its blocks: for reports, O(blocks).
+  struct Usage {
+    MemoryStats stats;
+    std::size_t pending = 0;            // freed, and awaited by other streams
+    std::size_t pending_requested = 0;  // what callers had asked for of it
+    std::size_t free_whole = 0;         // in wholly free segments
+    std::size_t free_split = 0;         // in segments that are partly in use
+    std::size_t largest_free_block = 0;
   };
-  [[nodiscard]] FreeBytes free_bytes() const;
+  [[nodiscard]] Usage usage() const;
   // Verifies the heap's invariants: throws std::logic_error naming the first that fails.
   void check() const;
 
@@ -135,7 +138,7 @@ class DeviceAllocator {
   [[noreturn]] void fail(const Request& request, Lock& lock);
   [[nodiscard]] OutOfMemoryReport make_report(const Request& request, const MemoryInfo& memory) const;
 
-  [[nodiscard]] FreeBytes free_bytes_locked() const;
+  [[nodiscard]] Usage usage_locked() const;
   void apply_fraction(double fraction);
   void check_segment(const Segment& segment) const;
 

@@ -109,19 +109,25 @@ std::string DeviceHeaps::summary(int device, bool abbreviated) const {
 std::string DeviceHeaps::report(int device) {
   const DriverApi& api = contexts_.api();
   const ContextGuard guard(api, contexts_.primary(device));
+  const auto identify = [&] { return fmt::format("device {}", device); };
   MemoryReport report;
   report.device = device;
   char name[256] = "";
   check_driver(api, api.device_get_name(name, sizeof name, contexts_.driver_device(device)),
-               DriverEntryId::device_get_name, [&] { return fmt::format("device {}", device); });
+               DriverEntryId::device_get_name, identify);
   report.device_name = name;
-  const DeviceAllocator::FreeBytes free = heap(device).free_bytes();
-  report.stats = stats(device);
-  check_driver(api, api.mem_get_info(&report.free_bytes, &report.total_bytes), DriverEntryId::mem_get_info,
-               [&] { return fmt::format("device {}", device); });
-  report.free_whole_bytes = free.whole;
-  report.free_split_bytes = free.split;
-  report.largest_free_block_bytes = free.largest_block;
+  const DeviceAllocator::Usage usage = heap(device).usage();
+  check_driver(api, api.mem_get_info(&report.device_free_bytes, &report.device_total_bytes),
+               DriverEntryId::mem_get_info, identify);
+  report.stats = usage.stats;
+  const std::size_t held = static_cast<std::size_t>(usage.stats.reserved_bytes.all.current);
+  report.outside_bytes =
+      report.device_total_bytes - std::min(report.device_total_bytes, report.device_free_bytes + held);
+  report.pending_bytes = usage.pending;
+  report.pending_requested_bytes = usage.pending_requested;
+  report.free_whole_bytes = usage.free_whole;
+  report.free_split_bytes = usage.free_split;
+  report.largest_free_block_bytes = usage.largest_free_block;
   return format_report(report);
 }
 

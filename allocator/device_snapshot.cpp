@@ -1,4 +1,5 @@
-// What a heap shows of itself: its part of a snapshot, and the walk that verifies it.
+// What a heap shows of itself: its part of a snapshot and of reports, and the walk that
+// verifies it.
 
 #include "allocator/device_allocator.h"
 
@@ -95,6 +96,27 @@ void DeviceAllocator::add_to(Snapshot& snapshot) const {
   std::sort(snapshot.segments.begin() + first, snapshot.segments.end(),
             [](const SegmentInfo& a, const SegmentInfo& b) { return a.address < b.address; });
   snapshot.device_stats.push_back(recorder_.stats());
+}
+
+DeviceAllocator::Usage DeviceAllocator::usage() const {
+  const Lock lock(mutex_);
+  return usage_locked();
+}
+
+DeviceAllocator::Usage DeviceAllocator::usage_locked() const {
+  Usage usage;
+  usage.stats = recorder_.stats();
+  for (const Segment* segment = segments_; segment != nullptr; segment = segment->next)
+    for (const Block* block = segment->first; block != nullptr; block = block->next) {
+      if (block->state == BlockState::active_pending_free) {
+        usage.pending += block->bytes;
+        usage.pending_requested += block->requested;
+      }
+      if (block->state != BlockState::inactive) continue;
+      (block->is_split() ? usage.free_split : usage.free_whole) += block->bytes;
+      usage.largest_free_block = std::max(usage.largest_free_block, block->bytes);
+    }
+  return usage;
 }
 
 void DeviceAllocator::check() const {

@@ -51,8 +51,7 @@ void DeviceAllocator::fail(const Request& request, Lock& lock) {
 }
 
 OutOfMemoryReport DeviceAllocator::make_report(const Request& request, const MemoryInfo& memory) const {
-  const MemoryStats& stats = recorder_.stats();
-  const FreeBytes free = free_bytes_locked();
+  const Usage usage = usage_locked();
   OutOfMemoryReport report;
   report.device = device_;
   report.requested_bytes = request.bytes;
@@ -63,11 +62,11 @@ OutOfMemoryReport DeviceAllocator::make_report(const Request& request, const Mem
   report.reserved_bytes = held_bytes_;
   report.outside_bytes = memory.total - std::min(memory.total, memory.free + held_bytes_);
   report.limit_bytes = limit_bytes_ == kUnlimited ? 0 : limit_bytes_;
-  report.allocated_bytes = static_cast<std::size_t>(stats.allocated_bytes.all.current);
-  report.pending_free_bytes = static_cast<std::size_t>(stats.active_bytes.all.current) - report.allocated_bytes;
-  report.free_split_bytes = free.split;
-  report.free_whole_bytes = free.whole;
-  report.largest_free_block_bytes = free.largest_block;
+  report.allocated_bytes = static_cast<std::size_t>(usage.stats.allocated_bytes.all.current);
+  report.pending_free_bytes = usage.pending;
+  report.free_split_bytes = usage.free_split;
+  report.free_whole_bytes = usage.free_whole;
+  report.largest_free_block_bytes = usage.largest_free_block;
   report.cause = find_cause(report);
   const Block* fitting = request.pools->of(request.kind).best_fit(request.rounded);
   if (caches_ && fitting != nullptr && policy_.may_serve(fitting->bytes, request.rounded))
@@ -79,22 +78,6 @@ OutOfMemoryReport DeviceAllocator::make_report(const Request& request, const Mem
   else if (report.cause == OutOfMemoryCause::fragmented && policy_.max_split_size() == kUnlimited)
     report.advice = "max_split_size_mb keeps large blocks whole, and may leave less of it in pieces.";
   return report;
-}
-
-DeviceAllocator::FreeBytes DeviceAllocator::free_bytes() const {
-  const Lock lock(mutex_);
-  return free_bytes_locked();
-}
-
-DeviceAllocator::FreeBytes DeviceAllocator::free_bytes_locked() const {
-  FreeBytes free;
-  for (const Segment* segment = segments_; segment != nullptr; segment = segment->next)
-    for (const Block* block = segment->first; block != nullptr; block = block->next) {
-      if (block->state != BlockState::inactive) continue;
-      (block->is_split() ? free.split : free.whole) += block->bytes;
-      free.largest_block = std::max(free.largest_block, block->bytes);
-    }
-  return free;
 }
 
 }  // namespace cistern
