@@ -7,6 +7,7 @@
 
 #include <cistern/stats.h>
 
+#include <cassert>
 #include <cstdint>
 
 namespace cistern {
@@ -20,18 +21,46 @@ struct InactiveSplitChange {
   std::int64_t bytes = 0;
 };
 
+// The transitions are inline: two of them are on the path of every allocation and free.
 class Recorder {
  public:
   // Sizes in bytes. `oversize`: of at least max_split_size.
-  void segment_allocated(PoolKind pool, std::int64_t bytes, bool oversize);
-  void segment_freed(PoolKind pool, std::int64_t bytes, bool oversize);
+  void segment_allocated(PoolKind pool, std::int64_t bytes, bool oversize) {
+    ++stats_.num_device_alloc;
+    increase(stats_.segment, pool, 1);
+    increase(stats_.reserved_bytes, pool, bytes);
+    if (oversize) increase(stats_.oversize_segments, 1);
+  }
+  void segment_freed(PoolKind pool, std::int64_t bytes, bool oversize) {
+    ++stats_.num_device_free;
+    decrease(stats_.segment, pool, 1);
+    decrease(stats_.reserved_bytes, pool, bytes);
+    if (oversize) decrease(stats_.oversize_segments, 1);
+  }
   // A block was handed to the caller.
   void block_allocated(PoolKind pool, std::int64_t bytes, std::int64_t requested, InactiveSplitChange split,
-                       bool oversize);
+                       bool oversize) {
+    increase(stats_.allocation, pool, 1);
+    increase(stats_.allocated_bytes, pool, bytes);
+    increase(stats_.active, pool, 1);
+    increase(stats_.active_bytes, pool, bytes);
+    increase(stats_.requested_bytes, pool, requested);
+    apply(split, pool);
+    if (oversize) increase(stats_.oversize_allocations, 1);
+  }
   // The caller gave a block back; other streams may still use it.
-  void free_requested(PoolKind pool, std::int64_t bytes, bool oversize);
+  void free_requested(PoolKind pool, std::int64_t bytes, bool oversize) {
+    decrease(stats_.allocation, pool, 1);
+    decrease(stats_.allocated_bytes, pool, bytes);
+    if (oversize) decrease(stats_.oversize_allocations, 1);
+  }
   // The block is free: `bytes` is its size before it was merged with its neighbours.
-  void free_completed(PoolKind pool, std::int64_t bytes, std::int64_t requested, InactiveSplitChange split);
+  void free_completed(PoolKind pool, std::int64_t bytes, std::int64_t requested, InactiveSplitChange split) {
+    decrease(stats_.active, pool, 1);
+    decrease(stats_.active_bytes, pool, bytes);
+    decrease(stats_.requested_bytes, pool, requested);
+    apply(split, pool);
+  }
   void allocation_retried() { ++stats_.num_alloc_retries; }
   void out_of_memory() { ++stats_.num_ooms; }
   void all_streams_synchronized() { ++stats_.num_sync_all_streams; }
@@ -43,6 +72,34 @@ class Recorder {
   [[nodiscard]] const MemoryStats& stats() const { return stats_; }
 
  private:
+  static void increase(Stat& stat, std::int64_t amount) {
+    stat.current += amount;
+    if (stat.current > stat.peak) stat.peak = stat.current;
+    stat.allocated += amount;
+  }
+  static void decrease(Stat& stat, std::int64_t amount) {
+    stat.current -= amount;
+    stat.freed += amount;
+    assert(stat.current >= 0 && "more was taken from a statistic than was added to it");
+  }
+  static Stat& of(PoolStat& stat, PoolKind pool) { return pool == PoolKind::small ? stat.small_pool : stat.large_pool; }
+  static void increase(PoolStat& stat, PoolKind pool, std::int64_t amount) {
+    increase(stat.all, amount);
+    increase(of(stat, pool), amount);
+  }
+  static void decrease(PoolStat& stat, PoolKind pool, std::int64_t amount) {
+    decrease(stat.all, amount);
+    decrease(of(stat, pool), amount);
+  }
+  static void change(PoolStat& stat, PoolKind pool, std::int64_t amount) {
+    if (amount > 0) increase(stat, pool, amount);
+    if (amount < 0) decrease(stat, pool, -amount);
+  }
+  void apply(InactiveSplitChange split, PoolKind pool) {
+    change(stats_.inactive_split, pool, split.count);
+    change(stats_.inactive_split_bytes, pool, split.bytes);
+  }
+
   MemoryStats stats_;
 };
 
