@@ -1,0 +1,35 @@
+#pragma once
+
+// What `replay` and `capacity` have in common: traces, the policy and the allocator's options.
+
+#include <cistern/options.h>
+
+#include <CLI/CLI.hpp>
+#include <iosfwd>
+#include <string>
+#include <vector>
+
+#include "tools/trace.h"
+
+namespace cistern {
+
+struct AllocatorArguments {
+  std::string policy;  // empty: the default
+  std::string config;
+
+  // Declares --policy and --config.
+  void add_to(CLI::App& app);
+  // Reads them as one text. Options that have no effect are said on `err`, a line each.
+  // Summaries at out of memory are off unless the text asks for them: a replay counts
+  // errors and goes on. Throws as AllocatorOptions::parse does.
+  [[nodiscard]] AllocatorOptions parse(std::ostream& err) const;
+};
+
+struct NamedTrace {
+  std::string name;  // the file's base name
+  Trace trace;
+};
+// Reads them all before anything is replayed: a bad one among them stops the command.
+[[nodiscard]] std::vector<NamedTrace> read_traces(const std::vector<std::string>& paths);
+
+}  // namespace cistern
