@@ -1,0 +1,191 @@
+// Each scenario is run with the driver failing call 1, 2, 3, … until it passes untouched.
+// After every failure the heap's invariants hold, live blocks are as they were, and in the
+// end nothing is left on the device.
+
+#include <cistern/allocator.h>
+#include <cistern/simulated.h>
+
+#include <cuda.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace cistern {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr std::size_t kMega = 1024 * 1024;
+
+// What a scenario works with. Blocks are kept by name, so that a scenario that fails half way
+// leaves what it has to the loop.
+struct World {
+  explicit World(const char* options)
+      : driver({.capacity_bytes = 128 * kMega, .backing = Backing::none}),
+        allocator({.driver = &driver.api(), .options = AllocatorOptions::parse(options)}),
+        side(driver.create_stream()) {}
+
+  void* take(std::size_t bytes, StreamHandle stream = nullptr) {
+    void* pointer = allocator.allocate(bytes, stream);
+    live.push_back(pointer);
+    return pointer;
+  }
+  void give(void* pointer) {
+    live.erase(std::find(live.begin(), live.end(), pointer));
+    allocator.deallocate(pointer);
+  }
+
+  SimulatedDriver driver;
+  CachingAllocator allocator;
+  StreamHandle side;
+  std::vector<void*> live;
+};
+
+struct Scenario {
+  const char* name;
+  const char* options;
+  std::function<void(World&)> run;
+};
+
+void miss_and_hit(World& world) {
+  world.give(world.take(3 * kMega));
+  world.take(1000);
+  world.take(3 * kMega);
+}
+
+void used_elsewhere(World& world) {
+  void* block = world.take(2 * kMega);
+  world.driver.occupy(world.side, 1ms);
+  world.allocator.record_stream(block, world.side);
+  world.give(block);
+  world.take(2 * kMega);
+  world.driver.run_until_idle(world.side);
+  world.take(2 * kMega);
+}
+
+void flush_on_a_full_device(World& world) {
+  world.give(world.take(50 * kMega));
+  world.give(world.take(40 * kMega, world.side));
+  void* block = world.take(12 * kMega);
+  world.driver.occupy(world.side, 1ms);
+  world.allocator.record_stream(block, world.side);
+  world.give(block);
+  world.take(100 * kMega);
+}
+
+void out_of_memory(World& world) {
+  world.take(60 * kMega);
+  EXPECT_THROW(static_cast<void>(world.allocator.allocate(100 * kMega)), OutOfMemoryError);
+}
+
+void oversize_segments(World& world) {
+  world.give(world.take(30 * kMega));
+  world.give(world.take(36 * kMega));
+  world.take(60 * kMega);
+  world.take(50 * kMega);
+}
+
+void collecting_garbage(World& world) {
+  for (std::size_t size = 12; size < 40; size += 4) world.give(world.take(size * kMega));
+  world.take(41 * kMega);
+}
+
+void trimming(World& world) {
+  world.give(world.take(30 * kMega));
+  world.take(1000);
+  world.allocator.trim(4 * kMega);
+  world.allocator.empty_cache();
+}
+
+void without_cache(World& world) {
+  void* block = world.take(5 * kMega);
+  world.driver.occupy(world.side, 1ms);
+  world.allocator.record_stream(block, world.side);
+  world.give(block);
+  world.take(700);
+}
+
+const std::vector<Scenario> kScenarios = {
+    {"MissAndHit", "oom_dump:off", miss_and_hit},
+    {"UsedElsewhere", "oom_dump:off", used_elsewhere},
+    {"FlushOnAFullDevice", "oom_dump:off", flush_on_a_full_device},
+    {"FlushAndSearchAgain", "oom_dump:off,research_after_flush:True", flush_on_a_full_device},
+    {"OutOfMemory", "oom_dump:off", out_of_memory},
+    {"OversizeSegments", "oom_dump:off,max_split_size_mb:24", oversize_segments},
+    {"CollectingGarbage", "oom_dump:off,garbage_collection_threshold:0.5,per_process_memory_fraction:0.9",
+     collecting_garbage},
+    {"Trimming", "oom_dump:off", trimming},
+    {"WithoutCache", "oom_dump:off,policy:direct", without_cache},
+};
+
+// The errors a driver may answer with: memory is short, and a failure that is none of ours.
+const std::vector<int> kErrors = {CUDA_ERROR_OUT_OF_MEMORY, CUDA_ERROR_LAUNCH_FAILED, CUDA_ERROR_INVALID_CONTEXT};
+
+struct Case {
+  Scenario scenario;
+  int error;
+};
+
+std::vector<Case> all_cases() {
+  std::vector<Case> cases;
+  for (const Scenario& scenario : kScenarios)
+    for (int error : kErrors) cases.push_back({scenario, error});
+  return cases;
+}
+
+class Faults : public testing::TestWithParam<Case> {};
+
+void expect_sound(World& world) {
+  EXPECT_NO_THROW(world.allocator.check());
+  std::map<void*, int> states;
+  for (const SegmentInfo& segment : world.allocator.snapshot().segments)
+    for (const BlockInfo& block : segment.blocks)
+      if (block.state == BlockState::active_allocated) ++states[reinterpret_cast<void*>(block.address)];
+  EXPECT_EQ(states.size(), world.live.size());
+  for (void* pointer : world.live) EXPECT_EQ(states[pointer], 1) << "a live block is lost";
+}
+
+// Runs the scenario with the k-th call from its start failing. True if it got that far.
+bool run_failing_call(const Case& parameter, std::uint64_t k) {
+  World world(parameter.scenario.options);
+  world.driver.fail_call("", k, parameter.error);
+  try {
+    parameter.scenario.run(world);
+  } catch (const Error&) {
+  }
+  const bool failed = world.driver.faults_injected() != 0;
+  world.driver.clear_faults();
+  expect_sound(world);
+
+  // The heap is as usable as before, and nothing is left when everything is freed.
+  EXPECT_NO_THROW(world.give(world.take(9000)));
+  while (!world.live.empty()) world.give(world.live.back());
+  world.driver.run_until_idle();
+  EXPECT_NO_THROW(world.allocator.empty_cache());
+  expect_sound(world);
+  EXPECT_EQ(world.driver.used_bytes(), 0U) << "device memory leaked";
+  EXPECT_EQ(world.allocator.memory_stats().active_bytes.all.current, 0);
+  return failed;
+}
+
+TEST_P(Faults, EveryCallMayFailOnceWithoutHarm) {
+  std::uint64_t k = 1;
+  while (run_failing_call(GetParam(), k)) {
+    ASSERT_FALSE(testing::Test::HasFailure()) << "when call " << k << " fails with CUresult " << GetParam().error;
+    ++k;
+    ASSERT_LT(k, 10000U) << "the scenario never passes";
+  }
+  RecordProperty("faults", static_cast<int>(k - 1));
+}
+
+INSTANTIATE_TEST_SUITE_P(EveryScenario, Faults, testing::ValuesIn(all_cases()),
+                         [](const testing::TestParamInfo<Case>& info) {
+                           return std::string(info.param.scenario.name) + "_" + std::to_string(info.param.error);
+                         });
+
+}  // namespace
+}  // namespace cistern

@@ -1,0 +1,27 @@
+#pragma once
+
+// Settings of the property tests: a fixed seed, and a number of programs that --long raises.
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <string>
+
+namespace cistern {
+
+// The full count times CISTERN_TEST_SCALE, the share that is to be run (0.1 if unset).
+inline long scaled(long full_count) {
+  const char* text = std::getenv("CISTERN_TEST_SCALE");
+  const double share = text == nullptr ? 0.1 : std::strtod(text, nullptr);
+  return std::max(1L, std::lround(static_cast<double>(full_count) * share));
+}
+
+// Must run before the first property. RC_PARAMS, when set, wins: RapidCheck prints the value
+// that repeats a failure.
+inline bool configure_properties(long full_programs, long max_size) {
+  const std::string parameters = "seed=20261121 max_success=" + std::to_string(scaled(full_programs)) +
+                                 " max_size=" + std::to_string(max_size) + " max_discard_ratio=10";
+  return setenv("RC_PARAMS", parameters.c_str(), 0) == 0;
+}
+
+}  // namespace cistern
