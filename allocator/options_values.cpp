@@ -31,9 +31,7 @@ void fail_option(const OptionPair& pair, std::string_view expected) {
 
 bool parse_integer(std::string_view text, std::uint64_t& number) { return parse_whole(text, number); }
 
-bool parse_number(std::string_view text, double& number) {
-  return parse_whole(text, number) && std::isfinite(number);
-}
+bool parse_number(std::string_view text, double& number) { return parse_whole(text, number) && std::isfinite(number); }
 
 const std::string& single_value(const OptionPair& pair, std::string_view expected) {
   if (pair.is_list) fail_option(pair, fmt::format("{}, not a list", expected));
@@ -47,8 +45,7 @@ bool boolean_value(const OptionPair& pair) {
 }
 
 std::uint64_t integer_value(const OptionPair& pair, std::uint64_t least, std::uint64_t most, std::string_view unit) {
-  const std::string expected =
-      fmt::format("an integer{}{} from {} to {}", unit.empty() ? "" : " ", unit, least, most);
+  const std::string expected = fmt::format("an integer{}{} from {} to {}", unit.empty() ? "" : " ", unit, least, most);
   std::uint64_t number = 0;
   if (!parse_integer(single_value(pair, expected), number) || number < least || number > most)
     fail_option(pair, expected);

@@ -1,0 +1,40 @@
+#pragma once
+
+// What each option key means: its type, its range and the option that it sets.
+
+#include <cistern/options.h>
+
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "allocator/options_grammar.h"
+
+namespace cistern {
+
+// Options while their text is read. Some keys can be judged only by what others say, so
+// they wait here until all are read.
+struct OptionsReading {
+  AllocatorOptions options;
+  std::optional<Policy> policy;
+  std::optional<bool> expandable_segments;
+  std::optional<bool> backend_is_async;
+  // By key: the reason why it changes nothing.
+  std::map<std::string, std::string, std::less<>> without_effect;
+};
+
+// Applies one pair; a later pair of the same key replaces what an earlier one did.
+// Throws InvalidArgument naming the key, the value and what was expected.
+void apply_option(const OptionPair& pair, OptionsReading& reading);
+
+// The rules that the pairs are read by. They hold for the whole text, wherever it names them.
+[[nodiscard]] PytorchRules rules_of(const std::vector<OptionPair>& pairs, PytorchRules otherwise);
+
+[[nodiscard]] std::string_view to_string(PytorchRules rules) noexcept;
+
+// Throws NotSupported naming the policy, and the key that asked for it, unless it is built.
+void require_built(Policy policy, std::string_view asked_by = {});
+
+}  // namespace cistern

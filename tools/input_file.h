@@ -1,0 +1,27 @@
+#pragma once
+
+// Files that the command reads, and the one line that says what is wrong with one.
+//
+// Thread safety: functions of their arguments alone.
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+namespace cistern {
+
+// All of the file at `path`; gzip'd data, told by their first bytes, are inflated.
+// Throws InvalidArgument naming the path if it cannot be read, and as fail_input does for
+// truncated or corrupt gzip data, or none at all in a file called .gz.
+[[nodiscard]] std::string read_input_file(const std::string& path);
+// The inflated gzip data `compressed`, called `name` in errors.
+[[nodiscard]] std::string inflate_gzip(std::string_view compressed, std::string_view name);
+
+// Throws InvalidArgument "NAME:LINE: 'text': expected EXPECTED": one line, a long text cut,
+// control characters escaped.
+[[noreturn]] void fail_input(std::string_view name, std::size_t line, std::string_view text, std::string_view expected);
+
+// The number of the line, from 1, that the character at `offset` is on.
+[[nodiscard]] std::size_t line_of(std::string_view text, std::size_t offset);
+
+}  // namespace cistern
