@@ -1,0 +1,220 @@
+// What a user of a CachingAllocator sees.
+
+#include <cistern/allocator.h>
+#include <cistern/simulated.h>
+
+#include <cuda.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <limits>
+
+namespace cistern {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr std::size_t kMega = 1024 * 1024;
+
+class CachingAllocatorTest : public testing::Test {
+ protected:
+  SimulatedDriver driver_{{.devices = 2, .capacity_bytes = 256 * kMega, .backing = Backing::memory}};
+  CachingAllocator allocator_{{.driver = &driver_.api(), .options = AllocatorOptions::parse("oom_dump:off")}};
+};
+
+TEST_F(CachingAllocatorTest, ZeroBytesIsNoAllocation) {
+  EXPECT_EQ(allocator_.allocate(0), nullptr);
+  allocator_.deallocate(nullptr);
+  EXPECT_EQ(allocator_.memory_stats(), CachingAllocator({.driver = &driver_.api()}).memory_stats());
+}
+
+TEST_F(CachingAllocatorTest, AFreedBlockServesItsStreamAgainWithoutTheDriver) {
+  void* first = allocator_.allocate(3 * kMega);
+  allocator_.deallocate(first);
+  const std::uint64_t calls = driver_.calls();
+  EXPECT_EQ(allocator_.allocate(3 * kMega), first);
+  EXPECT_EQ(driver_.calls(), calls);
+}
+
+// The core guarantee: on one stream no event is ever recorded, whatever is queued there.
+TEST_F(CachingAllocatorTest, ReuseOnOneStreamNeverWaitsForItsWork) {
+  const StreamHandle stream = driver_.create_stream();
+  void* first = allocator_.allocate(kMega, stream);
+  driver_.occupy(stream, 10ms);
+  allocator_.deallocate(first);
+  EXPECT_EQ(allocator_.allocate(kMega, stream), first);
+  EXPECT_EQ(driver_.calls("cuEventRecord"), 0U);
+  EXPECT_EQ(driver_.host_synchronizations(), 0U);
+}
+
+TEST_F(CachingAllocatorTest, FreeBlocksOfOneStreamNeverServeAnother) {
+  void* first = allocator_.allocate(kMega, driver_.create_stream());
+  allocator_.deallocate(first);
+  EXPECT_NE(allocator_.allocate(kMega, driver_.create_stream()), first);
+}
+
+// A handle may be reused by the driver for a new stream, which is ordered after nothing.
+TEST_F(CachingAllocatorTest, AStreamWithTheHandleOfADestroyedOneInheritsNothing) {
+  const StreamHandle old_stream = driver_.create_stream();
+  void* first = allocator_.allocate(kMega, old_stream);
+  allocator_.deallocate(first);
+  driver_.destroy_stream(old_stream);
+  for (int i = 0; i < 8; ++i) EXPECT_NE(allocator_.allocate(kMega, driver_.create_stream()), first);
+}
+
+TEST_F(CachingAllocatorTest, AddressesAreAlignedAndWritable) {
+  for (std::size_t bytes : {std::size_t{1}, std::size_t{513}, 2 * kMega, 33 * kMega}) {
+    void* pointer = allocator_.allocate(bytes);
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(pointer) % 512, 0U);
+    std::memset(pointer, 1, bytes);
+    allocator_.deallocate(pointer);
+  }
+}
+
+TEST_F(CachingAllocatorTest, DevicesHaveHeapsOfTheirOwn) {
+  void* first = allocator_.allocate(3 * kMega, nullptr, 1);
+  EXPECT_EQ(allocator_.memory_stats(0).allocation.all.current, 0);
+  EXPECT_EQ(allocator_.memory_stats(1).allocation.all.current, 1);
+  EXPECT_EQ(driver_.used_bytes(0), 0U);
+  EXPECT_EQ(driver_.used_bytes(1), 20 * kMega);
+  allocator_.deallocate(first);
+  allocator_.empty_cache();
+  EXPECT_EQ(driver_.used_bytes(1), 0U);
+}
+
+TEST_F(CachingAllocatorTest, ADeviceThatIsNotThereIsNamed) {
+  try {
+    static_cast<void>(allocator_.allocate(1, nullptr, 7));
+    FAIL();
+  } catch (const InvalidArgument& error) {
+    EXPECT_NE(std::string(error.what()).find('7'), std::string::npos) << error.what();
+  }
+}
+
+TEST_F(CachingAllocatorTest, FreeingTwiceOrAStrangeAddressChangesNothing) {
+  auto* pointer = static_cast<char*>(allocator_.allocate(4 * kMega));
+  allocator_.deallocate(pointer + 512);
+  EXPECT_EQ(allocator_.memory_stats().allocation.all.current, 1);
+  allocator_.deallocate(pointer);
+  const MemoryStats once = allocator_.memory_stats();
+  testing::internal::CaptureStderr();
+  allocator_.deallocate(pointer);
+  EXPECT_NE(testing::internal::GetCapturedStderr().find("not the address of a live block"), std::string::npos);
+  EXPECT_EQ(allocator_.memory_stats(), once);
+  EXPECT_NO_THROW(allocator_.check());
+}
+
+TEST_F(CachingAllocatorTest, TrimGivesTheLargestFreeSegmentsBackFirst) {
+  void* kept = allocator_.allocate(1000);
+  for (std::size_t size : {40, 12, 24}) {
+    void* pointer = allocator_.allocate(size * kMega);
+    allocator_.deallocate(pointer);
+    allocator_.record_stream(pointer, driver_.create_stream());  // ignored: it is free
+    static_cast<void>(allocator_.allocate(512, driver_.create_stream()));
+  }
+  EXPECT_EQ(allocator_.trim(50 * kMega), 40 * kMega) << "the 40 MiB segment alone reaches the target";
+  EXPECT_EQ(allocator_.trim(0), 0U) << "12 and 24 MiB were served from the 40 MiB segment's place";
+  allocator_.deallocate(kept);
+  EXPECT_EQ(allocator_.trim(0), 2 * kMega);
+}
+
+TEST_F(CachingAllocatorTest, EmptyCacheLeavesWhatLiveBlocksNeed) {
+  void* kept = allocator_.allocate(3 * kMega);
+  allocator_.deallocate(allocator_.allocate(30 * kMega));
+  allocator_.empty_cache();
+  EXPECT_EQ(driver_.used_bytes(), 20 * kMega);
+  EXPECT_EQ(allocator_.memory_stats().num_sync_all_streams, 1);
+  allocator_.deallocate(kept);
+}
+
+TEST_F(CachingAllocatorTest, FractionLimitsWhatIsHeldAndFailsWithoutTheDriver) {
+  allocator_.set_memory_fraction(0.25);
+  EXPECT_EQ(allocator_.memory_fraction(), 0.25);
+  static_cast<void>(allocator_.allocate(60 * kMega));
+  const std::uint64_t attempts = driver_.calls("cuMemAlloc");
+  try {
+    static_cast<void>(allocator_.allocate(5 * kMega));
+    FAIL();
+  } catch (const OutOfMemoryError& error) {
+    EXPECT_EQ(error.report().cause, OutOfMemoryCause::limit);
+    EXPECT_EQ(error.report().limit_bytes, 64 * kMega);
+  }
+  EXPECT_EQ(driver_.calls("cuMemAlloc"), attempts);
+  allocator_.set_memory_fraction(1.0);
+  EXPECT_NE(allocator_.allocate(5 * kMega), nullptr);
+}
+
+TEST_F(CachingAllocatorTest, FractionOneIsALimitOnlyByTheOldRules) {
+  CachingAllocator current({.driver = &driver_.api(), .options = AllocatorOptions::parse("oom_dump:off")});
+  CachingAllocator old(
+      {.driver = &driver_.api(), .options = AllocatorOptions::parse("oom_dump:off,pytorch_rules:2.4")});
+  for (CachingAllocator* allocator : {&current, &old}) {
+    allocator->set_memory_fraction(1.0);
+    try {
+      static_cast<void>(allocator->allocate(300 * kMega));
+      FAIL();
+    } catch (const OutOfMemoryError& error) {
+      EXPECT_EQ(error.report().limit_bytes, allocator == &old ? 256 * kMega : 0U);
+    }
+  }
+}
+
+TEST_F(CachingAllocatorTest, FractionsOutsideZeroToOneAreRefused) {
+  for (double fraction : {-0.1, 1.1, std::numeric_limits<double>::quiet_NaN()})
+    EXPECT_THROW(allocator_.set_memory_fraction(fraction), InvalidArgument);
+  EXPECT_EQ(allocator_.memory_fraction(), 1.0);
+}
+
+TEST_F(CachingAllocatorTest, ThePolicyIsFixedByTheFirstAllocation) {
+  allocator_.set_options("policy:direct,oom_dump:off");
+  static_cast<void>(allocator_.allocate(1));
+  EXPECT_THROW(allocator_.set_options("policy:classic"), NotSupported);
+  EXPECT_EQ(allocator_.options().policy, Policy::direct);
+}
+
+TEST_F(CachingAllocatorTest, DirectReachesTheDriverEachTime) {
+  CachingAllocator direct({.driver = &driver_.api(), .options = AllocatorOptions::parse("policy:direct")});
+  for (int i = 0; i < 3; ++i) direct.deallocate(direct.allocate(5 * kMega));
+  EXPECT_EQ(driver_.calls("cuMemAlloc"), 3U);
+  EXPECT_EQ(driver_.calls("cuMemFree"), 3U);
+  const MemoryStats stats = direct.memory_stats();
+  EXPECT_EQ(stats.reserved_bytes.all.current, 0);
+  EXPECT_EQ(stats.reserved_bytes.all.allocated, static_cast<std::int64_t>(15 * kMega));
+  EXPECT_EQ(stats.num_device_free, 3);
+}
+
+TEST_F(CachingAllocatorTest, AnAllocatorThatEndsGivesBackLiveBlocksToo) {
+  {
+    CachingAllocator ending({.driver = &driver_.api()});
+    static_cast<void>(ending.allocate(5 * kMega));
+    void* pending = ending.allocate(40 * kMega);
+    const StreamHandle busy = driver_.create_stream();
+    driver_.occupy(busy, 1ms);
+    ending.deallocate(pending, busy);
+    EXPECT_EQ(driver_.used_bytes(), 60 * kMega);
+  }
+  EXPECT_EQ(driver_.used_bytes(), 0U);
+}
+
+// A text that is refused must not leave half of it in force.
+TEST_F(CachingAllocatorTest, OptionsThatAreRefusedChangeNothing) {
+  allocator_.set_options("oom_dump:off,max_split_size_mb:64");
+  EXPECT_THROW(allocator_.set_options("max_split_size_mb:32,no_such_key:1"), InvalidArgument);
+  EXPECT_EQ(allocator_.options().max_split_size_bytes, 64 * kMega);
+}
+
+TEST_F(CachingAllocatorTest, AFailureThatIsNotAboutMemoryIsThrownAndHarmless) {
+  driver_.fail_call("cuMemAlloc", 1, CUDA_ERROR_LAUNCH_FAILED);
+  try {
+    static_cast<void>(allocator_.allocate(kMega));
+    FAIL();
+  } catch (const DriverError& error) {
+    EXPECT_EQ(error.code(), CUDA_ERROR_LAUNCH_FAILED);
+    EXPECT_EQ(error.call(), "cuMemAlloc");
+  }
+  EXPECT_EQ(allocator_.memory_stats().reserved_bytes.all.current, 0);
+  EXPECT_NE(allocator_.allocate(kMega), nullptr);
+}
+
+}  // namespace
+}  // namespace cistern

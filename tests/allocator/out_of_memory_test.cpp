@@ -1,0 +1,193 @@
+// What an application sees when memory runs out.
+
+#include <cistern/allocator.h>
+#include <cistern/simulated.h>
+
+#include <cuda.h>
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <fstream>
+#include <regex>
+#include <sstream>
+#include <string>
+#include <vector>
+
+namespace cistern {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr std::size_t kMega = 1024 * 1024;
+
+class OutOfMemoryTest : public testing::Test {
+ protected:
+  OutOfMemoryReport failing_request(std::size_t bytes) {
+    try {
+      static_cast<void>(allocator_.allocate(bytes));
+    } catch (const OutOfMemoryError& error) {
+      text_ = error.what();
+      return error.report();
+    }
+    ADD_FAILURE() << bytes << " bytes were served";
+    return {};
+  }
+
+  SimulatedDriver driver_{{.capacity_bytes = 128 * kMega, .backing = Backing::none}};
+  CachingAllocator allocator_{{.driver = &driver_.api(), .options = AllocatorOptions::parse("oom_dump:off")}};
+  std::string text_;
+};
+
+void expect_sum(const OutOfMemoryReport& report) {
+  EXPECT_EQ(report.device_total_bytes, report.device_free_bytes + report.outside_bytes + report.reserved_bytes);
+  EXPECT_EQ(report.reserved_bytes,
+            report.allocated_bytes + report.pending_free_bytes + report.free_split_bytes + report.free_whole_bytes);
+}
+
+TEST_F(OutOfMemoryTest, IsABadAllocAndAnErrorAndAnException) {
+  EXPECT_THROW(static_cast<void>(allocator_.allocate(200 * kMega)), std::bad_alloc);
+  EXPECT_THROW(static_cast<void>(allocator_.allocate(200 * kMega)), Error);
+  EXPECT_THROW(static_cast<void>(allocator_.allocate(200 * kMega)), std::exception);
+}
+
+TEST_F(OutOfMemoryTest, TheTextKeepsTheFormsThatProgramsSearchFor) {
+  static_cast<void>(allocator_.allocate(100 * kMega));
+  failing_request(50 * kMega);
+  std::smatch match;
+  ASSERT_TRUE(std::regex_search(text_, match, std::regex("Tried to allocate ([0-9.]+ (bytes|KiB|MiB|GiB))"))) << text_;
+  EXPECT_EQ(match[1], "50.00 MiB");
+  EXPECT_NE(text_.find("out of memory"), std::string::npos);
+}
+
+TEST_F(OutOfMemoryTest, TheReportAddsUpAndCountsWhatIsOutside) {
+  CachingAllocator other({.driver = &driver_.api()});
+  static_cast<void>(other.allocate(40 * kMega));
+  static_cast<void>(allocator_.allocate(3 * kMega));
+  static_cast<void>(allocator_.allocate(700));
+  const OutOfMemoryReport report = failing_request(100 * kMega);
+  expect_sum(report);
+  EXPECT_EQ(report.outside_bytes, 40 * kMega);
+  EXPECT_EQ(report.allocated_bytes, 3 * kMega + 1024);
+  EXPECT_EQ(report.free_split_bytes, 19 * kMega - 1024);
+  EXPECT_EQ(report.largest_free_block_bytes, 17 * kMega);
+}
+
+TEST_F(OutOfMemoryTest, CauseDeviceFull) {
+  static_cast<void>(allocator_.allocate(100 * kMega));
+  EXPECT_EQ(failing_request(60 * kMega).cause, OutOfMemoryCause::device_full);
+}
+
+TEST_F(OutOfMemoryTest, CauseTooLarge) {
+  EXPECT_EQ(failing_request(129 * kMega).cause, OutOfMemoryCause::too_large);
+  EXPECT_EQ(failing_request(std::size_t{1} << 60).cause, OutOfMemoryCause::too_large);
+  EXPECT_EQ(failing_request(~std::size_t{0}).cause, OutOfMemoryCause::too_large);
+}
+
+// Six segments of 20 MiB, each with one 8 MiB block in use: 72 MiB are free here, in pieces.
+TEST_F(OutOfMemoryTest, CauseFragmentedNamesTheOptionThatMayHelp) {
+  std::vector<void*> blocks;
+  for (int i = 0; i < 12; ++i) blocks.push_back(allocator_.allocate(8 * kMega));
+  for (std::size_t i = 0; i < blocks.size(); i += 2) allocator_.deallocate(blocks[i]);
+  const OutOfMemoryReport report = failing_request(40 * kMega);
+  expect_sum(report);
+  EXPECT_EQ(report.cause, OutOfMemoryCause::fragmented);
+  EXPECT_EQ(report.free_split_bytes, 72 * kMega);
+  EXPECT_NE(report.advice.find("max_split_size_mb"), std::string::npos);
+}
+
+TEST_F(OutOfMemoryTest, CauseDriverRefusal) {
+  driver_.fail_call("cuMemAlloc", 1, CUDA_ERROR_OUT_OF_MEMORY);
+  driver_.fail_call("cuMemAlloc", 2, CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_EQ(failing_request(30 * kMega).cause, OutOfMemoryCause::driver_refusal);
+}
+
+// A pending free that completes in the flush may merge into a block that fits. PyTorch does
+// not look again (pytorch#189504); the report says which option does.
+TEST_F(OutOfMemoryTest, AdviceWhenSearchingAgainWouldHaveServed) {
+  const StreamHandle side = driver_.create_stream();
+  void* first = allocator_.allocate(60 * kMega);
+  static_cast<void>(allocator_.allocate(60 * kMega));
+  allocator_.deallocate(first);
+  void* part = allocator_.allocate(50 * kMega);
+  void* rest = allocator_.allocate(10 * kMega);
+  driver_.occupy(side, 1ms);
+  allocator_.deallocate(part, side);
+  const OutOfMemoryReport report = failing_request(48 * kMega);
+  EXPECT_NE(report.advice.find("research_after_flush:True"), std::string::npos) << text_;
+  static_cast<void>(rest);
+
+  SimulatedDriver driver({.capacity_bytes = 128 * kMega, .backing = Backing::none});
+  CachingAllocator searching(
+      {.driver = &driver.api(), .options = AllocatorOptions::parse("oom_dump:off,research_after_flush:True")});
+  const StreamHandle other_side = driver.create_stream();
+  first = searching.allocate(60 * kMega);
+  static_cast<void>(searching.allocate(60 * kMega));
+  searching.deallocate(first);
+  part = searching.allocate(50 * kMega);
+  static_cast<void>(searching.allocate(10 * kMega));
+  driver.occupy(other_side, 1ms);
+  searching.deallocate(part, other_side);
+  EXPECT_EQ(searching.allocate(48 * kMega), part) << "with the option the same request is served";
+}
+
+TEST_F(OutOfMemoryTest, LiveBlocksAndTheCacheStayUsable) {
+  void* live = allocator_.allocate(30 * kMega);
+  failing_request(120 * kMega);
+  EXPECT_NO_THROW(allocator_.check());
+  EXPECT_NE(allocator_.allocate(60 * kMega), nullptr);
+  allocator_.deallocate(live);
+  EXPECT_EQ(allocator_.memory_stats().num_ooms, 1);
+}
+
+TEST_F(OutOfMemoryTest, ObserversRunFirstAndMayCallBack) {
+  int seen = 0;
+  const ObserverId id = allocator_.add_out_of_memory_observer([&](const OutOfMemoryReport& report) {
+    ++seen;
+    EXPECT_EQ(report.requested_bytes, 200 * kMega);
+    allocator_.deallocate(allocator_.allocate(1000));  // no lock is held
+  });
+  allocator_.add_out_of_memory_observer([](const OutOfMemoryReport&) { throw std::runtime_error("ignored"); });
+  failing_request(200 * kMega);
+  EXPECT_EQ(seen, 1);
+  EXPECT_TRUE(allocator_.remove_observer(id));
+  EXPECT_FALSE(allocator_.remove_observer(id));
+  failing_request(200 * kMega);
+  EXPECT_EQ(seen, 1);
+}
+
+TEST_F(OutOfMemoryTest, AFreeMemoryCallbackMaySaveTheRequest) {
+  void* spare = allocator_.allocate(100 * kMega);
+  int asked = 0;
+  allocator_.add_free_memory_callback([&](int device, std::size_t bytes) {
+    ++asked;
+    EXPECT_EQ(device, 0);
+    EXPECT_EQ(bytes, 90 * kMega);
+    allocator_.deallocate(spare);
+    return true;
+  });
+  EXPECT_EQ(allocator_.allocate(90 * kMega), spare);
+  EXPECT_EQ(asked, 1);
+  EXPECT_EQ(allocator_.memory_stats().num_alloc_retries, 0);
+}
+
+TEST_F(OutOfMemoryTest, TheSummaryGoesToTheFileThatOomDumpNames) {
+  const std::string path = testing::TempDir() + "cistern-oom-dump.txt";
+  std::remove(path.c_str());
+  allocator_.set_options("oom_dump:" + path);
+  failing_request(200 * kMega);
+  std::ifstream file(path);
+  std::stringstream written;
+  written << file.rdbuf();
+  EXPECT_EQ(written.str(), "cistern: " + text_ + "\n" + allocator_.memory_summary());
+  std::remove(path.c_str());
+}
+
+TEST_F(OutOfMemoryTest, TheSummaryGoesToStandardErrorByDefault) {
+  allocator_.set_options("oom_dump:stderr");
+  testing::internal::CaptureStderr();
+  failing_request(200 * kMega);
+  EXPECT_NE(testing::internal::GetCapturedStderr().find(allocator_.memory_summary()), std::string::npos);
+}
+
+}  // namespace
+}  // namespace cistern

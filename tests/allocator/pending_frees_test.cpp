@@ -1,0 +1,167 @@
+// Frees that wait for other streams: the guard that keeps memory from work that still uses it.
+
+#include <cistern/allocator.h>
+#include <cistern/simulated.h>
+
+#include <cuda.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <vector>
+
+namespace cistern {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr std::size_t kMega = 1024 * 1024;
+
+class PendingFreesTest : public testing::Test {
+ protected:
+  SimulatedDriver driver_{{.devices = 2, .capacity_bytes = 512 * kMega, .backing = Backing::none}};
+  CachingAllocator allocator_{{.driver = &driver_.api(), .options = AllocatorOptions::parse("oom_dump:off")}};
+  const StreamHandle owner_ = driver_.create_stream();
+  const StreamHandle reader_ = driver_.create_stream();
+};
+
+TEST_F(PendingFreesTest, ABlockWaitsForTheRecordedStream) {
+  void* first = allocator_.allocate(kMega, owner_);
+  driver_.occupy(reader_, 10ms);
+  allocator_.record_stream(first, reader_);
+  allocator_.deallocate(first);
+  EXPECT_NE(allocator_.allocate(kMega, owner_), first);
+  driver_.run_until_idle(reader_);
+  EXPECT_EQ(allocator_.allocate(kMega, owner_), first);
+  EXPECT_EQ(driver_.host_synchronizations(), 0U);
+}
+
+TEST_F(PendingFreesTest, WorkQueuedAfterTheFreeIsNotWaitedFor) {
+  void* first = allocator_.allocate(kMega, owner_);
+  allocator_.record_stream(first, reader_);
+  allocator_.deallocate(first);
+  driver_.occupy(reader_, 10ms);
+  EXPECT_EQ(allocator_.allocate(kMega, owner_), first);
+}
+
+TEST_F(PendingFreesTest, RecordingTheOwnStreamDelaysNothing) {
+  void* first = allocator_.allocate(kMega, owner_);
+  driver_.occupy(owner_, 10ms);
+  allocator_.record_stream(first, owner_);
+  allocator_.deallocate(first, owner_);
+  EXPECT_EQ(allocator_.allocate(kMega, owner_), first);
+  EXPECT_EQ(driver_.calls("cuEventRecord"), 0U);
+}
+
+TEST_F(PendingFreesTest, FreedWithALastUseWaitsForThatStream) {
+  void* first = allocator_.allocate(kMega, owner_);
+  driver_.occupy(reader_, 10ms);
+  allocator_.deallocate(first, reader_);
+  EXPECT_NE(allocator_.allocate(kMega, owner_), first);
+}
+
+TEST_F(PendingFreesTest, EachStreamIsRecordedOnceHoweverOftenItWasNamed) {
+  void* first = allocator_.allocate(kMega, owner_);
+  for (int i = 0; i < 5; ++i) allocator_.record_stream(first, reader_);
+  allocator_.deallocate(first, reader_);
+  EXPECT_EQ(driver_.calls("cuEventRecord"), 1U);
+}
+
+// All orders in which six streams may finish: the block is free after the last, never before.
+TEST_F(PendingFreesTest, ABlockIsFreeAfterTheLastOfSixStreamsInEveryOrder) {
+  std::vector<StreamHandle> readers;
+  for (int i = 0; i < 6; ++i) readers.push_back(driver_.create_stream());
+  std::vector<std::size_t> order = {0, 1, 2, 3, 4, 5};
+  do {
+    void* block = allocator_.allocate(kMega, owner_);
+    for (StreamHandle reader : readers) {
+      driver_.occupy(reader, 1ms);
+      allocator_.record_stream(block, reader);
+    }
+    allocator_.deallocate(block);
+    for (std::size_t i : order) {
+      void* probe = allocator_.allocate(kMega, owner_);
+      ASSERT_NE(probe, block);
+      allocator_.deallocate(probe);
+      driver_.run_until_idle(readers[i]);
+    }
+    void* again = allocator_.allocate(kMega, owner_);
+    ASSERT_EQ(again, block);
+    allocator_.deallocate(again);
+  } while (std::next_permutation(order.begin(), order.end()));
+  EXPECT_NO_THROW(allocator_.check());
+}
+
+// pytorch#71616: one slow stream hid the finished frees of all others.
+TEST_F(PendingFreesTest, ASlowStreamDoesNotHideFinishedFreesOfAnother) {
+  const StreamHandle slow = driver_.create_stream();
+  void* held = allocator_.allocate(kMega, owner_);
+  void* done = allocator_.allocate(kMega, owner_);
+  driver_.occupy(slow, 100ms);
+  allocator_.deallocate(held, slow);
+  allocator_.deallocate(done, reader_);
+  EXPECT_EQ(allocator_.allocate(kMega, owner_), done);
+  EXPECT_EQ(allocator_.memory_stats().active.all.current, 2);
+}
+
+TEST_F(PendingFreesTest, PendingMemoryIsActiveButNotAllocated) {
+  void* first = allocator_.allocate(kMega, owner_);
+  driver_.occupy(reader_, 1ms);
+  allocator_.deallocate(first, reader_);
+  const MemoryStats stats = allocator_.memory_stats();
+  EXPECT_EQ(stats.allocated_bytes.all.current, 0);
+  EXPECT_EQ(stats.active_bytes.all.current, static_cast<std::int64_t>(kMega));
+  EXPECT_EQ(stats.requested_bytes.all.current, static_cast<std::int64_t>(kMega));
+  EXPECT_EQ(allocator_.snapshot().segments.at(0).blocks.at(0).state, BlockState::active_pending_free);
+}
+
+TEST_F(PendingFreesTest, APendingBlockIsNotMergedWithItsFreeNeighbours) {
+  void* first = allocator_.allocate(kMega / 2, owner_);
+  void* second = allocator_.allocate(kMega / 2, owner_);
+  driver_.occupy(reader_, 1ms);
+  allocator_.deallocate(first, reader_);
+  allocator_.deallocate(second);
+  EXPECT_NO_THROW(allocator_.check());
+  EXPECT_EQ(allocator_.allocate(kMega, owner_), second) << "the pending block must stay out of it";
+}
+
+TEST_F(PendingFreesTest, EmptyCacheWaitsForPendingFrees) {
+  void* first = allocator_.allocate(30 * kMega, owner_);
+  driver_.occupy(reader_, 1ms);
+  allocator_.deallocate(first, reader_);
+  allocator_.empty_cache();
+  EXPECT_EQ(driver_.used_bytes(), 0U);
+  EXPECT_GE(driver_.host_synchronizations(), 1U);
+}
+
+TEST_F(PendingFreesTest, AStreamOfAnotherDeviceGuardsTheFree) {
+  const StreamHandle remote = driver_.create_stream(1);
+  void* first = allocator_.allocate(kMega, owner_);
+  driver_.occupy(remote, 1ms);
+  allocator_.record_stream(first, remote);
+  allocator_.deallocate(first);
+  EXPECT_NE(allocator_.allocate(kMega, owner_), first);
+  driver_.run_until_idle(remote, 1);
+  EXPECT_EQ(allocator_.allocate(kMega, owner_), first);
+}
+
+// Without an event a free cannot be guarded, so the block must stay out of reach.
+TEST_F(PendingFreesTest, ABlockWhoseEventIsRefusedIsNotReusedUntilOneIsRecorded) {
+  void* first = allocator_.allocate(kMega, owner_);
+  driver_.occupy(reader_, 1ms);
+  allocator_.record_stream(first, reader_);
+  driver_.fail_call("cuEventRecord", 1, CUDA_ERROR_LAUNCH_FAILED);
+  driver_.fail_call("cuEventRecord", 2, CUDA_ERROR_LAUNCH_FAILED);
+  allocator_.deallocate(first);
+  EXPECT_NE(allocator_.allocate(kMega, owner_), first);
+  driver_.run_until_idle(reader_);
+  EXPECT_EQ(allocator_.allocate(kMega, owner_), first);
+}
+
+TEST_F(PendingFreesTest, EventsAreReusedAndNeverMadeAgain) {
+  for (int i = 0; i < 100; ++i) allocator_.deallocate(allocator_.allocate(kMega, owner_), reader_);
+  EXPECT_LE(driver_.calls("cuEventCreate"), 2U);
+  EXPECT_EQ(driver_.calls("cuEventDestroy"), 0U);
+}
+
+}  // namespace
+}  // namespace cistern

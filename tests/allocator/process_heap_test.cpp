@@ -1,0 +1,159 @@
+// The free functions, on the process's own simulated device. Each case runs in a process of
+// its own: "before the first use" is a state that does not come back.
+
+#include <cistern/cistern.h>
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <thread>
+
+namespace cistern {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr std::size_t kMega = 1024 * 1024;
+
+class ProcessHeap : public testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    setenv("CISTERN_DEVICE", "simulated:devices=2,capacity=1GiB", 1);
+    unsetenv("CISTERN_ALLOC_CONF");
+  }
+};
+
+TEST_F(ProcessHeap, BeforeTheFirstUseEverythingIsZeroAndNothingIsMade) {
+  EXPECT_EQ(memory_allocated(), 0U);
+  EXPECT_TRUE(memory_stats_flat().empty());
+  EXPECT_TRUE(memory_stats_nested().entries.empty());
+  empty_cache();
+  deallocate(nullptr);
+  EXPECT_FALSE(is_initialized());
+}
+
+TEST_F(ProcessHeap, InitialisedButUnusedHasEveryKeyAtZero) {
+  initialize();
+  const auto flat = memory_stats_flat();
+  EXPECT_EQ(flat.size(), 122U);
+  for (const auto& [key, value] : flat) EXPECT_EQ(value, key == "max_split_size" ? -1 : 0) << key;
+}
+
+TEST_F(ProcessHeap, AllocatesOnTheCurrentDeviceAndStream) {
+  const Stream stream = Stream::create({.device = 1});
+  void* pointer = nullptr;
+  {
+    const StreamGuard guard(stream);
+    pointer = allocate(3 * kMega);
+  }
+  EXPECT_EQ(memory_allocated(0), 0U);
+  EXPECT_EQ(memory_allocated(1), 3 * kMega);
+  EXPECT_EQ(memory_snapshot().segments.at(0).device, 1);
+  deallocate(pointer);
+  EXPECT_EQ(memory_allocated(1), 0U);
+  EXPECT_EQ(max_memory_allocated(1), 3 * kMega);
+  EXPECT_EQ(memory_reserved(1), 20 * kMega);
+}
+
+TEST_F(ProcessHeap, ARecordedStreamLivesUntilTheFreeIsGuarded) {
+  void* pointer = allocate(kMega);
+  {
+    const Stream temporary = Stream::create();
+    record_stream(pointer, temporary);
+  }  // the last copy of the caller's
+  deallocate(pointer);
+  EXPECT_EQ(allocate(kMega), pointer) << "the stream was idle, so the free is complete";
+}
+
+TEST_F(ProcessHeap, DeviceBuffersFreeThemselvesAndMove) {
+  {
+    DeviceBuffer<float> buffer(1000);
+    EXPECT_EQ(buffer.size_bytes(), 4000U);
+    DeviceBuffer<float> moved = std::move(buffer);
+    EXPECT_TRUE(buffer.empty());  // NOLINT(bugprone-use-after-move): what a move leaves is part of the contract
+    EXPECT_EQ(memory_allocated(), 4096U);
+    EXPECT_THROW(DeviceBuffer<double>(~std::size_t{0} / 4), std::bad_array_new_length);
+  }
+  EXPECT_EQ(memory_allocated(), 0U);
+}
+
+TEST_F(ProcessHeap, BuffersFreedByStaticDestructorsAreHarmless) {
+  // Ends after main: the heap is never destroyed.
+  static DeviceBuffer<int> buffer(100);
+  EXPECT_FALSE(buffer.empty());
+}
+
+TEST_F(ProcessHeap, OptionsComeFromTheEnvironment) {
+  setenv("CISTERN_ALLOC_CONF", "max_split_size_mb:64,pinned_num_register_threads:4", 1);
+  testing::internal::CaptureStderr();
+  deallocate(allocate(1));
+  const std::string warning = testing::internal::GetCapturedStderr();
+  EXPECT_NE(warning.find("pinned_num_register_threads"), std::string::npos);
+  EXPECT_EQ(memory_stats().max_split_size, static_cast<std::int64_t>(64 * kMega));
+  EXPECT_NE(effective_config().find("max_split_size_mb"), std::string::npos);
+  EXPECT_NE(effective_config().find("pinned_num_register_threads"), std::string::npos);
+  testing::internal::CaptureStderr();
+  set_options("pinned_num_register_threads:4");
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "") << "said once";
+}
+
+TEST_F(ProcessHeap, ABadOptionIsNamedWithItsVariable) {
+  setenv("CISTERN_ALLOC_CONF", "max_split_size:64", 1);
+  try {
+    static_cast<void>(allocate(1));
+    FAIL();
+  } catch (const InvalidArgument& error) {
+    EXPECT_NE(std::string(error.what()).find("CISTERN_ALLOC_CONF"), std::string::npos);
+    EXPECT_NE(std::string(error.what()).find("max_split_size"), std::string::npos);
+  }
+}
+
+TEST_F(ProcessHeap, AnUnbuiltPolicyIsRefusedByName) {
+  for (const char* text : {"policy:paged", "policy:expandable", "policy:async", "expandable_segments:True"}) {
+    try {
+      set_options(text);
+      FAIL() << text;
+    } catch (const NotSupported& error) {
+      EXPECT_NE(std::string(error.what()).find("not built"), std::string::npos) << error.what();
+    }
+  }
+}
+
+TEST_F(ProcessHeap, AForkedChildReadsStatisticsAndIsRefusedTheRest) {
+  void* pointer = allocate(3 * kMega);
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    int wrong = 0;
+    if (memory_allocated() != 3 * kMega) wrong |= 1;
+    try {
+      static_cast<void>(allocate(1));
+      wrong |= 2;
+    } catch (const NotSupported&) {
+    }
+    deallocate(pointer);
+    if (memory_allocated() != 3 * kMega) wrong |= 4;
+    _exit(wrong);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+  deallocate(pointer);
+  EXPECT_EQ(memory_allocated(), 0U);
+}
+
+TEST_F(ProcessHeap, EachThreadStartsOnTheDefaultStreamOfDeviceZero) {
+  set_stream(Stream::create({.device = 1}));
+  std::thread([] {
+    EXPECT_EQ(current_device().index(), 0);
+    void* pointer = allocate(kMega);
+    EXPECT_EQ(memory_allocated(0), kMega);
+    deallocate(pointer);
+  }).join();
+}
+
+}  // namespace
+}  // namespace cistern
