@@ -56,7 +56,7 @@ TEST_F(PlantedTree, WhatTheArrowsForbidIsReportedWithFileAndLine) {
   EXPECT_NE(verdict("runtime/simulated/planted.cpp", "  #  include \"allocator/block.h\""), "");
   EXPECT_NE(verdict("stats/planted.h", "#include \"allocator/block.h\"  // why not"), "");
   EXPECT_NE(verdict("allocator/planted.cpp", "#include \"tools/trace.h\""), "");
-  EXPECT_NE(verdict("allocator/planted.cpp", "#include \"tests/scale.h\""), "");
+  EXPECT_NE(verdict("allocator/planted.cpp", "#include \"tests/property.h\""), "");
   EXPECT_NE(verdict("tools/planted.cpp", "#include \"bench/driver_costs.h\""), "");
   EXPECT_NE(verdict("bench/workloads/planted.cpp", "#include \"tools/trace.h\""), "");
   EXPECT_NE(verdict("bench/workloads/planted.cpp", "#include <cistern/allocator.h>"), "");

@@ -1,0 +1,157 @@
+#!/usr/bin/env bash
+# ./dev gpu: what is built already, on a real device. Needs bash, awk and sed there, and no
+# compiler, package or registry.
+set -euo pipefail
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+# shellcheck source=scripts/device.sh
+. "$root/scripts/device.sh"
+# shellcheck source=scripts/replay_table.sh
+. "$root/scripts/replay_table.sh"
+
+usage() {
+  cat <<'USAGE'
+usage: ./dev gpu [--device cuda|simulated] [--build DIR]
+       ./dev gpu --prepare
+Runs the device tests, times the driver's calls and replays every workload and real trace
+on the device; writes bench/results/DEVICE.md and bench/costs.json.
+
+  --device simulated   the same script over the simulated device, e.g. where there is no
+                       GPU. What it says of costs is modelled, so it writes build/gpu-simulated/
+                       instead: measured costs are never overwritten by modelled ones.
+  --build DIR          the binaries: a build folder, or what --prepare made (by default
+                       build/gpu if it is there, else build/release)
+  --prepare            builds the binaries and puts them, with the libraries that they need,
+                       into build/gpu, small enough to carry to the machine with the device
+
+Exit status: 3 where there is no device, 1 if a test failed.
+USAGE
+}
+
+binaries=(tools/cistern tests/gpu/cistern_gpu_tests bench/cistern_driver_costs)
+
+prepare() {
+  # shellcheck source=scripts/build.sh
+  . "$root/scripts/build.sh"
+  compile_quietly release "${binaries[@]}"
+  local into=$root/build/gpu binary library
+  rm -rf "$into"
+  mkdir -p "$into/lib"
+  for binary in "${binaries[@]}"; do
+    mkdir -p "$into/$(dirname "$binary")"
+    strip -o "$into/$binary" "$root/build/release/$binary"
+    # All but the C library's own, which must be the other machine's.
+    ldd "$root/build/release/$binary" | awk '$2 == "=>" && $3 ~ /^\// { print $3 }' |
+      grep -vE '/(libc|libm|libdl|librt|libpthread|ld-linux[^/]*)\.so' |
+      while read -r library; do cp -Lu "$library" "$into/lib/"; done
+  done
+  echo "prepared build/gpu: $(du -sh "$into" | cut -f1)"
+}
+
+device=cuda build=
+while (($# > 0)); do
+  case $1 in
+    -h | --help)
+      usage
+      exit 0
+      ;;
+    --device)
+      [[ ${2:-} == cuda || ${2:-} == simulated ]] || {
+        echo "./dev gpu: --device takes cuda or simulated, not '${2:-}'" >&2
+        exit 2
+      }
+      device=$2
+      shift
+      ;;
+    --build)
+      [[ -d ${2:-} ]] || {
+        echo "./dev gpu: --build takes a folder, and there is none named '${2:-}'" >&2
+        exit 2
+      }
+      build=$(cd "$2" && pwd)
+      shift
+      ;;
+    --prepare)
+      prepare
+      exit 0
+      ;;
+    *)
+      echo "./dev gpu: unknown argument '$1'" >&2
+      usage >&2
+      exit 2
+      ;;
+  esac
+  shift
+done
+
+if [[ $device == cuda ]] && ! has_gpu; then
+  echo "./dev gpu: there is no NVIDIA device here (./dev gpu --device simulated runs without one)" >&2
+  exit 3
+fi
+if [[ -z $build ]]; then
+  build=$root/build/release
+  if [[ -d $root/build/gpu ]]; then build=$root/build/gpu; fi
+fi
+for binary in "${binaries[@]}"; do
+  [[ -x $build/$binary ]] || {
+    echo "./dev gpu: $build/$binary is missing: ./dev gpu --prepare builds it, where there is a compiler" >&2
+    exit 2
+  }
+done
+if [[ -d $build/lib ]]; then export LD_LIBRARY_PATH=$build/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}; fi
+
+export CISTERN_DEVICE=$device
+scratch=$root/build/gpu-$device
+mkdir -p "$scratch"
+
+echo "== the device tests"
+tests_passed=yes
+tests_device=$device
+# Out of memory is provoked: on the simulated device a small one does.
+if [[ $device == simulated ]]; then tests_device=simulated:capacity=4GiB; fi
+CISTERN_DEVICE=$tests_device "$build/tests/gpu/cistern_gpu_tests" --gtest_brief=0 2>&1 | tee "$scratch/tests.log" || tests_passed=no
+
+echo "== the driver's calls"
+"$build/bench/cistern_driver_costs" --costs "$scratch/costs.json" | tee "$scratch/costs.md"
+
+echo "== the replays"
+mapfile -t traces < <(workload_traces "$build/tools/cistern" && real_traces)
+for policy in classic direct; do
+  echo
+  echo "### Policy \`$policy\`"
+  echo
+  replay_table "$build/tools/cistern" "$policy" "${traces[@]}"
+done | tee "$scratch/replays.md"
+
+name=$(sed -n 's/.*"device":"\([^"]*\)".*/\1/p' "$root/build/replay.json")
+slug=$(tr '[:upper:] ' '[:lower:]-' <<<"${name:-$device}" | tr -cd 'a-z0-9.-')
+{
+  echo "# ${name:-$device}"
+  echo
+  echo "Written by \`./dev gpu --device $device\`."
+  echo
+  machine_lines
+  if [[ $device == cuda ]] && command -v nvidia-smi >/dev/null; then
+    echo "- driver: $(nvidia-smi --query-gpu=driver_version,memory.total --format=csv,noheader | head -n 1)"
+  fi
+  echo
+  echo "## Device tests"
+  echo
+  sed -n 's/^\[  \(PASSED\|FAILED\|SKIPPED\)  *\] */- \L\1\E: /p' "$scratch/tests.log"
+  echo
+  echo "## Driver calls"
+  echo
+  cat "$scratch/costs.md"
+  echo
+  echo "## Replays"
+  cat "$scratch/replays.md"
+} >"$scratch/$slug.md"
+
+if [[ $device == cuda ]]; then
+  mkdir -p "$root/bench/results"
+  cp "$scratch/$slug.md" "$root/bench/results/$slug.md"
+  cp "$scratch/costs.json" "$root/bench/costs.json"
+  echo "written: bench/results/$slug.md, bench/costs.json"
+else
+  echo "written: build/gpu-simulated/$slug.md and costs.json there"
+fi
+[[ $tests_passed == yes ]]
