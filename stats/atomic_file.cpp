@@ -59,6 +59,7 @@ class Temporary {
 }  // namespace
 
 void write_file(const std::string& path, const std::function<void(std::ostream&)>& write) {
+  if (path.empty()) throw InvalidArgument("cannot write '': the name is empty");
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
   if (fs::is_directory(status)) refuse(path, std::make_error_code(std::errc::is_a_directory));

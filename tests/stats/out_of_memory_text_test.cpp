@@ -1,0 +1,102 @@
+// What an application reads when there is no memory.
+
+#include "stats/out_of_memory_text.h"
+
+#include <gtest/gtest.h>
+
+#include <regex>
+#include <string>
+#include <vector>
+
+namespace cistern {
+namespace {
+
+constexpr std::size_t kMiB = std::size_t{1} << 20;
+
+// 96 MiB: 26 free, 6 outside, 64 held, of which 40 live.
+OutOfMemoryReport example() {
+  OutOfMemoryReport report;
+  report.device = 1;
+  report.cause = OutOfMemoryCause::device_full;
+  report.requested_bytes = 30 * kMiB - 7;
+  report.rounded_bytes = 30 * kMiB;
+  report.segment_bytes = 32 * kMiB;
+  report.device_total_bytes = 96 * kMiB;
+  report.device_free_bytes = 26 * kMiB;
+  report.outside_bytes = 6 * kMiB;
+  report.reserved_bytes = 64 * kMiB;
+  report.allocated_bytes = 40 * kMiB;
+  report.pending_free_bytes = 3 * kMiB;
+  report.free_split_bytes = 11 * kMiB;
+  report.free_whole_bytes = 10 * kMiB;
+  report.largest_free_block_bytes = 9 * kMiB;
+  return report;
+}
+
+std::string text_of(OutOfMemoryCause cause) {
+  OutOfMemoryReport report = example();
+  report.cause = cause;
+  return format_out_of_memory(report);
+}
+
+TEST(OutOfMemoryText, KeepsTheFormsThatProgramsSearchFor) {
+  const std::string text = format_out_of_memory(example());
+  EXPECT_TRUE(std::regex_search(text, std::regex("out of memory")));
+  std::smatch tried;
+  ASSERT_TRUE(std::regex_search(text, tried, std::regex("Tried to allocate ([0-9.]+ (bytes|KiB|MiB|GiB))")));
+  EXPECT_EQ(tried[1], "32.00 MiB") << "the segment's size, not the request's";
+}
+
+TEST(OutOfMemoryText, SaysWhereAllMemoryIs) {
+  EXPECT_EQ(format_out_of_memory(example()),
+            "CUDA out of memory. Tried to allocate 32.00 MiB. GPU 1 has a total capacity of 96.00 MiB of which 26.00 "
+            "MiB is free. Of the 64.00 MiB held here, 40.00 MiB is allocated by cistern, and 24.00 MiB is reserved "
+            "but unallocated (3.00 MiB freed but awaited by other streams, 11.00 MiB free in partly used segments, "
+            "10.00 MiB free in unused segments; the largest free block has 9.00 MiB). Cause: the device is full: "
+            "32.00 MiB is needed and 26.00 MiB is free; 6.00 MiB is in use outside cistern.");
+}
+
+TEST(OutOfMemoryText, NamesTheLimitOnlyWhenOneIsSet) {
+  OutOfMemoryReport report = example();
+  EXPECT_EQ(format_out_of_memory(report).find("allowed"), std::string::npos);
+  report.limit_bytes = 70 * kMiB;
+  EXPECT_NE(format_out_of_memory(report).find("is free. 70.00 MiB allowed; Of the"), std::string::npos);
+}
+
+TEST(OutOfMemoryText, SaysTheCauseWithItsNumbers) {
+  EXPECT_NE(
+      text_of(OutOfMemoryCause::fragmented)
+          .find("Cause: fragmentation: 26.00 MiB is free on the device and 21.00 MiB in cistern's segments, but no "
+                "single piece holds the 30.00 MiB"),
+      std::string::npos);
+  OutOfMemoryReport limited = example();
+  limited.cause = OutOfMemoryCause::limit;
+  limited.limit_bytes = 70 * kMiB;
+  EXPECT_NE(format_out_of_memory(limited).find("Cause: the limit: 64.00 MiB held and 32.00 MiB more would exceed the "
+                                               "70.00 MiB allowed, although 26.00 MiB is free"),
+            std::string::npos);
+  EXPECT_NE(text_of(OutOfMemoryCause::pending_frees).find("Cause: pending frees: 3.00 MiB was freed"),
+            std::string::npos);
+  EXPECT_NE(text_of(OutOfMemoryCause::driver_refusal).find("Cause: the driver refused 32.00 MiB although"),
+            std::string::npos);
+  EXPECT_NE(text_of(OutOfMemoryCause::too_large).find("larger than the device: 30.00 MiB was asked for"),
+            std::string::npos);
+}
+
+TEST(OutOfMemoryText, NothingReservedNeedsNoWhereabouts) {
+  OutOfMemoryReport report;
+  report.segment_bytes = 2 * kMiB;
+  EXPECT_NE(format_out_of_memory(report).find("and 0 bytes is reserved but unallocated. Cause"), std::string::npos);
+}
+
+TEST(OutOfMemoryText, AdviceIsTheReportsOrNone) {
+  OutOfMemoryReport report = example();
+  for (const char* option : {"expandable_segments", "max_split_size", "garbage_collection", "PYTORCH"})
+    EXPECT_EQ(format_out_of_memory(report).find(option), std::string::npos);
+  const std::string without = format_out_of_memory(report);
+  report.advice = "A larger fraction would allow it.";
+  EXPECT_EQ(format_out_of_memory(report), without + " A larger fraction would allow it.");
+}
+
+}  // namespace
+}  // namespace cistern
