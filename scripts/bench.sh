@@ -63,6 +63,8 @@ compile_quietly release cistern_bench tools/cistern
 command=$root/build/release/tools/cistern
 export CISTERN_DEVICE=simulated
 
+scratch=$root/build/bench
+mkdir -p "$scratch"
 result=$root/bench/results/$name.md
 mkdir -p "$root/bench/results"
 mapfile -t traces < <(workload_traces "$command" && real_traces)
@@ -83,7 +85,7 @@ mapfile -t traces < <(workload_traces "$command" && real_traces)
     echo
     replay_table "$command" "$policy" "${traces[@]}"
   done
-} >"$root/build/bench.md"
-mv "$root/build/bench.md" "$result"
+} >"$scratch/result.md"
+mv "$scratch/result.md" "$result"
 cat "$result"
 echo "written to bench/results/$name.md" >&2

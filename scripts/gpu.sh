@@ -108,7 +108,7 @@ tests_passed=yes
 tests_device=$device
 # Out of memory is provoked: on the simulated device a small one does.
 if [[ $device == simulated ]]; then tests_device=simulated:capacity=4GiB; fi
-CISTERN_DEVICE=$tests_device "$build/tests/gpu/cistern_gpu_tests" --gtest_brief=0 2>&1 | tee "$scratch/tests.log" || tests_passed=no
+CISTERN_DEVICE=$tests_device "$build/tests/gpu/cistern_gpu_tests" 2>&1 | tee "$scratch/tests.log" || tests_passed=no
 
 echo "== the driver's calls"
 "$build/bench/cistern_driver_costs" --costs "$scratch/costs.json" | tee "$scratch/costs.md"
@@ -122,7 +122,7 @@ for policy in classic direct; do
   replay_table "$build/tools/cistern" "$policy" "${traces[@]}"
 done | tee "$scratch/replays.md"
 
-name=$(sed -n 's/.*"device":"\([^"]*\)".*/\1/p' "$root/build/replay.json")
+name=$(sed -n 's/.*"device":"\([^"]*\)".*/\1/p' "$scratch/replay.json")
 slug=$(tr '[:upper:] ' '[:lower:]-' <<<"${name:-$device}" | tr -cd 'a-z0-9.-')
 {
   echo "# ${name:-$device}"

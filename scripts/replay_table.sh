@@ -1,4 +1,5 @@
-# Replays as a Markdown table. To be sourced; needs `root`.
+# Replays as a Markdown table. To be sourced; needs `root`, and `scratch`, a folder for
+# traces and figures in between.
 # shellcheck shell=bash disable=SC2154
 
 # The real traces, where they are: CISTERN_SHARED, or a folder `shared` in or beside the checkout.
@@ -14,7 +15,7 @@ real_traces() {
 
 # workload_traces COMMAND: all generated ones, made anew with the default seed.
 workload_traces() {
-  local folder=$root/build/workloads name
+  local folder=$scratch/workloads name
   mkdir -p "$folder"
   "$1" workload | while read -r name _; do
     "$1" workload "$name" -o "$folder/$name.trace"
@@ -50,9 +51,9 @@ replay_table() {
   echo "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"
   for file in "$@"; do
     status=0
-    "$command" replay --json --policy "$policy" "$file" >"$root/build/replay.json" || status=$?
+    "$command" replay --json --policy "$policy" "$file" >"$scratch/replay.json" || status=$?
     ((status <= 1)) || return "$status"
-    markdown_rows <"$root/build/replay.json"
+    markdown_rows <"$scratch/replay.json"
   done
 }
 
