@@ -140,7 +140,7 @@ class TraceParser {
     std::uint64_t value = 0;
     const auto [stop, error] = std::from_chars(cursor_ + 1, line_end_, value);
     if (error == std::errc::invalid_argument) fail(form);
-    if (error != std::errc{} || value > most) fail(fmt::format("no number above {}", most));
+    if (error != std::errc{} || value > most) fail(fmt::format("a number of at most {}", most));
     cursor_ = stop;
     return value;
   }
