@@ -25,9 +25,8 @@ constexpr int kDevice = 0;
 class ReplayStreams {
  public:
   ReplayStreams(const DriverApi& api, const std::vector<std::uint32_t>& numbers)
-      : api_(api), contexts_(api), context_(api, contexts_.primary(kDevice)) {
-    streams_.resize(numbers.empty() ? 1 : numbers.back() + std::size_t{1});
-    for (const std::uint32_t number : numbers) streams_[number] = create();
+      : api_(api), contexts_(api), context_(api, contexts_.primary(kDevice)), numbers_(numbers) {
+    for (std::size_t i = 0; i < numbers.size(); ++i) streams_.push_back(create());
   }
   ~ReplayStreams() {
     for (const CUstream handle : created_) api_.stream_destroy(handle);
@@ -35,7 +34,10 @@ class ReplayStreams {
   ReplayStreams(const ReplayStreams&) = delete;
   ReplayStreams& operator=(const ReplayStreams&) = delete;
 
-  const Stream& operator[](std::uint32_t number) const { return streams_[number]; }
+  // Requires: one of the script's numbers. They are few, but each may be any number.
+  const Stream& operator[](std::uint32_t number) const {
+    return streams_[static_cast<std::size_t>(std::ranges::lower_bound(numbers_, number) - numbers_.begin())];
+  }
 
  private:
   Stream create() {
@@ -53,7 +55,8 @@ class ReplayStreams {
   Contexts contexts_;
   ContextGuard context_;
   std::vector<CUstream> created_;
-  std::vector<Stream> streams_;  // by number; number 0 is not used
+  std::vector<std::uint32_t> numbers_;  // ascending
+  std::vector<Stream> streams_;         // in the same order
 };
 
 enum class OnOutOfMemory { go_on, stop };

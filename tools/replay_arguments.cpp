@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <ostream>
 
@@ -15,9 +16,14 @@ void AllocatorArguments::add_to(CLI::App& app) {
       ->type_name("KEY:VALUE,...");
 }
 
-AllocatorOptions AllocatorArguments::parse(std::ostream& err) const {
+AllocatorOptions AllocatorArguments::parse(std::ostream& err, std::optional<double> memory_fraction) const {
   AllocatorOptions base;
   base.oom_dump = "off";
+  if (memory_fraction) {
+    // Options that act only under a limit have one; its range is checked where it is set.
+    base.per_process_memory_fraction = std::clamp(*memory_fraction, 0.0, 1.0);
+    base.fraction_given = true;
+  }
   std::string text = config;
   if (!policy.empty()) text = fmt::format("policy:{}{}{}", policy, config.empty() ? "" : ",", config);
   AllocatorOptions options = AllocatorOptions::parse(text, base);

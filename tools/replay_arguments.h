@@ -6,6 +6,7 @@
 
 #include <CLI/CLI.hpp>
 #include <iosfwd>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,8 +22,9 @@ struct AllocatorArguments {
   void add_to(CLI::App& app);
   // Reads them as one text. Options that have no effect are said on `err`, a line each.
   // Summaries at out of memory are off unless the text asks for them: a replay counts
-  // errors and goes on. Throws as AllocatorOptions::parse does.
-  [[nodiscard]] AllocatorOptions parse(std::ostream& err) const;
+  // errors and goes on. `memory_fraction`: what will be set by call before the first
+  // allocation. Throws as AllocatorOptions::parse does.
+  [[nodiscard]] AllocatorOptions parse(std::ostream& err, std::optional<double> memory_fraction = {}) const;
 };
 
 struct NamedTrace {

@@ -207,7 +207,7 @@ int replay_command(const Arguments& arguments, const CommandStreams& streams) {
     throw InvalidArgument(
         fmt::format("cistern replay: --stats-checkpoints with {} traces; expected one", usage.traces.size()));
 
-  const AllocatorOptions options = usage.allocator.parse(streams.err);
+  const AllocatorOptions options = usage.allocator.parse(streams.err, usage.memory_fraction);
   const ReplayRun run{usage, chosen_device(usage), {options, usage.memory_fraction, usage.perturb, usage.seed}};
   const std::vector<NamedTrace> traces = read_traces(usage.traces);
   return usage.checkpoints ? print_checkpoints(run, traces.front(), streams) : print_figures(run, traces, streams);

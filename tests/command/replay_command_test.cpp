@@ -1,0 +1,198 @@
+#include <cstdlib>
+#include <set>
+
+#include "tests/command/command_fixture.h"
+
+namespace cistern {
+namespace {
+
+constexpr const char* kTwoSteps =
+    "# two blocks a step; the second is also used on stream 3\n"
+    "a 1 1000 0\n"
+    "a 2 3000000 3\n"
+    "r 2 0\n"
+    "f 2\n"
+    "i\n"
+    "a 3 500 0\n"
+    "f 1\n"
+    "f 3\n"
+    "i\n";
+
+class ReplayCommandTest : public CommandTest {
+ protected:
+  std::string two_steps = write("two-steps.trace", kTwoSteps);
+};
+
+TEST_F(ReplayCommandTest, JsonIsOneObjectATraceWithTheNamesOfTheContract) {
+  const Result result = run({"replay", two_steps, two_steps, "--json"});
+  ASSERT_EQ(result.status, kExitSuccess) << result.err;
+  ASSERT_EQ(result.objects().size(), 2U);
+  std::set<std::string> names;
+  const nlohmann::json object = result.object();
+  for (const auto& [name, value] : object.items()) names.insert(name);
+  EXPECT_EQ(names, (std::set<std::string>{"trace", "policy", "config", "ops", "steps", "device", "peak_live_bytes",
+                                          "peak_reserved_bytes", "peak_reserved_over_live", "driver_calls",
+                                          "repeat_driver_calls", "host_synchronizations", "modelled_driver_ms",
+                                          "ns_per_op", "retries", "ooms"}));
+}
+
+TEST_F(ReplayCommandTest, FiguresAreWhatTheTraceAndTheRulesSay) {
+  const nlohmann::json figures = run({"replay", two_steps, "--json"}).object();
+  EXPECT_EQ(figures["trace"], "two-steps.trace");
+  EXPECT_EQ(figures["policy"], "classic");
+  EXPECT_EQ(figures["config"], "");
+  EXPECT_EQ(figures["device"], "simulated");
+  EXPECT_EQ(figures["ops"], 7);
+  EXPECT_EQ(figures["steps"], 2);
+  EXPECT_EQ(figures["peak_live_bytes"], 3001000);
+  // A small segment of 2 MiB for stream 0, a large one of 20 MiB for stream 3.
+  EXPECT_EQ(figures["peak_reserved_bytes"], 22 << 20);
+  EXPECT_DOUBLE_EQ(figures["peak_reserved_over_live"], double(22 << 20) / 3001000);
+  EXPECT_EQ(figures["driver_calls"]["cuMemAlloc"], 2);
+  EXPECT_EQ(figures["driver_calls"]["cuMemFree"], 0);
+  EXPECT_EQ(figures["driver_calls"]["cuEventRecord"], 1);
+  EXPECT_EQ(figures["repeat_driver_calls"], 0);
+  EXPECT_EQ(figures["host_synchronizations"], 0);
+  EXPECT_GT(figures["modelled_driver_ms"], 0.0);
+  EXPECT_GT(figures["ns_per_op"], 0.0);
+  EXPECT_EQ(figures["retries"], 0);
+  EXPECT_EQ(figures["ooms"], 0);
+}
+
+TEST_F(ReplayCommandTest, StepsCutTheTraceAfterTheFirstOnes) {
+  const nlohmann::json figures = run({"replay", two_steps, "--json", "--steps", "1"}).object();
+  EXPECT_EQ(figures["ops"], 4);
+  EXPECT_EQ(figures["steps"], 1);
+  EXPECT_EQ(run({"replay", two_steps, "--json", "--steps", "9"}).object()["ops"], 7);
+}
+
+TEST_F(ReplayCommandTest, RunningOutOfMemoryIsStatusOneAndTheRunGoesOn) {
+  // Block 1 does not fit; its record and free are skipped, block 2 is served.
+  const std::string trace = write("large.trace", "a 1 67108864 0\nr 1 1\na 2 4096 0\nf 1\nf 2\n");
+  const Result result = run({"replay", trace, "--capacity", "32MiB", "--json"});
+  EXPECT_EQ(result.status, kExitOutOfMemory);
+  EXPECT_EQ(result.err, "");
+  EXPECT_EQ(result.object()["ooms"], 1);
+  EXPECT_EQ(result.object()["retries"], 1);
+  EXPECT_EQ(result.object()["peak_live_bytes"], 67108864 + 4096);
+  EXPECT_EQ(result.object()["peak_reserved_bytes"], 2 << 20);
+}
+
+TEST_F(ReplayCommandTest, TheMemoryFractionIsSetBeforeTheFirstAllocation) {
+  const std::string trace = write("large.trace", "a 1 67108864 0\nf 1\n");
+  EXPECT_EQ(run({"replay", trace, "--capacity", "128MiB"}).status, kExitSuccess);
+  EXPECT_EQ(run({"replay", trace, "--capacity", "128MiB", "--memory-fraction", "0.25"}).status, kExitOutOfMemory);
+}
+
+TEST_F(ReplayCommandTest, ATableForPeopleHasARowATrace) {
+  const Result result = run({"replay", two_steps, two_steps, two_steps});
+  EXPECT_EQ(result.status, kExitSuccess);
+  EXPECT_EQ(std::ranges::count(result.out, '\n'), 5);  // the device, the titles, three rows
+  EXPECT_EQ(result.err, "");                           // no progress where no terminal is
+  // The columns are aligned: every row is as wide as the titles.
+  std::istringstream lines(result.out);
+  std::set<std::size_t> widths;
+  std::string line;
+  std::getline(lines, line);
+  while (std::getline(lines, line)) widths.insert(line.size());
+  EXPECT_EQ(widths.size(), 1U) << result.out;
+}
+
+TEST_F(ReplayCommandTest, PerturbedSizesCostDriverCallsThatRepeatedOnesDoNot) {
+  // Blocks at the sizes where a segment of their own is needed: a little less fits, more does not.
+  std::string text;
+  for (int i = 0; i < 200; ++i) text += "a " + std::to_string(i) + " " + std::to_string((16 + i) << 20) + " 0\n";
+  for (int i = 0; i < 200; ++i) text += "f " + std::to_string(i) + "\n";
+  const std::string trace = write("sizes.trace", text);
+  const auto calls = [&](const std::string& share, const std::string& seed) {
+    return run({"replay", trace, "--json", "--policy", "direct", "--perturb", share, "--seed", seed})
+        .object()["repeat_driver_calls"];
+  };
+  EXPECT_EQ(calls("0.5", "7"), calls("0.5", "7"));
+  EXPECT_EQ(calls("1", "7"), 400);  // without a cache every pass makes each call again
+}
+
+TEST_F(ReplayCommandTest, ABadTraceIsRefusedBeforeAnyOtherIsReplayed) {
+  const std::string bad = write("bad.trace", "a 1 512 0\na 1 512 0\n");
+  expect_refused(run({"replay", two_steps, bad, "--json"}), {"bad.trace", "2", "a 1 512 0", "expected"});
+}
+
+TEST_F(ReplayCommandTest, AnUnbuiltPolicyAndABadOptionAreRefusedByName) {
+  expect_refused(run({"replay", two_steps, "--policy", "paged"}), {"paged"});
+  expect_refused(run({"replay", two_steps, "--policy", "nonsense"}), {"nonsense"});
+  expect_refused(run({"replay", two_steps, "--config", "max_split_size:64"}), {"max_split_size"});
+  expect_refused(run({"replay", two_steps, "--config", "garbage_collection_threshold:7"}),
+                 {"garbage_collection_threshold", "7"});
+}
+
+TEST_F(ReplayCommandTest, PolicyAndConfigAreShownAsTheyWereInForce) {
+  const nlohmann::json figures =
+      run({"replay", two_steps, "--json", "--policy", "direct", "--config", "oom_dump:off"}).object();
+  EXPECT_EQ(figures["policy"], "direct");
+  EXPECT_EQ(figures["config"], "oom_dump:off");
+  EXPECT_EQ(figures["repeat_driver_calls"], 6);
+}
+
+TEST_F(ReplayCommandTest, CheckpointsComeAtTheirIntervalAfterTheLastAndAfterEmptyCache) {
+  const Result result = run({"replay", two_steps, "--stats-checkpoints", "3"});
+  ASSERT_EQ(result.status, kExitSuccess) << result.err;
+  const auto lines = result.objects();
+  ASSERT_EQ(lines.size(), 6U);  // 7 operations: 2, 4, 6, 7, the mark, 7
+  EXPECT_EQ(lines[0]["op"], 2);
+  EXPECT_EQ(lines[2]["op"], 6);
+  EXPECT_EQ(lines[3]["op"], 7);
+  EXPECT_EQ(lines[4], nlohmann::json({{"empty_cache", true}}));
+  EXPECT_EQ(lines[5]["op"], 7);
+  EXPECT_EQ(lines[0]["stats"]["allocation.all"], nlohmann::json({2, 2, 2, 0}));
+  EXPECT_EQ(lines[3]["stats"]["segment.all"], nlohmann::json({2, 2, 2, 0}));
+  EXPECT_EQ(lines[5]["stats"]["segment.all"], nlohmann::json({0, 2, 2, 2}));
+  EXPECT_EQ(lines[5]["stats"]["num_device_free"], 2);
+  EXPECT_EQ(lines[5]["stats"].size(), 9U * 3 + 2 + 6);
+}
+
+TEST_F(ReplayCommandTest, CheckpointsAreOfOneTrace) {
+  expect_refused(run({"replay", two_steps, two_steps, "--stats-checkpoints", "3"}),
+                 {"--stats-checkpoints", "expected one"});
+}
+
+TEST_F(ReplayCommandTest, EventLagKeepsBlocksPendingForThatManyOperations) {
+  // Block 1 was used on stream 1; two operations after its free its event is complete.
+  const std::string trace =
+      write("lag.trace", "a 1 512 0\nr 1 1\nf 1\na 2 512 0\na 3 512 0\na 4 512 0\nf 2\nf 3\nf 4\n");
+  const auto active_after = [&](const std::string& lag) {
+    std::vector<std::int64_t> active;
+    for (const auto& line : run({"replay", trace, "--stats-checkpoints", "9", "--event-lag", lag}).objects())
+      if (line.contains("stats")) active.push_back(line["stats"]["active.all"][0]);
+    return active;
+  };
+  EXPECT_EQ(active_after("0"), (std::vector<std::int64_t>{1, 1, 1, 1, 2, 3, 2, 1, 0, 0}));
+  EXPECT_EQ(active_after("3"), (std::vector<std::int64_t>{1, 1, 1, 2, 3, 3, 2, 1, 0, 0}));
+}
+
+TEST_F(ReplayCommandTest, SettingsOfTheSimulatedDeviceAreRefusedOnARealOne) {
+  // Where there is no real device, that is what is said; either way nothing is replayed.
+  const std::string device = std::getenv("CISTERN_DEVICE");
+  ::setenv("CISTERN_DEVICE", "cuda", 1);
+  const Result result = run({"replay", two_steps, "--event-lag", "1"});
+  ::setenv("CISTERN_DEVICE", device.c_str(), 1);
+  expect_refused(result, {});
+}
+
+TEST_F(ReplayCommandTest, ABadDeviceSettingIsRefused) {
+  const std::string device = std::getenv("CISTERN_DEVICE");
+  ::setenv("CISTERN_DEVICE", "simulated:capacity=much", 1);
+  const Result result = run({"replay", two_steps});
+  ::setenv("CISTERN_DEVICE", device.c_str(), 1);
+  expect_refused(result, {"capacity", "much"});
+}
+
+TEST_F(ReplayCommandTest, AnEmptyTraceHasNoRatioAndNoErrors) {
+  const Result result = run({"replay", write("empty.trace", "# nothing\na 1 0 0\nf 1\n"), "--json"});
+  ASSERT_EQ(result.status, kExitSuccess) << result.err;
+  EXPECT_TRUE(result.object()["peak_reserved_over_live"].is_null());
+  EXPECT_EQ(result.object()["ops"], 2);
+  EXPECT_EQ(result.object()["driver_calls"]["cuMemAlloc"], 0);
+}
+
+}  // namespace
+}  // namespace cistern

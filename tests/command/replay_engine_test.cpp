@@ -1,0 +1,71 @@
+#include "tools/replay.h"
+
+#include <cistern/error.h>
+#include <gtest/gtest.h>
+
+#include "tools/byte_count.h"
+
+namespace cistern {
+namespace {
+
+ReplaySettings quiet() {
+  ReplaySettings settings;
+  settings.options.oom_dump = "off";
+  return settings;
+}
+
+TEST(ReplayEngine, WhatAPassLeavesLiveIsFreedBeforeTheNext) {
+  // Leaves 64 MiB behind: on 100 MiB a second pass only fits when that is given back.
+  const Trace trace = parse_trace("a 1 67108864 0\n", "leaves.trace");
+  SimulatedOptions options;
+  options.capacity_bytes = 100 << 20;
+  const auto device = make_simulated_replay_device(options);
+  const ReplayFigures figures = measure_replay(make_script(trace), *device, quiet());
+  EXPECT_EQ(figures.ooms, 0);
+  EXPECT_EQ(figures.repeat_driver_calls, 0U);
+  EXPECT_EQ(figures.peak_reserved_bytes, 64U << 20);
+}
+
+TEST(ReplayEngine, AScriptOfFewerStepsEndsWithThem) {
+  const Trace trace = parse_trace("a 1 100 0\ni\na 2 200 2\nf 1\ni\nf 2\n", "steps.trace");
+  const ReplayScript whole = make_script(trace);
+  EXPECT_EQ(whole.ops, 4U);
+  EXPECT_EQ(whole.steps, 2U);
+  EXPECT_EQ(whole.peak_live_bytes, 300U);
+  const ReplayScript first = make_script(trace, 1);
+  EXPECT_EQ(first.ops, 1U);
+  EXPECT_EQ(first.steps, 1U);
+  EXPECT_EQ(first.peak_live_bytes, 100U);
+}
+
+TEST(ReplayEngine, ProgressNamesEachPassAndNeverExceedsTheWhole) {
+  std::string text;
+  for (int i = 0; i < 20000; ++i) text += "a 1 512 0\nf 1\n";
+  const Trace trace = parse_trace(text, "long.trace");
+  const auto device = make_simulated_replay_device({});
+  std::vector<std::string> phases;
+  (void)measure_replay(make_script(trace), *device, quiet(), [&](std::string_view phase, double share) {
+    EXPECT_GE(share, 0.0);
+    if (phases.empty() || phases.back() != phase) phases.emplace_back(phase);
+  });
+  EXPECT_EQ(phases, (std::vector<std::string>{"first pass", "second pass", "third pass", "timing"}));
+}
+
+TEST(ReplayEngine, EveryFailureOfTheDriverButOutOfMemoryEndsTheReplay) {
+  const Trace trace = parse_trace("a 1 512 0\nf 1\n", "one.trace");
+  const auto device = make_simulated_replay_device({});
+  SimulatedDriver::behind(device->api())->fail_call("cuMemAlloc", 1, CUDA_ERROR_LAUNCH_FAILED);
+  EXPECT_THROW((void)measure_replay(make_script(trace), *device, quiet()), DriverError);
+}
+
+TEST(ByteCount, TakesWholeNumbersAndBinaryUnits) {
+  EXPECT_EQ(parse_byte_count("0", "x"), 0U);
+  EXPECT_EQ(parse_byte_count("1048576", "x"), 1048576U);
+  EXPECT_EQ(parse_byte_count("40GiB", "x"), std::uint64_t{40} << 30);
+  EXPECT_EQ(parse_byte_count("3KiB", "x"), 3072U);
+  for (const char* bad : {"", "GiB", "-1", "1.5GiB", "4GB", "4 GiB", "18446744073709551616", "16777216TiB"})
+    EXPECT_THROW((void)parse_byte_count(bad, "x"), InvalidArgument) << bad;
+}
+
+}  // namespace
+}  // namespace cistern
