@@ -18,7 +18,7 @@ std::size_t divisions_bucket(std::size_t bytes) {
 
 SizePolicy::SizePolicy(const AllocatorOptions& options)
     : one_segment_each_(options.policy == Policy::direct),
-      max_split_size_(options.max_split_size_bytes),
+      max_split_size_(one_segment_each_ ? kUnlimited : options.max_split_size_bytes),
       max_non_split_rounding_(options.max_non_split_rounding_bytes),
       divisions_(options.roundup_power2_divisions),
       any_divisions_(std::any_of(divisions_.begin(), divisions_.end(), [](std::uint32_t value) { return value > 1; })) {
