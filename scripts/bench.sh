@@ -36,25 +36,33 @@ while (($# > 0)); do
   shift
 done
 
-# Google Benchmark's CSV as a table: the name, the times, then each counter that has a value.
+# Google Benchmark's JSON, one key a line, as a table: what follows "time_unit" is counters.
 benchmark_table() {
-  awk -F, '
-    /^name,/ {
-      for (i = 1; i <= NF; ++i) { gsub(/"/, "", $i); column[$i] = i }
-      for (i = column["error_message"] + 1; i <= NF; ++i) counters[++count] = i
-      printf "| benchmark | ns | CPU ns | iterations |"
-      for (i = 1; i <= count; ++i) printf " %s |", $counters[i]
-      printf "\n| --- | ---: | ---: | ---: |"
-      for (i = 1; i <= count; ++i) printf " ---: |"
-      print ""
-      next
+  awk '
+    BEGIN {
+      print "| benchmark | ns | iterations | counters |"
+      print "| --- | ---: | ---: | --- |"
     }
-    column["name"] {
-      gsub(/"/, "")
-      scale = $column["time_unit"] == "ms" ? 1e6 : $column["time_unit"] == "us" ? 1e3 : 1
-      printf "| %s | %.1f | %.1f | %s |", $1, $column["real_time"] * scale, $column["cpu_time"] * scale, $column["iterations"]
-      for (i = 1; i <= count; ++i) printf " %s |", $counters[i]
-      print ""
+    /"benchmarks": \[/ { inside = 1; next }
+    !inside { next }
+    /^ *"/ {
+      key = $1
+      gsub(/[":]/, "", key)
+      value = $0
+      sub(/^[^:]*: */, "", value)
+      sub(/,$/, "", value)
+      gsub(/"/, "", value)
+      if (key == "label" || key == "error_message") counters = counters (counters == "" ? "" : ", ") value
+      else if (after_unit) counters = counters (counters == "" ? "" : ", ") key " " sprintf("%.4g", value)
+      seen[key] = value
+      if (key == "time_unit") after_unit = 1
+    }
+    /^ *}/ && ("name" in seen) {
+      scale = seen["time_unit"] == "ms" ? 1e6 : seen["time_unit"] == "us" ? 1e3 : 1
+      printf "| %s | %.1f | %s | %s |\n", seen["name"], seen["real_time"] * scale, seen["iterations"], counters
+      delete seen
+      counters = ""
+      after_unit = 0
     }'
 }
 
@@ -78,7 +86,7 @@ mapfile -t traces < <(workload_traces "$command" && real_traces)
   echo
   echo "## Microbenchmarks"
   echo
-  "$root/build/release/bench/cistern_bench" --benchmark_format=csv "${arguments[@]}" | benchmark_table
+  "$root/build/release/bench/cistern_bench" --benchmark_format=json "${arguments[@]}" | benchmark_table
   for policy in classic direct; do
     echo
     echo "## Replays: policy \`$policy\`"

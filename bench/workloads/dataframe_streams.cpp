@@ -146,7 +146,7 @@ class QueryEngine {
   void sort(Task& task, unsigned stream) {
     Tensor keys(sink_, task.rows * 8, stream), other_keys(sink_, task.rows * 8, stream);
     const Tensor order(sink_, task.rows * 4, stream);
-    { const Tensor other_order(sink_, task.rows * 4, stream), histogram(sink_, 256 * 4 * 64, stream); }
+    { const Tensor other_order(sink_, task.rows * 4, stream), histogram(sink_, 64 * kKiB, stream); }
     keys.reset();
     other_keys.reset();
     task.table = gather(task.table, task.rows, stream);

@@ -22,7 +22,7 @@
 namespace cistern {
 namespace {
 
-constexpr std::uint64_t kLayers = 32, kWidth = 4096, kHeads = 32, kKeyValueWidth = 8 * 128;
+constexpr std::uint64_t kLayers = 32, kWidth = 4096, kHeads = 32, kKeyValueWidth = 1024;  // 8 heads of 128
 constexpr std::uint64_t kFeedForward = 14336, kVocabulary = 128256;
 constexpr std::uint64_t kBf16 = 2, kFp32 = 4, kInt64 = 8;
 constexpr std::uint64_t kCacheGrowth = 16, kMostRequests = 32, kMostCachedTokens = 65536;
