@@ -9,15 +9,15 @@
 namespace cistern {
 namespace {
 
-// Short work ends before anybody wonders, and a terminal need not be written to more often.
-constexpr auto kFirstDraw = std::chrono::seconds(1);
+// A terminal need not be written to more often.
 constexpr auto kRedraw = std::chrono::milliseconds(100);
 constexpr int kBarWidth = 30;
 constexpr const char* kEraseLine = "\r\x1b[2K";
 
 }  // namespace
 
-Progress::Progress(std::ostream& err, bool enabled) : err_(err), enabled_(enabled) {}
+Progress::Progress(std::ostream& err, bool enabled, std::chrono::milliseconds quiet)
+    : err_(err), enabled_(enabled), quiet_(quiet) {}
 
 Progress::~Progress() { clear(); }
 
@@ -28,7 +28,7 @@ void Progress::start(std::string_view label, std::size_t index, std::size_t coun
 void Progress::update(std::string_view phase, double share) {
   if (!enabled_) return;
   const auto now = Clock::now();
-  if (now - started_ < kFirstDraw || (drawn_ && now - last_drawn_ < kRedraw)) return;
+  if (now - started_ < quiet_ || (drawn_ && now - last_drawn_ < kRedraw)) return;
   const int filled = static_cast<int>(std::lround(std::clamp(share, 0.0, 1.0) * kBarWidth));
   err_ << kEraseLine
        << fmt::format("{} [{:#<{}}{:.<{}}] {:3.0f}% {}", label_, "", filled, "", kBarWidth - filled,

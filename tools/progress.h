@@ -2,7 +2,7 @@
 
 // A progress bar on one line of a terminal, for work that takes longer than a moment.
 //
-// Says nothing when it is off, and nothing during the first second. Not thread-safe.
+// Says nothing when it is off. Not thread-safe.
 
 #include <chrono>
 #include <cstddef>
@@ -14,8 +14,8 @@ namespace cistern {
 
 class Progress {
  public:
-  // `enabled`: `err` is a terminal.
-  Progress(std::ostream& err, bool enabled);
+  // `enabled`: `err` is a terminal. Work that ends within `quiet` shows nothing.
+  Progress(std::ostream& err, bool enabled, std::chrono::milliseconds quiet = std::chrono::seconds(1));
   // Erases the bar.
   ~Progress();
   Progress(const Progress&) = delete;
@@ -32,6 +32,7 @@ class Progress {
   using Clock = std::chrono::steady_clock;
   std::ostream& err_;
   bool enabled_;
+  std::chrono::milliseconds quiet_;
   bool drawn_ = false;
   Clock::time_point started_ = Clock::now();
   Clock::time_point last_drawn_{};

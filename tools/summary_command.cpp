@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 
 #include <ostream>
+#include <set>
+#include <string>
+#include <utility>
 
 #include "stats/summary.h"
 #include "tools/command.h"
@@ -15,25 +18,34 @@ namespace {
 
 constexpr std::string_view kTitle = "cistern";
 
-void print_recorded(const Snapshot& snapshot, bool abbreviated, std::ostream& out) {
-  const std::set<int> with_segments = devices_with_segments(snapshot);
-  for (std::size_t i = 0; i < snapshot.device_stats.size(); ++i) {
-    const int device = static_cast<int>(i);
-    if (has_activity(snapshot.device_stats[i]) || with_segments.contains(device))
-      out << format_summary(snapshot.device_stats[i], device, abbreviated, kTitle);
-  }
+// Those that have segments, and those whose statistics tell of any use.
+std::set<int> devices_of(const Snapshot& snapshot) {
+  std::set<int> devices = devices_with_segments(snapshot);
+  for (std::size_t i = 0; i < snapshot.device_stats.size(); ++i)
+    if (has_activity(snapshot.device_stats[i])) devices.insert(static_cast<int>(i));
+  return devices;
 }
 
-// For a file whose statistics are not in it.
-void print_recomputed(const Snapshot& snapshot, bool abbreviated, const std::string& path,
-                      const CommandStreams& streams) {
-  streams.err << fmt::format(
+void note_what_is_missing(const std::string& path, std::ostream& err) {
+  err << fmt::format(
       "cistern: {}: no device_stats: current figures are recomputed from the segments; peaks, totals, "
       "out-of-memory errors and retries are not in the file and shown as '-'\n",
       path);
-  for (const int device : devices_with_segments(snapshot))
-    streams.out << without_history(
-        format_summary(current_stats_of_segments(snapshot, device), device, abbreviated, kTitle));
+}
+
+void print_summaries(const Snapshot& snapshot, bool abbreviated, const std::string& path,
+                     const CommandStreams& streams) {
+  bool noted = false;
+  for (const int device : devices_of(snapshot)) {
+    if (static_cast<std::size_t>(device) < snapshot.device_stats.size()) {
+      const MemoryStats& stats = snapshot.device_stats[static_cast<std::size_t>(device)];
+      streams.out << format_summary(stats, device, abbreviated, kTitle);
+      continue;
+    }
+    if (!std::exchange(noted, true)) note_what_is_missing(path, streams.err);
+    const MemoryStats stats = current_stats_of_segments(snapshot, device);
+    streams.out << without_history(format_summary(stats, device, abbreviated, kTitle));
+  }
 }
 
 }  // namespace
@@ -45,12 +57,7 @@ int summary_command(const Arguments& arguments, const CommandStreams& streams) {
   app.add_option("SNAPSHOT", path, "a snapshot as JSON, cistern's or PyTorch's")->required();
   app.add_flag("--abbreviated", abbreviated, "without the rows of the large and the small pool");
   if (!parse_usage(app, arguments, streams)) return kExitSuccess;
-
-  const Snapshot snapshot = read_snapshot(path);
-  if (snapshot.device_stats.empty())
-    print_recomputed(snapshot, abbreviated, path, streams);
-  else
-    print_recorded(snapshot, abbreviated, streams.out);
+  print_summaries(read_snapshot(path), abbreviated, path, streams);
   return kExitSuccess;
 }
 
