@@ -29,6 +29,8 @@ class DriverEntry<CUresult(Args...)> {
   CUresult operator()(Args... args) const { return function_(self_, args...); }
   // False where the driver lacks the entry.
   explicit operator bool() const noexcept { return function_ != nullptr; }
+  // The object that serves it.
+  [[nodiscard]] constexpr void* self() const noexcept { return self_; }
 
  private:
   void* self_ = nullptr;

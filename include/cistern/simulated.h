@@ -19,6 +19,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -34,18 +35,26 @@ enum class Backing {
 };
 
 struct SimulatedOptions {
-  int devices = 1;                                       // at least 1
-  std::size_t capacity_bytes = std::size_t{80} << 30;    // of each device
+  int devices = 1;                                     // at least 1
+  std::size_t capacity_bytes = std::size_t{80} << 30;  // of each device
   Backing backing = Backing::memory;
   // An event completes at the later of its stream's work and this many ticks after its
   // record (see SimulatedDriver::tick). 0: with its stream's work.
   std::uint64_t event_lag_ticks = 0;
   int compute_capability_major = 9;
   int compute_capability_minor = 0;
+  // Which of the devices the driver shows, and in what order: CUDA_VISIBLE_DEVICES, resolved.
+  // Unset: all. With none, cuInit finds no device.
+  std::optional<std::vector<int>> visible_devices = {};
 
   // Reads "devices=2,capacity=80GiB,backing=none,event_lag=64,compute_capability=9.0".
   // Throws InvalidArgument naming the setting and what was expected.
   [[nodiscard]] CISTERN_EXPORT static SimulatedOptions parse(std::string_view text);
+
+  // Sets visible_devices from the text of CUDA_VISIBLE_DEVICES, by the driver's rules: numbers or
+  // "GPU-" and the first digits of a UUID, separated by commas. The first entry that names no
+  // device ends the list, and a device named twice makes it empty; so does an empty text.
+  CISTERN_EXPORT void set_visible_devices(std::string_view text);
 };
 
 // A range of device memory that an operation reads or writes.

@@ -1,0 +1,108 @@
+#include "runtime/call_meter.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+namespace cistern {
+namespace {
+
+// What each call costs its caller, in nanoseconds. Estimates, until `./dev gpu` has measured
+// them on a device: bench/costs.json holds the same figures and says where they come from.
+// Entries that are not named cost nothing.
+constexpr std::pair<DriverEntryId, std::int64_t> kEstimatedCosts[] = {
+    {DriverEntryId::mem_alloc, 100'000},
+    {DriverEntryId::mem_free, 100'000},
+    {DriverEntryId::mem_create, 40'000},
+    {DriverEntryId::mem_release, 20'000},
+    {DriverEntryId::mem_address_reserve, 5'000},
+    {DriverEntryId::mem_address_free, 5'000},
+    {DriverEntryId::mem_map, 3'000},
+    {DriverEntryId::mem_unmap, 30'000},
+    {DriverEntryId::mem_set_access, 50'000},
+    {DriverEntryId::event_create, 500},
+    {DriverEntryId::event_destroy, 500},
+    {DriverEntryId::event_record, 1'000},
+    {DriverEntryId::event_query, 400},
+    {DriverEntryId::event_synchronize, 1'000},
+    {DriverEntryId::stream_wait_event, 500},
+    {DriverEntryId::stream_synchronize, 1'000},
+};
+
+}  // namespace
+
+std::optional<DriverEntryId> find_driver_entry(std::string_view name) noexcept {
+  const auto found = std::find(kDriverEntryNames.begin(), kDriverEntryNames.end(), name);
+  if (found == kDriverEntryNames.end()) return std::nullopt;
+  return static_cast<DriverEntryId>(found - kDriverEntryNames.begin());
+}
+
+CallMeter::CallMeter() {
+  for (const auto& [entry, cost] : kEstimatedCosts) set_cost(entry, std::chrono::nanoseconds(cost));
+}
+
+std::uint64_t CallMeter::calls() const noexcept {
+  return std::accumulate(counts_.begin(), counts_.end(), std::uint64_t{0}, [](std::uint64_t sum, const auto& count) {
+    return sum + count.load(std::memory_order_relaxed);
+  });
+}
+
+void CallMeter::set_cost(DriverEntryId entry, std::chrono::nanoseconds cost) noexcept {
+  costs_ns_[index(entry)].store(cost.count(), std::memory_order_relaxed);
+}
+
+std::chrono::nanoseconds CallMeter::modelled_cost() const noexcept {
+  std::int64_t sum = 0;
+  for (std::size_t entry = 0; entry < kDriverEntryCount; ++entry) {
+    sum += static_cast<std::int64_t>(counts_[entry].load(std::memory_order_relaxed)) *
+           costs_ns_[entry].load(std::memory_order_relaxed);
+  }
+  return std::chrono::nanoseconds(sum);
+}
+
+// What the functions of the table get as their object.
+struct MeteredDriver::Entries {
+  const DriverApi& inner;
+  CallMeter& meter;
+
+  template <DriverEntryId entry, auto member>
+  struct Thunk;
+
+  template <DriverEntryId entry, class... Args, DriverEntry<CUresult(Args...)> DriverApi::*member>
+  struct Thunk<entry, member> {
+    static CUresult call(void* self, Args... args) {
+      const Entries& entries = *static_cast<const Entries*>(self);
+      entries.meter.count(entry);
+      if (makes_host_wait<entry>(entries.inner, args...)) entries.meter.count_host_synchronization();
+      return (entries.inner.*member)(args...);
+    }
+  };
+
+  // Whether the call will wait. A stream or event tells when it is asked. Nothing tells whether
+  // a whole device is busy: calls that wait for one are counted always.
+  template <DriverEntryId entry, class... Args>
+  static bool makes_host_wait(const DriverApi& inner, Args... args) {
+    if constexpr (entry == DriverEntryId::stream_synchronize) {
+      return inner.stream_query(args...) == CUDA_ERROR_NOT_READY;
+    } else if constexpr (entry == DriverEntryId::event_synchronize) {
+      return inner.event_query(args...) == CUDA_ERROR_NOT_READY;
+    } else {
+      return entry == DriverEntryId::ctx_synchronize || entry == DriverEntryId::mem_free ||
+             entry == DriverEntryId::mem_unmap;
+    }
+  }
+};
+
+MeteredDriver::MeteredDriver(const DriverApi& inner, CallMeter& meter)
+    : entries_(std::make_unique<Entries>(Entries{inner, meter})) {
+#define CISTERN_DRIVER_ENTRY(member, symbol, version, need, parameters) \
+  if (inner.member) api_.member = {entries_.get(), &Entries::Thunk<DriverEntryId::member, &DriverApi::member>::call};
+#include "runtime/driver_entries.def"
+#undef CISTERN_DRIVER_ENTRY
+  api_.note_allocate = inner.note_allocate;
+  api_.note_free = inner.note_free;
+}
+
+MeteredDriver::~MeteredDriver() = default;
+
+}  // namespace cistern

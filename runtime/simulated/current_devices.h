@@ -1,0 +1,32 @@
+#pragma once
+
+// CurrentDevices: the device whose primary context is current, thread by thread, for one driver.
+//
+// Thread safety: any member may be called from any thread. Works while a process exits: no
+// thread-local object here has a destructor.
+
+#include <cstdint>
+#include <mutex>
+#include <unordered_map>
+
+namespace cistern::simulated {
+
+// Numbers that are never used again in a process, unlike addresses and thread ids.
+[[nodiscard]] std::uint64_t next_driver_number() noexcept;
+[[nodiscard]] std::uint64_t this_thread_number() noexcept;
+
+class CurrentDevices {
+ public:
+  explicit CurrentDevices(std::uint64_t driver) : driver_(driver) {}
+
+  // The calling thread's; -1: no context is current.
+  [[nodiscard]] int get() const;
+  void set(int device);
+
+ private:
+  std::uint64_t driver_;
+  mutable std::mutex mutex_;
+  std::unordered_map<std::uint64_t, int> by_thread_;
+};
+
+}  // namespace cistern::simulated

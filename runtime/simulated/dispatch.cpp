@@ -1,0 +1,37 @@
+// The driver table of a simulated driver: one thunk an entry, generated from the list.
+
+#include "runtime/simulated/driver_state.h"
+
+#include <new>
+
+namespace cistern::simulated {
+namespace {
+
+template <DriverEntryId entry, auto member>
+struct Thunk;
+
+template <DriverEntryId entry, class... Args, CUresult (DriverState::*member)(Args...)>
+struct Thunk<entry, member> {
+  static CUresult call(void* self, Args... args) {
+    DriverState& state = *static_cast<DriverState*>(self);
+    try {
+      const CUresult refused = state.admit(entry);
+      return refused != CUDA_SUCCESS ? refused : (state.*member)(args...);
+    } catch (const std::bad_alloc&) {
+      return CUDA_ERROR_OUT_OF_MEMORY;  // the host's: the driver has no other word for it
+    }
+  }
+};
+
+}  // namespace
+
+DriverApi make_driver_api(DriverState& state) {
+  DriverApi api;
+#define CISTERN_DRIVER_ENTRY(member, symbol, version, need, parameters) \
+  api.member = {&state, &Thunk<DriverEntryId::member, &DriverState::member>::call};
+#include "runtime/driver_entries.def"
+#undef CISTERN_DRIVER_ENTRY
+  return api;
+}
+
+}  // namespace cistern::simulated

@@ -1,0 +1,205 @@
+#include "runtime/simulated/driver_state.h"
+
+#include <cistern/error.h>
+
+#include <algorithm>
+#include <limits>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace cistern::simulated {
+namespace {
+
+// Address space for each byte of memory, for allocations and again for reservations: so
+// that scattered addresses are no reason for a refusal before the memory is full.
+constexpr std::size_t kWindowsPerCapacity = 4;
+// The access of a mapping is one bit a device.
+constexpr int kMostDevices = 64;
+
+// The drivers that live, for find_driver_state.
+struct LiveDrivers {
+  std::mutex mutex;
+  std::vector<DriverState*> states;
+};
+// Never destroyed: drivers may end while the process exits.
+LiveDrivers& live_drivers() {
+  static auto* drivers = new LiveDrivers;
+  return *drivers;
+}
+
+SimulatedOptions checked(SimulatedOptions options) {
+  if (options.devices < 1 || options.devices > kMostDevices) {
+    throw InvalidArgument("simulated driver: devices=" + std::to_string(options.devices) + ": expected 1 to " +
+                          std::to_string(kMostDevices));
+  }
+  // Four windows for each of two uses, of at most 64 devices, must leave an address valid.
+  constexpr std::size_t most = std::size_t{1} << 46;
+  const std::size_t windows = 2 * kWindowsPerCapacity * static_cast<std::size_t>(options.devices);
+  if (options.capacity_bytes > most / windows) {
+    throw InvalidArgument("simulated driver: capacity of " + std::to_string(options.capacity_bytes) +
+                          " bytes: expected at most " + std::to_string(most / windows) + " for " +
+                          std::to_string(options.devices) + " devices");
+  }
+  if (!options.visible_devices) return options;
+  for (const int device : *options.visible_devices) {
+    if (device < 0 || device >= options.devices) {
+      throw InvalidArgument("simulated driver: visible device " + std::to_string(device) + ": expected 0 to " +
+                            std::to_string(options.devices - 1));
+    }
+  }
+  return options;
+}
+
+std::vector<int> physical_devices(const SimulatedOptions& options) {
+  if (options.visible_devices) return *options.visible_devices;
+  std::vector<int> all;
+  for (int device = 0; device < options.devices; ++device) all.push_back(device);
+  return all;
+}
+
+std::size_t window_bytes(const SimulatedOptions& options) {
+  return round_up(std::max(options.capacity_bytes, kGranule), kGranule) * kWindowsPerCapacity;
+}
+
+std::deque<SimulatedDevice> make_devices(const SimulatedOptions& options, HostPages& pages) {
+  std::deque<SimulatedDevice> devices;
+  const std::vector<int> physical = physical_devices(options);
+  if (physical.empty()) return devices;
+  const std::size_t window = window_bytes(options);
+  std::uint64_t begin = pages.reserve_private(window * physical.size());
+  for (const int index : physical) {
+    devices.emplace_back(index, options.capacity_bytes, AddressWindow{begin, begin + window}, pages);
+    begin += window;
+  }
+  return devices;
+}
+
+AddressWindow reserve_virtual_window(const SimulatedOptions& options, std::size_t devices, HostPages& pages) {
+  if (devices == 0) return {};
+  const std::size_t bytes = window_bytes(options) * devices;
+  const std::uint64_t begin = pages.reserve_for_mappings(bytes);
+  return {begin, begin + bytes};
+}
+
+std::vector<DeviceCapacity*> capacities_of(std::deque<SimulatedDevice>& devices) {
+  std::vector<DeviceCapacity*> capacities;
+  for (auto& device : devices) capacities.push_back(&device.capacity);
+  return capacities;
+}
+
+}  // namespace
+
+DriverState::DriverState(SimulatedOptions settings, SimulatedDriver* owner)
+    : driver(owner),
+      options(checked(std::move(settings))),
+      pages(options.backing),
+      devices(make_devices(options, pages)),
+      virtual_memory(reserve_virtual_window(options, devices.size(), pages), capacities_of(devices), pages,
+                     handle_number()),
+      executor(device_count(), this),
+      streams(executor, device_count(), handle_number()),
+      events(HandleKind::event, handle_number(), HandleReuse::never) {
+  executor.set_event_lag(options.event_lag_ticks);
+  api = make_driver_api(*this);
+  LiveDrivers& live = live_drivers();
+  const std::lock_guard lock(live.mutex);
+  live.states.push_back(this);
+}
+
+DriverState::~DriverState() {
+  LiveDrivers& live = live_drivers();
+  const std::lock_guard lock(live.mutex);
+  live.states.erase(std::find(live.states.begin(), live.states.end(), this));
+}
+
+CUresult DriverState::admit(DriverEntryId entry) {
+  meter.count(entry);
+  if (const CUresult fault = faults.count(entry); fault != CUDA_SUCCESS) return fault;
+  if (is_inside_operation(this)) return CUDA_ERROR_NOT_PERMITTED;
+  const bool needs_init = entry != DriverEntryId::init && entry != DriverEntryId::driver_get_version &&
+                          entry != DriverEntryId::get_error_name && entry != DriverEntryId::get_error_string;
+  if (needs_init && !initialized.load(std::memory_order_acquire)) return CUDA_ERROR_NOT_INITIALIZED;
+  return CUDA_SUCCESS;
+}
+
+CUcontext DriverState::context_of(int index) const noexcept {
+  const auto slot = static_cast<std::uint32_t>(index) + 1;
+  return reinterpret_cast<CUcontext>(make_handle(HandleKind::context, handle_number(), 0, slot));
+}
+
+int DriverState::device_of(CUcontext context) const noexcept {
+  for (int index = 0; index < device_count(); ++index) {
+    if (context_of(index) == context) return index;
+  }
+  return -1;
+}
+
+CUresult DriverState::find_current(int* index) {
+  *index = current.get();
+  return *index < 0 ? CUDA_ERROR_INVALID_CONTEXT : executor.device(*index).failure;
+}
+
+CUresult DriverState::find_stream(CUstream handle, StreamQueue** stream) {
+  const int index = current.get();
+  if (index < 0 && Streams::is_default(handle)) return CUDA_ERROR_INVALID_CONTEXT;
+  *stream = streams.find(handle, index);
+  return *stream == nullptr ? CUDA_ERROR_INVALID_HANDLE : executor.device((*stream)->device).failure;
+}
+
+CUresult DriverState::find_event(CUevent handle, Event** event) {
+  *event = events.find(reinterpret_cast<std::uint64_t>(handle));
+  return *event == nullptr ? CUDA_ERROR_INVALID_HANDLE : executor.device((*event)->device).failure;
+}
+
+bool DriverState::is_device_address(std::uint64_t address) const {
+  return virtual_memory.window().contains(address) ||
+         std::any_of(devices.begin(), devices.end(),
+                     [&](const auto& device) { return device.memory.window().contains(address); });
+}
+
+bool DriverState::is_device_memory(std::uint64_t address, std::size_t bytes, int index, bool write) const {
+  if (virtual_memory.window().contains(address)) return virtual_memory.is_accessible(address, bytes, index, write);
+  return std::any_of(devices.begin(), devices.end(),
+                     [&](const auto& device) { return device.memory.holds(address, bytes); });
+}
+
+void DriverState::queue_access(StreamQueue& stream, std::function<bool()> is_valid, Nanoseconds duration,
+                               std::function<void()> access) {
+  executor.queue_work(stream, duration, [this, is_valid = std::move(is_valid), access = std::move(access)] {
+    {
+      const std::lock_guard lock(mutex);
+      if (!is_valid()) return CUDA_ERROR_ILLEGAL_ADDRESS;
+    }
+    if (access) access();
+    return CUDA_SUCCESS;
+  });
+}
+
+// One call of the host's waits once, however many devices it waits for.
+CUresult DriverState::wait_for_devices(Lock& lock, std::uint64_t set) {
+  CUresult failure = CUDA_SUCCESS;
+  bool waits = false;
+  for (int index = 0; index < device_count(); ++index) {
+    if ((set >> index & 1) == 0) continue;
+    waits = waits || !executor.is_idle(index) || executor.has_lagging_records(index);
+  }
+  if (waits) meter.count_host_synchronization();
+  for (int index = 0; index < device_count(); ++index) {
+    if ((set >> index & 1) == 0) continue;
+    executor.finish(lock, executor.targets(index));
+    executor.complete_lagging_records(index);
+    if (failure == CUDA_SUCCESS) failure = executor.device(index).failure;
+  }
+  executor.wait_for_running(lock);
+  return failure;
+}
+
+DriverState* find_driver_state(const DriverApi& api) noexcept {
+  LiveDrivers& live = live_drivers();
+  const std::lock_guard lock(live.mutex);
+  const auto found = std::find(live.states.begin(), live.states.end(), api.init.self());
+  return found == live.states.end() ? nullptr : *found;
+}
+
+}  // namespace cistern::simulated

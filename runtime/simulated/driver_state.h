@@ -1,0 +1,106 @@
+#pragma once
+
+// DriverState: one simulated driver. Each entry of the driver table is a member of the same
+// name, in the file of its concern (*_calls.cpp).
+//
+// Thread safety: entries may be called from any thread; they take the one lock.
+
+#include <cistern/simulated.h>
+
+#include "runtime/call_meter.h"
+#include "runtime/driver_api.h"
+#include "runtime/simulated/current_devices.h"
+#include "runtime/simulated/device_capacity.h"
+#include "runtime/simulated/device_memory.h"
+#include "runtime/simulated/executor.h"
+#include "runtime/simulated/fault_plan.h"
+#include "runtime/simulated/handle_table.h"
+#include "runtime/simulated/host_pages.h"
+#include "runtime/simulated/operation.h"
+#include "runtime/simulated/streams.h"
+#include "runtime/simulated/virtual_memory.h"
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <mutex>
+
+namespace cistern::simulated {
+
+struct SimulatedDevice {
+  SimulatedDevice(int physical_index, std::size_t capacity_bytes, AddressWindow window, HostPages& pages)
+      : physical(physical_index), capacity(capacity_bytes), memory(window, capacity, pages) {}
+  int physical;  // its number before CUDA_VISIBLE_DEVICES
+  DeviceCapacity capacity;
+  DeviceMemory memory;
+  std::uint64_t retained = 0;  // of its primary context
+};
+
+struct DriverState {
+  using Lock = std::unique_lock<std::mutex>;
+
+  // `owner` is what SimulatedDriver::behind finds.
+  DriverState(SimulatedOptions settings, SimulatedDriver* owner);
+  ~DriverState();
+  DriverState(const DriverState&) = delete;
+  DriverState& operator=(const DriverState&) = delete;
+
+#define CISTERN_DRIVER_ENTRY(member, symbol, version, need, parameters) CUresult member parameters;
+#include "runtime/driver_entries.def"
+#undef CISTERN_DRIVER_ENTRY
+
+  // Whether the call may go on: counts it, lets faults fire, refuses what a running
+  // operation calls, and what comes before cuInit.
+  CUresult admit(DriverEntryId entry);
+
+  // --- For the entries: all with the lock held ---
+  [[nodiscard]] int device_count() const noexcept { return static_cast<int>(devices.size()); }
+  [[nodiscard]] bool is_device(CUdevice device) const noexcept { return device >= 0 && device < device_count(); }
+  [[nodiscard]] SimulatedDevice& device(int index) { return devices[static_cast<std::size_t>(index)]; }
+  [[nodiscard]] CUcontext context_of(int device) const noexcept;
+  // The device of a context; -1 if there is no such context.
+  [[nodiscard]] int device_of(CUcontext context) const noexcept;
+  // The device whose context is current; an error if there is none or the device has failed.
+  CUresult find_current(int* device);
+  CUresult find_stream(CUstream handle, StreamQueue** stream);
+  CUresult find_event(CUevent handle, Event** event);
+  [[nodiscard]] bool is_device_address(std::uint64_t address) const;
+  // Whether operations of `device` may touch the range. Host memory is not looked at.
+  [[nodiscard]] bool is_device_memory(std::uint64_t address, std::size_t bytes, int device, bool write) const;
+  // Queues `access` as work that touches memory. `is_valid` is asked again when its turn has
+  // come: the memory may be gone by then, and the device fails as on an illegal address.
+  void queue_access(StreamQueue& stream, std::function<bool()> is_valid, Nanoseconds duration,
+                    std::function<void()> access);
+  // Makes the host wait for all work of a device, or of the devices in a set of bits, and
+  // completes its events. Nothing runs on another thread when it returns.
+  CUresult wait_for_device(Lock& lock, int device) { return wait_for_devices(lock, std::uint64_t{1} << device); }
+  CUresult wait_for_devices(Lock& lock, std::uint64_t devices);
+
+  const std::uint64_t number = next_driver_number();
+  SimulatedDriver* const driver;
+  const SimulatedOptions options;
+  CallMeter meter;
+  FaultPlan faults;
+  std::atomic<bool> initialized{false};
+  CurrentDevices current{number};
+  DriverApi api;
+
+  std::mutex mutex;
+  HostPages pages;
+  std::deque<SimulatedDevice> devices;
+  VirtualMemory virtual_memory;
+  Executor executor;
+  Streams streams;
+  HandleTable<Event> events;
+
+ private:
+  [[nodiscard]] std::uint16_t handle_number() const noexcept { return static_cast<std::uint16_t>(number); }
+};
+
+// The table whose entries are the members of `state`.
+[[nodiscard]] DriverApi make_driver_api(DriverState& state);
+// The driver that an entry of a table belongs to; nullptr if it is not a live simulated driver's.
+[[nodiscard]] DriverState* find_driver_state(const DriverApi& api) noexcept;
+
+}  // namespace cistern::simulated

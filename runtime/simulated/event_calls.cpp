@@ -1,0 +1,77 @@
+// Entries about events.
+
+#include <chrono>
+
+#include "runtime/simulated/driver_state.h"
+
+namespace cistern::simulated {
+
+CUresult DriverState::event_create(CUevent* handle, unsigned flags) {
+  constexpr unsigned known = CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS;
+  const bool timed_interprocess = (flags & CU_EVENT_INTERPROCESS) != 0 && (flags & CU_EVENT_DISABLE_TIMING) == 0;
+  if (handle == nullptr || (flags & ~known) != 0 || timed_interprocess) return CUDA_ERROR_INVALID_VALUE;
+  const std::lock_guard lock(mutex);
+  int index = 0;
+  if (const CUresult refused = find_current(&index); refused != CUDA_SUCCESS) return refused;
+  Event* event = nullptr;
+  *handle = reinterpret_cast<CUevent>(events.insert(&event));
+  event->device = index;
+  event->flags = flags;
+  return CUDA_SUCCESS;
+}
+
+CUresult DriverState::event_destroy(CUevent handle) {
+  const std::lock_guard lock(mutex);
+  Event* event = events.find(reinterpret_cast<std::uint64_t>(handle));
+  if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  Executor::forget(*event);
+  events.erase(reinterpret_cast<std::uint64_t>(handle));
+  return CUDA_SUCCESS;
+}
+
+CUresult DriverState::event_record(CUevent handle, CUstream stream_handle) {
+  const std::lock_guard lock(mutex);
+  Event* event = nullptr;
+  if (const CUresult refused = find_event(handle, &event); refused != CUDA_SUCCESS) return refused;
+  StreamQueue* stream = nullptr;
+  if (const CUresult refused = find_stream(stream_handle, &stream); refused != CUDA_SUCCESS) return refused;
+  if (event->device != stream->device) return CUDA_ERROR_INVALID_HANDLE;
+  executor.record(*event, *stream);
+  return CUDA_SUCCESS;
+}
+
+CUresult DriverState::event_query(CUevent handle) {
+  const std::lock_guard lock(mutex);
+  Event* event = nullptr;
+  if (const CUresult refused = find_event(handle, &event); refused != CUDA_SUCCESS) return refused;
+  return executor.is_complete(*event) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+}
+
+CUresult DriverState::event_synchronize(CUevent handle) {
+  Lock lock(mutex);
+  Event* event = nullptr;
+  if (const CUresult refused = find_event(handle, &event); refused != CUDA_SUCCESS) return refused;
+  const int index = event->device;  // the event may be destroyed while this thread waits
+  if (!executor.is_complete(*event)) meter.count_host_synchronization();
+  executor.finish(lock, executor.targets(*event));
+  executor.complete_lagging_records(index);
+  return executor.device(index).failure;
+}
+
+CUresult DriverState::event_elapsed_time(float* milliseconds, CUevent start_handle, CUevent end_handle) {
+  if (milliseconds == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const std::lock_guard lock(mutex);
+  Event* start = nullptr;
+  Event* end = nullptr;
+  if (const CUresult refused = find_event(start_handle, &start); refused != CUDA_SUCCESS) return refused;
+  if (const CUresult refused = find_event(end_handle, &end); refused != CUDA_SUCCESS) return refused;
+  const auto has_time = [](const Event& event) {
+    return event.recorded && (event.flags & CU_EVENT_DISABLE_TIMING) == 0;
+  };
+  if (!has_time(*start) || !has_time(*end) || start->device != end->device) return CUDA_ERROR_INVALID_HANDLE;
+  if (!executor.is_complete(*start) || !executor.is_complete(*end)) return CUDA_ERROR_NOT_READY;
+  *milliseconds = std::chrono::duration<float, std::milli>(end->time - start->time).count();
+  return CUDA_SUCCESS;
+}
+
+}  // namespace cistern::simulated

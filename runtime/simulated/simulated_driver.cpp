@@ -1,0 +1,222 @@
+// The controls of a simulated driver, as tests and tools use them.
+
+#include <cistern/error.h>
+#include <cistern/simulated.h>
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "runtime/simulated/driver_state.h"
+
+namespace cistern {
+namespace {
+
+using simulated::StreamQueue;
+using Lock = simulated::DriverState::Lock;
+
+DriverEntryId require_entry(std::string_view name) {
+  const auto entry = find_driver_entry(name);
+  if (!entry) {
+    throw InvalidArgument("simulated driver: no entry is named '" + std::string(name) +
+                          "'; expected a driver's name such as cuMemAlloc");
+  }
+  return *entry;
+}
+
+std::string hexadecimal(std::uint64_t value) {
+  constexpr const char* digits = "0123456789abcdef";
+  std::string text;
+  for (; value != 0 || text.empty(); value /= 16) text.insert(text.begin(), digits[value % 16]);
+  return "0x" + text;
+}
+
+}  // namespace
+
+struct SimulatedDriver::Implementation : simulated::DriverState {
+  using DriverState::DriverState;
+
+  void require_device(int index) const {
+    if (is_device(index)) return;
+    throw InvalidArgument("simulated driver: device " + std::to_string(index) + ": expected 0 to " +
+                          std::to_string(device_count() - 1));
+  }
+
+  // A running operation that waited for operations would wait for itself.
+  void require_outside_operation(const char* control) const {
+    if (!simulated::is_inside_operation(static_cast<const DriverState*>(this))) return;
+    throw DriverError(CUDA_ERROR_NOT_PERMITTED, control,
+                      std::string(control) + ": a function that runs as an operation may call nothing of its driver");
+  }
+
+  StreamQueue& require_stream(CUstream handle, int index) {
+    require_device(index);
+    if (StreamQueue* stream = streams.find(handle, index)) return *stream;
+    throw InvalidArgument("simulated driver: " + hexadecimal(reinterpret_cast<std::uint64_t>(handle)) +
+                          " is no stream of this driver: expected one that was created and not destroyed");
+  }
+  // Default streams are those of the thread's current device, or of the first.
+  StreamQueue& require_stream(CUstream handle) { return require_stream(handle, std::max(current.get(), 0)); }
+
+  void require_memory(const std::vector<MemoryRange>& ranges, int index, bool write) const {
+    for (const MemoryRange& range : ranges) {
+      const auto address = reinterpret_cast<std::uint64_t>(range.address);
+      if (is_touchable(range, index, write)) continue;
+      throw InvalidArgument("simulated driver: " + std::to_string(range.bytes) + " bytes at " + hexadecimal(address) +
+                            " are not memory that device " + std::to_string(index) + " may " +
+                            (write ? "write" : "read"));
+    }
+  }
+  [[nodiscard]] bool is_touchable(const MemoryRange& range, int index, bool write) const {
+    return range.bytes == 0 ||
+           is_device_memory(reinterpret_cast<std::uint64_t>(range.address), range.bytes, index, write);
+  }
+};
+
+SimulatedDriver::SimulatedDriver(SimulatedOptions options)
+    : implementation_(std::make_unique<Implementation>(std::move(options), this)) {}
+SimulatedDriver::~SimulatedDriver() = default;
+
+const DriverApi& SimulatedDriver::api() const noexcept { return implementation_->api; }
+
+SimulatedDriver* SimulatedDriver::behind(const DriverApi& api) noexcept {
+  simulated::DriverState* state = simulated::find_driver_state(api);
+  return state == nullptr ? nullptr : state->driver;
+}
+
+// --- Streams and work -------------------------------------------------------------------
+
+StreamHandle SimulatedDriver::create_stream(int device, int priority) {
+  Implementation& state = *implementation_;
+  state.require_device(device);
+  const std::lock_guard lock(state.mutex);
+  return state.streams.create(device, CU_STREAM_NON_BLOCKING, priority);
+}
+
+void SimulatedDriver::destroy_stream(StreamHandle stream) {
+  Implementation& state = *implementation_;
+  if (simulated::Streams::is_default(stream)) {
+    throw InvalidArgument("simulated driver: a default stream cannot be destroyed");
+  }
+  const std::lock_guard lock(state.mutex);
+  state.streams.destroy(state.require_stream(stream));
+}
+
+void SimulatedDriver::launch(StreamHandle stream, std::vector<MemoryRange> reads, std::vector<MemoryRange> writes,
+                             std::chrono::nanoseconds duration, std::function<void()> function) {
+  Implementation& state = *implementation_;
+  state.require_outside_operation("launch");
+  if (duration < std::chrono::nanoseconds::zero()) {
+    throw InvalidArgument("simulated driver: a duration of " + std::to_string(duration.count()) +
+                          " ns: expected none below 0");
+  }
+  const std::lock_guard lock(state.mutex);
+  StreamQueue& queue = state.require_stream(stream);
+  const int index = queue.device;
+  state.require_memory(reads, index, false);
+  state.require_memory(writes, index, true);
+  const auto is_valid = [&state, index, reads = std::move(reads), writes = std::move(writes)] {
+    return std::all_of(reads.begin(), reads.end(),
+                       [&](const MemoryRange& range) { return state.is_touchable(range, index, false); }) &&
+           std::all_of(writes.begin(), writes.end(),
+                       [&](const MemoryRange& range) { return state.is_touchable(range, index, true); });
+  };
+  state.queue_access(queue, is_valid, duration, std::move(function));
+}
+
+void SimulatedDriver::occupy(StreamHandle stream, std::chrono::nanoseconds duration) {
+  launch(stream, {}, {}, duration, {});
+}
+
+// --- The drive --------------------------------------------------------------------------
+
+bool SimulatedDriver::step() {
+  Implementation& state = *implementation_;
+  state.require_outside_operation("step");
+  Lock lock(state.mutex);
+  return state.executor.step(lock);
+}
+
+bool SimulatedDriver::step(StreamHandle stream, int device) {
+  Implementation& state = *implementation_;
+  state.require_outside_operation("step");
+  Lock lock(state.mutex);
+  return state.executor.step(lock, state.require_stream(stream, device));
+}
+
+void SimulatedDriver::run_until_idle() {
+  while (step()) {
+  }
+}
+
+void SimulatedDriver::run_until_idle(StreamHandle stream, int device) {
+  Implementation& state = *implementation_;
+  state.require_outside_operation("run_until_idle");
+  Lock lock(state.mutex);
+  state.executor.finish(lock, state.executor.targets(state.require_stream(stream, device)));
+}
+
+void SimulatedDriver::tick() {
+  const std::lock_guard lock(implementation_->mutex);
+  implementation_->executor.tick();
+}
+
+void SimulatedDriver::set_event_lag(std::uint64_t ticks) {
+  const std::lock_guard lock(implementation_->mutex);
+  implementation_->executor.set_event_lag(ticks);
+}
+
+std::chrono::nanoseconds SimulatedDriver::virtual_time(int device) const {
+  implementation_->require_device(device);
+  const std::lock_guard lock(implementation_->mutex);
+  return implementation_->executor.device(device).latest_end;
+}
+
+// --- Counters, costs and faults ---------------------------------------------------------
+
+std::uint64_t SimulatedDriver::calls() const { return implementation_->meter.calls(); }
+
+std::uint64_t SimulatedDriver::calls(std::string_view entry) const {
+  return implementation_->meter.calls(require_entry(entry));
+}
+
+std::map<std::string, std::uint64_t> SimulatedDriver::calls_by_name() const {
+  std::map<std::string, std::uint64_t> calls;
+  for (std::size_t entry = 0; entry < kDriverEntryCount; ++entry) {
+    calls[kDriverEntryNames[entry]] = implementation_->meter.calls(static_cast<DriverEntryId>(entry));
+  }
+  return calls;
+}
+
+std::uint64_t SimulatedDriver::host_synchronizations() const { return implementation_->meter.host_synchronizations(); }
+
+std::chrono::nanoseconds SimulatedDriver::modelled_cost() const { return implementation_->meter.modelled_cost(); }
+
+void SimulatedDriver::set_cost(std::string_view entry, std::chrono::nanoseconds cost) {
+  implementation_->meter.set_cost(require_entry(entry), cost);
+}
+
+void SimulatedDriver::fail_call(std::string_view entry, std::uint64_t k, int error) {
+  if (k == 0) throw InvalidArgument("simulated driver: call 0 cannot fail: expected 1 (the next) or more");
+  const auto id = entry.empty() ? std::nullopt : std::optional(require_entry(entry));
+  implementation_->faults.fail_call(id, k, static_cast<CUresult>(error));
+}
+
+std::uint64_t SimulatedDriver::faults_injected() const { return implementation_->faults.injected(); }
+void SimulatedDriver::clear_faults() { implementation_->faults.clear(); }
+
+// --- Memory -----------------------------------------------------------------------------
+
+std::size_t SimulatedDriver::used_bytes(int device) const {
+  implementation_->require_device(device);
+  const std::lock_guard lock(implementation_->mutex);
+  return implementation_->device(device).capacity.used();
+}
+
+std::size_t SimulatedDriver::peak_used_bytes(int device) const {
+  implementation_->require_device(device);
+  const std::lock_guard lock(implementation_->mutex);
+  return implementation_->device(device).capacity.peak();
+}
+
+}  // namespace cistern

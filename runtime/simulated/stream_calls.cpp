@@ -1,0 +1,94 @@
+// Entries about streams.
+
+#include "runtime/simulated/driver_state.h"
+
+namespace cistern::simulated {
+
+CUresult DriverState::stream_create_with_priority(CUstream* handle, unsigned flags, int priority) {
+  if (handle == nullptr || (flags & ~unsigned{CU_STREAM_NON_BLOCKING}) != 0) return CUDA_ERROR_INVALID_VALUE;
+  const std::lock_guard lock(mutex);
+  int index = 0;
+  if (const CUresult refused = find_current(&index); refused != CUDA_SUCCESS) return refused;
+  *handle = streams.create(index, flags, priority);
+  return CUDA_SUCCESS;
+}
+
+CUresult DriverState::stream_destroy(CUstream handle) {
+  if (Streams::is_default(handle)) return CUDA_ERROR_INVALID_HANDLE;
+  const std::lock_guard lock(mutex);
+  StreamQueue* stream = streams.find(handle, -1);
+  if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  streams.destroy(*stream);
+  return CUDA_SUCCESS;
+}
+
+CUresult DriverState::stream_query(CUstream handle) {
+  const std::lock_guard lock(mutex);
+  StreamQueue* stream = nullptr;
+  if (const CUresult refused = find_stream(handle, &stream); refused != CUDA_SUCCESS) return refused;
+  return executor.is_idle(*stream) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+}
+
+CUresult DriverState::stream_synchronize(CUstream handle) {
+  Lock lock(mutex);
+  StreamQueue* stream = nullptr;
+  if (const CUresult refused = find_stream(handle, &stream); refused != CUDA_SUCCESS) return refused;
+  const int index = stream->device;  // the stream may be destroyed while this thread waits
+  if (!executor.is_idle(*stream) || executor.has_lagging_records(*stream)) meter.count_host_synchronization();
+  executor.finish(lock, executor.targets(*stream));
+  executor.complete_lagging_records(index);
+  return executor.device(index).failure;
+}
+
+CUresult DriverState::stream_wait_event(CUstream handle, CUevent event_handle, unsigned flags) {
+  // The one flag, external, tells graphs in capture about the wait; elsewhere it changes nothing.
+  if ((flags & ~unsigned{CU_EVENT_WAIT_EXTERNAL}) != 0) return CUDA_ERROR_INVALID_VALUE;
+  const std::lock_guard lock(mutex);
+  StreamQueue* stream = nullptr;
+  if (const CUresult refused = find_stream(handle, &stream); refused != CUDA_SUCCESS) return refused;
+  Event* event = nullptr;
+  if (const CUresult refused = find_event(event_handle, &event); refused != CUDA_SUCCESS) return refused;
+  executor.wait_event(*stream, *event);
+  return CUDA_SUCCESS;
+}
+
+CUresult DriverState::stream_get_priority(CUstream handle, int* priority) {
+  if (priority == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const std::lock_guard lock(mutex);
+  StreamQueue* stream = nullptr;
+  if (const CUresult refused = find_stream(handle, &stream); refused != CUDA_SUCCESS) return refused;
+  *priority = stream->priority;
+  return CUDA_SUCCESS;
+}
+
+CUresult DriverState::stream_get_flags(CUstream handle, unsigned* flags) {
+  if (flags == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const std::lock_guard lock(mutex);
+  StreamQueue* stream = nullptr;
+  if (const CUresult refused = find_stream(handle, &stream); refused != CUDA_SUCCESS) return refused;
+  *flags = stream->flags;
+  return CUDA_SUCCESS;
+}
+
+CUresult DriverState::stream_get_id(CUstream handle, unsigned long long* id) {
+  if (id == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const std::lock_guard lock(mutex);
+  StreamQueue* stream = nullptr;
+  if (const CUresult refused = find_stream(handle, &stream); refused != CUDA_SUCCESS) return refused;
+  *id = stream->id;
+  return CUDA_SUCCESS;
+}
+
+CUresult DriverState::launch_host_func(CUstream handle, CUhostFn function, void* user_data) {
+  if (function == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const std::lock_guard lock(mutex);
+  StreamQueue* stream = nullptr;
+  if (const CUresult refused = find_stream(handle, &stream); refused != CUDA_SUCCESS) return refused;
+  executor.queue_work(*stream, Nanoseconds::zero(), [function, user_data] {
+    function(user_data);
+    return CUDA_SUCCESS;
+  });
+  return CUDA_SUCCESS;
+}
+
+}  // namespace cistern::simulated

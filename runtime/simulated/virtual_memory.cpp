@@ -1,0 +1,240 @@
+#include "runtime/simulated/virtual_memory.h"
+
+#include <algorithm>
+#include <iterator>
+#include <tuple>
+#include <utility>
+
+namespace cistern::simulated {
+namespace {
+
+bool is_whole_granules(std::uint64_t value) { return value % kGranule == 0; }
+
+}  // namespace
+
+VirtualMemory::VirtualMemory(AddressWindow window, std::vector<DeviceCapacity*> capacities, HostPages& pages,
+                             std::uint16_t driver)
+    : window_(window),
+      capacities_(std::move(capacities)),
+      pages_(pages),
+      handles_(HandleKind::memory, driver, HandleReuse::never) {
+  if (window.end == window.begin) return;
+  free_addresses_.give_back(window.begin, window.end - window.begin);
+  // As roomy as the addresses: holes in the file cost nothing, and a handle is one piece of it.
+  free_offsets_.give_back(0, window.end - window.begin);
+}
+
+bool VirtualMemory::is_valid(const CUmemAllocationProp* properties) const {
+  return properties != nullptr && properties->type == CU_MEM_ALLOCATION_TYPE_PINNED &&
+         properties->location.type == CU_MEM_LOCATION_TYPE_DEVICE && properties->location.id >= 0 &&
+         static_cast<std::size_t>(properties->location.id) < capacities_.size();
+}
+
+bool VirtualMemory::is_valid(const CUmemAccessDesc& access) const {
+  const bool flags_known = access.flags == CU_MEM_ACCESS_FLAGS_PROT_NONE ||
+                           access.flags == CU_MEM_ACCESS_FLAGS_PROT_READ ||
+                           access.flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+  return flags_known && access.location.type == CU_MEM_LOCATION_TYPE_DEVICE && access.location.id >= 0 &&
+         static_cast<std::size_t>(access.location.id) < capacities_.size();
+}
+
+CUresult VirtualMemory::reserve(CUdeviceptr* address, std::size_t bytes, std::size_t alignment, CUdeviceptr wish,
+                                unsigned long long flags) {
+  const bool alignment_valid = (alignment & (alignment - 1)) == 0;
+  if (address == nullptr || bytes == 0 || !is_whole_granules(bytes) || !alignment_valid || flags != 0) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  const std::size_t boundary = std::max(alignment, kGranule);
+  std::uint64_t begin = wish;
+  // A wish that cannot be met is not an error: the driver chooses another place.
+  if (wish == 0 || wish % boundary != 0 || !free_addresses_.take(wish, bytes)) {
+    const auto place = free_addresses_.take_first_fit(bytes, boundary);
+    if (!place) return CUDA_ERROR_OUT_OF_MEMORY;
+    begin = *place;
+  }
+  reservations_.emplace(begin, bytes);
+  *address = begin;
+  return CUDA_SUCCESS;
+}
+
+CUresult VirtualMemory::free_reservation(CUdeviceptr address, std::size_t bytes) {
+  const auto reservation = reservations_.find(address);
+  if (reservation == reservations_.end() || reservation->second != bytes || is_mapped_anywhere(address, bytes)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  free_addresses_.give_back(address, bytes);
+  reservations_.erase(reservation);
+  return CUDA_SUCCESS;
+}
+
+CUresult VirtualMemory::granularity(std::size_t* bytes, const CUmemAllocationProp* properties) const {
+  if (bytes == nullptr || !is_valid(properties)) return CUDA_ERROR_INVALID_VALUE;
+  *bytes = kGranule;
+  return CUDA_SUCCESS;
+}
+
+CUresult VirtualMemory::create(CUmemGenericAllocationHandle* handle, std::size_t bytes,
+                               const CUmemAllocationProp* properties, unsigned long long flags) {
+  if (handle == nullptr || bytes == 0 || !is_whole_granules(bytes) || !is_valid(properties) || flags != 0) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  const int device = properties->location.id;
+  DeviceCapacity& capacity = *capacities_[static_cast<std::size_t>(device)];
+  if (bytes > capacity.total() - capacity.used()) return CUDA_ERROR_OUT_OF_MEMORY;
+  Physical* physical = nullptr;
+  const CUmemGenericAllocationHandle created = handles_.insert(&physical);
+  const auto offset = free_offsets_.take_first_fit(bytes);
+  if (!offset || !capacity.take(bytes)) {
+    handles_.erase(created);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  *physical = Physical{device, bytes, *offset, 0, false};
+  *handle = created;
+  return CUDA_SUCCESS;
+}
+
+CUresult VirtualMemory::release(CUmemGenericAllocationHandle handle) {
+  Physical* physical = handles_.find(handle);
+  if (physical == nullptr || physical->released) return CUDA_ERROR_INVALID_VALUE;
+  physical->released = true;
+  drop_if_unused(handle);
+  return CUDA_SUCCESS;
+}
+
+// Requires: `handle` is in the table.
+void VirtualMemory::drop_if_unused(CUmemGenericAllocationHandle handle) {
+  const Physical physical = handles_.at(handle);
+  if (!physical.released || physical.mappings != 0) return;
+  handles_.erase(handle);
+  capacities_[static_cast<std::size_t>(physical.device)]->give_back(physical.bytes);
+  free_offsets_.give_back(physical.offset, physical.bytes);
+  pages_.discard_file(physical.offset, physical.bytes);
+}
+
+bool VirtualMemory::is_reserved(std::uint64_t address, std::size_t bytes) const {
+  auto reservation = reservations_.upper_bound(address);
+  if (reservation == reservations_.begin()) return false;
+  --reservation;
+  const std::uint64_t head = address - reservation->first;
+  return head < reservation->second && bytes <= reservation->second - head;
+}
+
+bool VirtualMemory::is_mapped_anywhere(std::uint64_t address, std::size_t bytes) const {
+  const auto after = mappings_.lower_bound(address + bytes);
+  if (after == mappings_.begin()) return false;
+  const auto last = std::prev(after);
+  return last->first + last->second.bytes > address;
+}
+
+CUresult VirtualMemory::map(CUdeviceptr address, std::size_t bytes, std::size_t offset,
+                            CUmemGenericAllocationHandle handle, unsigned long long flags) {
+  Physical* physical = handles_.find(handle);
+  if (physical == nullptr || physical->released || offset != 0 || flags != 0 || bytes != physical->bytes ||
+      !is_whole_granules(address) || !is_reserved(address, bytes) || is_mapped_anywhere(address, bytes)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  mappings_.emplace(address, Mapping{bytes, handle, physical->offset, 0, 0});
+  ++physical->mappings;
+  return CUDA_SUCCESS;
+}
+
+bool VirtualMemory::is_row_of_mappings(std::uint64_t address, std::size_t bytes) const {
+  if (bytes == 0 || !window_.contains(address) || bytes > window_.end - address) return false;
+  const std::uint64_t end = address + bytes;
+  std::uint64_t reached = address;
+  for (auto mapping = mappings_.find(address); mapping != mappings_.end() && reached < end; ++mapping) {
+    if (mapping->first != reached) return false;
+    reached += mapping->second.bytes;
+  }
+  return reached == end;
+}
+
+CUresult VirtualMemory::check_unmap(CUdeviceptr address, std::size_t bytes) const {
+  return is_row_of_mappings(address, bytes) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult VirtualMemory::unmap(CUdeviceptr address, std::size_t bytes) {
+  if (const CUresult invalid = check_unmap(address, bytes); invalid != CUDA_SUCCESS) return invalid;
+  if (!pages_.unmap(address, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
+  const auto first = mappings_.find(address);
+  const auto last = mappings_.lower_bound(address + bytes);
+  for (auto mapping = first; mapping != last; ++mapping) {
+    const CUmemGenericAllocationHandle handle = mapping->second.handle;
+    --handles_.at(handle).mappings;
+    drop_if_unused(handle);
+  }
+  mappings_.erase(first, last);
+  return CUDA_SUCCESS;
+}
+
+bool VirtualMemory::show(Mappings::const_iterator first, Mappings::const_iterator last) {
+  // One host mapping for neighbours whose memory is contiguous too: the host allows few.
+  while (first != last) {
+    const std::uint64_t address = first->first;
+    const Mapping& head = first->second;
+    std::size_t bytes = head.bytes;
+    for (++first; first != last; ++first) {
+      const Mapping& next = first->second;
+      if (next.offset != head.offset + bytes || next.page_access() != head.page_access()) break;
+      bytes += next.bytes;
+    }
+    if (!pages_.map(address, head.offset, bytes, head.page_access())) return false;
+  }
+  return true;
+}
+
+CUresult VirtualMemory::set_access(CUdeviceptr address, std::size_t bytes, const CUmemAccessDesc* access,
+                                   std::size_t count) {
+  if (access == nullptr || count == 0 || !is_row_of_mappings(address, bytes)) return CUDA_ERROR_INVALID_VALUE;
+  if (!std::all_of(access, access + count, [&](const CUmemAccessDesc& desc) { return is_valid(desc); })) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  const auto first = mappings_.find(address);
+  const auto last = mappings_.lower_bound(address + bytes);
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> before;
+  for (auto mapping = first; mapping != last; ++mapping) {
+    before.emplace_back(mapping->second.readers, mapping->second.writers);
+  }
+  for (auto mapping = first; mapping != last; ++mapping) {
+    for (const CUmemAccessDesc* desc = access; desc != access + count; ++desc) {
+      const std::uint64_t device = std::uint64_t{1} << desc->location.id;
+      const bool reads = desc->flags != CU_MEM_ACCESS_FLAGS_PROT_NONE;
+      const bool writes = desc->flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+      mapping->second.readers = reads ? mapping->second.readers | device : mapping->second.readers & ~device;
+      mapping->second.writers = writes ? mapping->second.writers | device : mapping->second.writers & ~device;
+    }
+  }
+  if (show(first, last)) return CUDA_SUCCESS;
+  auto saved = before.begin();
+  for (auto mapping = first; mapping != last; ++mapping, ++saved) {
+    std::tie(mapping->second.readers, mapping->second.writers) = *saved;
+  }
+  return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+bool VirtualMemory::is_accessible(std::uint64_t address, std::size_t bytes, int device, bool write) const {
+  if (!window_.contains(address) || bytes > window_.end - address) return false;
+  const std::uint64_t bit = std::uint64_t{1} << device;
+  const std::uint64_t end = address + bytes;
+  auto mapping = mappings_.upper_bound(address);
+  if (mapping == mappings_.begin()) return false;
+  --mapping;
+  if (address - mapping->first >= mapping->second.bytes) return false;
+  for (std::uint64_t reached = mapping->first; reached < end; ++mapping) {
+    if (mapping == mappings_.end() || mapping->first != reached) return false;
+    if (((write ? mapping->second.writers : mapping->second.readers) & bit) == 0) return false;
+    reached += mapping->second.bytes;
+  }
+  return true;
+}
+
+std::uint64_t VirtualMemory::devices_mapped(std::uint64_t address, std::size_t bytes) const {
+  std::uint64_t devices = 0;
+  const auto end = mappings_.lower_bound(address + bytes);
+  for (auto mapping = mappings_.lower_bound(address); mapping != end; ++mapping) {
+    devices |= std::uint64_t{1} << handles_.at(mapping->second.handle).device;
+  }
+  return devices;
+}
+
+}  // namespace cistern::simulated

@@ -1,0 +1,91 @@
+#pragma once
+
+// VirtualMemory: address reservations, physical handles and the mappings between them, by
+// the driver's rules: a handle is mapped whole or not at all, and unmapped whole.
+//
+// Reservations lie apart from device allocations. Physical memory counts against its device
+// from create until it is released and mapped nowhere. Every member answers with the
+// driver's own result, and one that fails changes nothing.
+// Not thread-safe: the driver holds its lock around every call.
+
+#include "runtime/driver_api.h"
+#include "runtime/simulated/device_capacity.h"
+#include "runtime/simulated/free_ranges.h"
+#include "runtime/simulated/granule.h"
+#include "runtime/simulated/handle_table.h"
+#include "runtime/simulated/host_pages.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <vector>
+
+namespace cistern::simulated {
+
+class VirtualMemory {
+ public:
+  // `capacities` by device ordinal; at most 64 devices.
+  VirtualMemory(AddressWindow window, std::vector<DeviceCapacity*> capacities, HostPages& pages, std::uint16_t driver);
+
+  CUresult reserve(CUdeviceptr* address, std::size_t bytes, std::size_t alignment, CUdeviceptr wish,
+                   unsigned long long flags);
+  CUresult free_reservation(CUdeviceptr address, std::size_t bytes);
+  CUresult granularity(std::size_t* bytes, const CUmemAllocationProp* properties) const;
+  CUresult create(CUmemGenericAllocationHandle* handle, std::size_t bytes, const CUmemAllocationProp* properties,
+                  unsigned long long flags);
+  CUresult release(CUmemGenericAllocationHandle handle);
+  CUresult map(CUdeviceptr address, std::size_t bytes, std::size_t offset, CUmemGenericAllocationHandle handle,
+               unsigned long long flags);
+  // What unmap would say, without doing it.
+  [[nodiscard]] CUresult check_unmap(CUdeviceptr address, std::size_t bytes) const;
+  CUresult unmap(CUdeviceptr address, std::size_t bytes);
+  CUresult set_access(CUdeviceptr address, std::size_t bytes, const CUmemAccessDesc* access, std::size_t count);
+
+  // Whether all of [address, address + bytes) is mapped and `device` may read (and write) it.
+  [[nodiscard]] bool is_accessible(std::uint64_t address, std::size_t bytes, int device, bool write) const;
+  // The devices whose memory is mapped in a range: a bit a device.
+  [[nodiscard]] std::uint64_t devices_mapped(std::uint64_t address, std::size_t bytes) const;
+  [[nodiscard]] const AddressWindow& window() const noexcept { return window_; }
+
+ private:
+  struct Physical {
+    int device = 0;
+    std::size_t bytes = 0;
+    std::uint64_t offset = 0;  // in the pages' file
+    std::size_t mappings = 0;
+    bool released = false;
+  };
+  struct Mapping {
+    std::size_t bytes = 0;
+    CUmemGenericAllocationHandle handle = 0;
+    std::uint64_t offset = 0;
+    std::uint64_t readers = 0;  // a bit a device
+    std::uint64_t writers = 0;
+    [[nodiscard]] PageAccess page_access() const {
+      if (writers != 0) return PageAccess::read_write;
+      return readers != 0 ? PageAccess::read : PageAccess::none;
+    }
+  };
+  using Mappings = std::map<std::uint64_t, Mapping>;
+
+  [[nodiscard]] bool is_valid(const CUmemAllocationProp* properties) const;
+  [[nodiscard]] bool is_valid(const CUmemAccessDesc& access) const;
+  [[nodiscard]] bool is_reserved(std::uint64_t address, std::size_t bytes) const;
+  [[nodiscard]] bool is_mapped_anywhere(std::uint64_t address, std::size_t bytes) const;
+  // Whether the range is a row of whole mappings without gaps.
+  [[nodiscard]] bool is_row_of_mappings(std::uint64_t address, std::size_t bytes) const;
+  // Makes the host's pages of a row of mappings agree with their access.
+  [[nodiscard]] bool show(Mappings::const_iterator first, Mappings::const_iterator last);
+  void drop_if_unused(CUmemGenericAllocationHandle handle);
+
+  AddressWindow window_;
+  std::vector<DeviceCapacity*> capacities_;
+  HostPages& pages_;
+  FreeRanges free_addresses_;
+  FreeRanges free_offsets_;
+  std::map<std::uint64_t, std::size_t> reservations_;
+  Mappings mappings_;
+  HandleTable<Physical> handles_;
+};
+
+}  // namespace cistern::simulated
