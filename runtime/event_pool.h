@@ -6,6 +6,7 @@
 
 #include "runtime/driver_api.h"
 
+#include <cstddef>
 #include <mutex>
 #include <vector>
 
@@ -21,13 +22,14 @@ class EventPool {
 
   // An event that nobody else uses. The device's context must be current.
   [[nodiscard]] CUresult acquire(CUevent* event);
-  // Takes an event back. It may still be pending: its next record replaces that.
+  // Takes back an event that acquire gave. It may still be pending: its next record replaces that.
   void release(CUevent event) noexcept;
 
  private:
   const DriverApi& api_;
   std::mutex mutex_;
-  std::vector<CUevent> idle_;
+  std::vector<CUevent> idle_;  // its capacity is at least made_
+  std::size_t made_ = 0;       // idle, and out
 };
 
 }  // namespace cistern

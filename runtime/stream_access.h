@@ -13,6 +13,12 @@ namespace cistern {
 // The legacy default stream's id here: above every id that a driver hands out.
 inline constexpr std::uint64_t kLegacyStreamId = ~std::uint64_t{0};
 
+// The driver's reserved handles. Handles 0 and 1 are one stream, the legacy default one;
+// handle 2 is the calling thread's own default stream. In functions, not constants: an
+// address that is no object's cannot be a constant expression.
+inline bool is_legacy(CUstream handle) noexcept { return reinterpret_cast<std::uintptr_t>(handle) <= 1; }
+inline CUstream per_thread_handle() noexcept { return reinterpret_cast<CUstream>(std::uintptr_t{2}); }
+
 // A stream as the allocator keys it: handles are reused after destruction, ids are not.
 struct StreamIdentity {
   CUstream handle = nullptr;
@@ -30,7 +36,12 @@ struct StreamAccess {
   static int device(const Stream& stream);
   // Keeps the driver's stream alive as long as it is held; null for streams nobody owns.
   static std::shared_ptr<void> owner(const Stream& stream) { return stream.owner_; }
-  // A Stream over any driver, for tools and tests that bring their own.
+  // The driver the stream belongs to; null: the process's own.
+  static const DriverApi* driver(const Stream& stream) noexcept { return stream.driver_; }
+  // The same queue, tied to a device: what a default stream means while it is current there.
+  static Stream on_device(Stream stream, int device);
+  // A Stream over any driver, for tools and tests that bring their own. The driver must
+  // outlive it; each call on it that works on the device holds the primary context meanwhile.
   static Stream wrap(const DriverApi& api, StreamIdentity identity, int device, std::shared_ptr<void> owner = {});
 };
 

@@ -1,0 +1,75 @@
+// The current stream of each device, a thread's own, and its guard.
+
+#include <cistern/error.h>
+#include <cistern/stream.h>
+#include <fmt/format.h>
+
+#include <new>
+#include <utility>
+#include <vector>
+
+#include "runtime/process_driver.h"
+#include "runtime/stream_access.h"
+
+namespace cistern {
+namespace {
+
+// By device; a device beyond the end is on its default stream. Behind a plain pointer, so
+// that static destructors, which run after the thread's own, still find a valid state.
+thread_local std::vector<Stream>* streams = nullptr;
+
+struct EndsWithThread {
+  ~EndsWithThread() { delete std::exchange(streams, nullptr); }
+};
+thread_local EndsWithThread ends_with_thread;
+
+Stream default_of(int device) { return StreamAccess::on_device(Stream(), device); }
+
+// Where a device's current stream is kept.
+Stream& place_of(int device) {
+  static_cast<void>(&ends_with_thread);  // its first use on a thread registers its destructor
+  if (streams == nullptr) streams = new std::vector<Stream>();
+  for (int i = static_cast<int>(streams->size()); i <= device; ++i) streams->push_back(default_of(i));
+  return (*streams)[static_cast<std::size_t>(device)];
+}
+
+// The thread's current device needs no look at the driver: it was checked when it was set.
+int index_of(Device device) {
+  return device.is_current() || device == current_device() ? current_device().index() : resolve_device(device);
+}
+
+}  // namespace
+
+Stream current_stream(Device device) {
+  const int index = index_of(device);
+  const bool is_kept = streams != nullptr && static_cast<std::size_t>(index) < streams->size();
+  return is_kept ? (*streams)[static_cast<std::size_t>(index)] : default_of(index);
+}
+
+Stream default_stream(Device device) { return default_of(index_of(device)); }
+
+void set_stream(const Stream& stream) {
+  if (StreamAccess::driver(stream) != nullptr)
+    throw InvalidArgument(
+        fmt::format("set_stream of {}: it belongs to another driver than the process's own", stream.to_string()));
+  const int device = resolve_device(stream.device());
+  place_of(device) = StreamAccess::on_device(stream, device);
+  restore_current_device(device);
+}
+
+StreamGuard::StreamGuard(const Stream& stream)
+    : replaced_(current_stream(stream.device())), previous_device_(current_device().index()) {
+  set_stream(stream);
+}
+
+StreamGuard::~StreamGuard() {
+  try {
+    place_of(replaced_.device().index()) = replaced_;
+  } catch (const std::bad_alloc&) {
+    // The place exists since the constructor. Only a guard that a static destructor ends may
+    // find it gone, with the thread's own state, and then no stream is current any more.
+  }
+  restore_current_device(previous_device_);
+}
+
+}  // namespace cistern

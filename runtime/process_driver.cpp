@@ -1,0 +1,147 @@
+#include "runtime/process_driver.h"
+
+#include <cistern/error.h>
+#include <cistern/simulated.h>
+#include <fmt/format.h>
+#include <pthread.h>
+
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <string>
+#include <string_view>
+
+#include "runtime/cuda_driver.h"
+
+namespace cistern {
+namespace {
+
+constexpr std::string_view kCuda = "cuda";
+constexpr std::string_view kAuto = "auto";
+constexpr std::string_view kSimulated = "simulated";
+
+// A driver, what its table lives in, and its contexts.
+struct LoadedDriver {
+  DriverApi cuda;                              // filled if it is the CUDA driver
+  std::unique_ptr<SimulatedDriver> simulated;  // null if it is
+  std::unique_ptr<Contexts> contexts;
+  std::string notice;  // said when it is first used; empty: nothing to say
+};
+
+std::unique_ptr<LoadedDriver> load_cuda() {
+  auto driver = std::make_unique<LoadedDriver>();
+  try {
+    driver->cuda = load_cuda_driver();
+    driver->contexts = std::make_unique<Contexts>(driver->cuda);
+  } catch (const NotSupported& error) {
+    throw NotSupported(fmt::format("{}. Install an NVIDIA driver, or set CISTERN_DEVICE=simulated to run without a GPU",
+                                   error.what()));
+  }
+  return driver;
+}
+
+std::unique_ptr<LoadedDriver> load_simulated(std::string_view settings) {
+  auto driver = std::make_unique<LoadedDriver>();
+  try {
+    driver->simulated = std::make_unique<SimulatedDriver>(SimulatedOptions::parse(settings));
+  } catch (const InvalidArgument& error) {
+    throw InvalidArgument(fmt::format("CISTERN_DEVICE: {}", error.what()));
+  }
+  driver->contexts = std::make_unique<Contexts>(driver->simulated->api());
+  return driver;
+}
+
+std::unique_ptr<LoadedDriver> load_auto() {
+  std::string reason;
+  try {
+    return load_cuda();
+  } catch (const NotSupported& error) {
+    reason = error.what();
+  } catch (const DriverError& error) {
+    reason = error.what();
+  }
+  auto driver = load_simulated("");
+  driver->notice =
+      fmt::format("cistern: no CUDA device is used, the device is simulated (CISTERN_DEVICE=auto): {}\n", reason);
+  return driver;
+}
+
+// By CISTERN_DEVICE; unset or empty means cuda.
+std::unique_ptr<LoadedDriver> load_chosen() {
+  const char* variable = std::getenv("CISTERN_DEVICE");
+  const std::string_view choice = variable == nullptr ? "" : variable;
+  if (choice.empty() || choice == kCuda) return load_cuda();
+  if (choice == kAuto) return load_auto();
+  if (choice == kSimulated) return load_simulated("");
+  if (choice.starts_with(kSimulated) && choice[kSimulated.size()] == ':')
+    return load_simulated(choice.substr(kSimulated.size() + 1));
+  throw InvalidArgument(fmt::format(
+      "CISTERN_DEVICE={}: expected cuda, simulated, simulated:SETTINGS (e.g. devices=2,capacity=80GiB) or auto",
+      choice));
+}
+
+// None of these has a destructor that does anything: code that runs at exit may call.
+std::mutex load_mutex;
+std::atomic<LoadedDriver*> loaded{nullptr};
+std::atomic<bool> in_use{false};
+// No driver survives a fork: its threads and its connection to the device stay behind.
+std::atomic<bool> lost_in_fork{false};
+
+// A child must not find the mutex held by a thread that it does not have.
+void before_fork() { load_mutex.lock(); }
+void after_fork_in_parent() { load_mutex.unlock(); }
+void after_fork_in_child() {
+  if (loaded.load(std::memory_order_relaxed) != nullptr) lost_in_fork.store(true, std::memory_order_relaxed);
+  load_mutex.unlock();
+}
+
+LoadedDriver& load() {
+  static const int watches_forks = pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
+  if (watches_forks != 0) throw std::bad_alloc();
+  if (lost_in_fork.load(std::memory_order_relaxed))
+    throw NotSupported(
+        "this process was forked from one that had loaded the device's driver already, and drivers do not work in "
+        "a forked child: fork before the first use of a device, or start the child with exec");
+  if (LoadedDriver* driver = loaded.load(std::memory_order_acquire)) return *driver;
+  const std::lock_guard lock(load_mutex);
+  if (LoadedDriver* driver = loaded.load(std::memory_order_relaxed)) return *driver;
+  LoadedDriver* driver = load_chosen().release();
+  loaded.store(driver, std::memory_order_release);
+  return *driver;
+}
+
+LoadedDriver& use() {
+  LoadedDriver& driver = load();
+  if (!in_use.load(std::memory_order_acquire) && !in_use.exchange(true, std::memory_order_acq_rel))
+    std::fputs(driver.notice.c_str(), stderr);
+  return driver;
+}
+
+}  // namespace
+
+const DriverApi& process_driver() { return use().contexts->api(); }
+
+Contexts& process_contexts() { return *use().contexts; }
+
+bool process_driver_loaded() noexcept {
+  return in_use.load(std::memory_order_acquire) && !lost_in_fork.load(std::memory_order_relaxed);
+}
+
+int process_device_count() try {
+  // Also in a forked child: the number is known without the driver.
+  if (LoadedDriver* driver = loaded.load(std::memory_order_acquire)) return driver->contexts->device_count();
+  return load().contexts->device_count();
+} catch (const NotSupported&) {
+  return 0;
+}
+
+int resolve_device(Device device) {
+  const int index = device.is_current() ? current_device().index() : device.index();
+  process_contexts().require(index);
+  return index;
+}
+
+}  // namespace cistern
