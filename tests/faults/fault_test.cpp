@@ -79,7 +79,11 @@ void flush_on_a_full_device(World& world) {
 
 void out_of_memory(World& world) {
   world.take(60 * kMega);
-  EXPECT_THROW(static_cast<void>(world.allocator.allocate(100 * kMega)), OutOfMemoryError);
+  try {
+    world.take(100 * kMega);
+    ADD_FAILURE() << "the device has no room for this";
+  } catch (const OutOfMemoryError&) {
+  }
 }
 
 void oversize_segments(World& world) {
@@ -183,8 +187,9 @@ TEST_P(Faults, EveryCallMayFailOnceWithoutHarm) {
 }
 
 INSTANTIATE_TEST_SUITE_P(EveryScenario, Faults, testing::ValuesIn(all_cases()),
-                         [](const testing::TestParamInfo<Case>& info) {
-                           return std::string(info.param.scenario.name) + "_" + std::to_string(info.param.error);
+                         [](const testing::TestParamInfo<Case>& parameter) {
+                           return std::string(parameter.param.scenario.name) + "_" +
+                                  std::to_string(parameter.param.error);
                          });
 
 }  // namespace

@@ -85,7 +85,7 @@ class Worker {
 
  private:
   void step() {
-    const unsigned choice = random_() % 100;
+    const auto choice = random_() % 100;
     if (owned_.size() < 4 || (choice < 45 && owned_.size() < 64))
       acquire();
     else if (choice < 80)
