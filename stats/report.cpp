@@ -39,7 +39,7 @@ std::array<Part, 7> parts_of(const MemoryReport& report) {
 
 std::string format_signed_size(std::int64_t bytes) {
   if (bytes >= 0) return format_size(static_cast<std::uint64_t>(bytes));
-  return "-" + format_size(std::uint64_t{0} - static_cast<std::uint64_t>(bytes));
+  return fmt::format("-{}", format_size(std::uint64_t{0} - static_cast<std::uint64_t>(bytes)));
 }
 
 std::string share_of(std::int64_t bytes, std::size_t total) {
