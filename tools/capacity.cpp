@@ -6,8 +6,8 @@
 namespace cistern {
 namespace {
 
-// A device address has 47 bits on the host's side, whatever a trace asks for.
-constexpr std::uint64_t kMostSteps = (std::uint64_t{1} << 47) / kCapacityStep;
+// The largest device that the simulated driver makes has 8 TiB.
+constexpr std::uint64_t kMostSteps = (std::uint64_t{8} << 40) / kCapacityStep;
 
 }  // namespace
 
@@ -27,11 +27,12 @@ std::optional<std::uint64_t> find_least_capacity(const ReplayScript& script, con
   // Nothing completes in less than the peak, so the step below it is a good lower bound.
   std::uint64_t fails = script.peak_live_bytes / kCapacityStep;
   if (script.peak_live_bytes % kCapacityStep == 0 && fails > 0) --fails;
+  if (fails >= kMostSteps) return std::nullopt;
   if (try_steps(fails)) return fails * kCapacityStep;
 
   std::uint64_t completed = fails + 1;
-  while (completed > kMostSteps || !try_steps(completed)) {
-    if (completed >= kMostSteps) return std::nullopt;
+  while (!try_steps(completed)) {
+    if (completed == kMostSteps) return std::nullopt;
     fails = completed;
     completed = std::min(completed * 2, kMostSteps);
   }

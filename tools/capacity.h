@@ -22,7 +22,7 @@ using CapacityProgress = std::function<void(std::uint64_t capacity_bytes, double
 
 // The upper bound is found by doubling from the peak live bytes, the answer by bisection. It
 // is a multiple of kCapacityStep at which the script completed and one step below which it
-// did not: both were run. Nothing if no capacity below 2^47 bytes is enough.
+// did not: both were run. Nothing if no device that can be simulated is large enough.
 [[nodiscard]] std::optional<std::uint64_t> find_least_capacity(const ReplayScript& script,
                                                                const AllocatorOptions& options,
                                                                const CapacityProgress& progress = {});

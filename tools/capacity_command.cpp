@@ -75,8 +75,9 @@ int capacity_command(const Arguments& arguments, const CommandStreams& streams) 
   CapacityUsage usage;
   usage.add_to(app);
   if (!parse_usage(app, arguments, streams)) return kExitSuccess;
-  const AllocatorOptions options = usage.allocator.parse(streams.err);
+  const AllocatorOptions options = usage.allocator.parse();
   const std::vector<NamedTrace> traces = read_traces(usage.traces);
+  warn_of_options_without_effect(options, streams.err);
 
   const Table table = make_table(streams.out, traces);
   if (!usage.json) {

@@ -16,7 +16,7 @@ void AllocatorArguments::add_to(CLI::App& app) {
       ->type_name("KEY:VALUE,...");
 }
 
-AllocatorOptions AllocatorArguments::parse(std::ostream& err, std::optional<double> memory_fraction) const {
+AllocatorOptions AllocatorArguments::parse(std::optional<double> memory_fraction) const {
   AllocatorOptions base;
   base.oom_dump = "off";
   if (memory_fraction) {
@@ -26,9 +26,11 @@ AllocatorOptions AllocatorArguments::parse(std::ostream& err, std::optional<doub
   }
   std::string text = config;
   if (!policy.empty()) text = fmt::format("policy:{}{}{}", policy, config.empty() ? "" : ",", config);
-  AllocatorOptions options = AllocatorOptions::parse(text, base);
+  return AllocatorOptions::parse(text, base);
+}
+
+void warn_of_options_without_effect(const AllocatorOptions& options, std::ostream& err) {
   for (const std::string& line : options.without_effect) err << "cistern: option without effect: " << line << '\n';
-  return options;
 }
 
 std::vector<NamedTrace> read_traces(const std::vector<std::string>& paths) {

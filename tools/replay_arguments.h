@@ -20,12 +20,13 @@ struct AllocatorArguments {
 
   // Declares --policy and --config.
   void add_to(CLI::App& app);
-  // Reads them as one text. Options that have no effect are said on `err`, a line each.
-  // Summaries at out of memory are off unless the text asks for them: a replay counts
+  // Reads them as one text. Summaries at out of memory are off unless the text asks for them: a replay counts
   // errors and goes on. `memory_fraction`: what will be set by call before the first
   // allocation. Throws as AllocatorOptions::parse does.
-  [[nodiscard]] AllocatorOptions parse(std::ostream& err, std::optional<double> memory_fraction = {}) const;
+  [[nodiscard]] AllocatorOptions parse(std::optional<double> memory_fraction = {}) const;
 };
+// Says on `err`, a line each, which of the options that were given have no effect, and why.
+void warn_of_options_without_effect(const AllocatorOptions& options, std::ostream& err);
 
 struct NamedTrace {
   std::string name;  // the file's base name

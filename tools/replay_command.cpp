@@ -80,9 +80,7 @@ struct ReplayRun {
   }
 };
 
-DeviceChoice chosen_device(const ReplayUsage& usage) {
-  std::optional<std::uint64_t> capacity;
-  if (!usage.capacity.empty()) capacity = parse_byte_count(usage.capacity, "--capacity");
+DeviceChoice chosen_device(const ReplayUsage& usage, std::optional<std::uint64_t> capacity) {
   DeviceChoice choice = choose_device();
   if (!choice.is_simulated && (capacity || usage.event_lag))
     throw InvalidArgument(fmt::format("{} is a setting of the simulated device; expected CISTERN_DEVICE=simulated",
@@ -207,9 +205,14 @@ int replay_command(const Arguments& arguments, const CommandStreams& streams) {
     throw InvalidArgument(
         fmt::format("cistern replay: --stats-checkpoints with {} traces; expected one", usage.traces.size()));
 
-  const AllocatorOptions options = usage.allocator.parse(streams.err, usage.memory_fraction);
-  const ReplayRun run{usage, chosen_device(usage), {options, usage.memory_fraction, usage.perturb, usage.seed}};
+  std::optional<std::uint64_t> capacity;
+  if (!usage.capacity.empty()) capacity = parse_byte_count(usage.capacity, "cistern replay: --capacity");
+  const AllocatorOptions options = usage.allocator.parse(usage.memory_fraction);
   const std::vector<NamedTrace> traces = read_traces(usage.traces);
+  // Only now, when nothing can be wrong with the usage: both may have something to say.
+  const ReplayRun run{
+      usage, chosen_device(usage, capacity), {options, usage.memory_fraction, usage.perturb, usage.seed}};
+  warn_of_options_without_effect(options, streams.err);
   return usage.checkpoints ? print_checkpoints(run, traces.front(), streams) : print_figures(run, traces, streams);
 }
 

@@ -98,18 +98,23 @@ TEST_F(ReplayCommandTest, ATableForPeopleHasARowATrace) {
   EXPECT_EQ(widths.size(), 1U) << result.out;
 }
 
-TEST_F(ReplayCommandTest, PerturbedSizesCostDriverCallsThatRepeatedOnesDoNot) {
-  // Blocks at the sizes where a segment of their own is needed: a little less fits, more does not.
+TEST_F(ReplayCommandTest, TheSeedChoosesWhichSizesArePerturbed) {
+  // A block that does not fit costs one call, one that is a sixteenth smaller does fit and costs two.
   std::string text;
-  for (int i = 0; i < 200; ++i) text += "a " + std::to_string(i) + " " + std::to_string((16 + i) << 20) + " 0\n";
-  for (int i = 0; i < 200; ++i) text += "f " + std::to_string(i) + "\n";
-  const std::string trace = write("sizes.trace", text);
+  for (int i = 0; i < 100; ++i) text += "a 1 67108864 0\nf 1\n";
+  const std::string trace = write("large.trace", text);
   const auto calls = [&](const std::string& share, const std::string& seed) {
-    return run({"replay", trace, "--json", "--policy", "direct", "--perturb", share, "--seed", seed})
-        .object()["repeat_driver_calls"];
+    return run({"replay", trace, "--json", "--policy", "direct", "--capacity", "62MiB", "--perturb", share, "--seed",
+                seed})
+        .object()["repeat_driver_calls"]
+        .get<int>();
   };
-  EXPECT_EQ(calls("0.5", "7"), calls("0.5", "7"));
-  EXPECT_EQ(calls("1", "7"), 400);  // without a cache every pass makes each call again
+  EXPECT_EQ(calls("0", "1"), 100);
+  EXPECT_EQ(calls("1", "1"), 200);
+  EXPECT_EQ(calls("0.5", "1"), calls("0.5", "1"));
+  EXPECT_NE(calls("0.5", "1"), calls("0.5", "2"));
+  EXPECT_GT(calls("0.5", "1"), 130);
+  EXPECT_LT(calls("0.5", "1"), 170);
 }
 
 TEST_F(ReplayCommandTest, ABadTraceIsRefusedBeforeAnyOtherIsReplayed) {

@@ -74,7 +74,8 @@ TEST_F(SummaryCommandTest, WithoutStatisticsCurrentFiguresAreRecomputedAndTheRes
 }
 
 TEST_F(SummaryCommandTest, AFileThatIsNoSnapshotIsRefusedWithLineAndText) {
-  expect_refused(run({"summary", write("bad.json", "{\n \"segments\": 7\n}\n")}), {"bad.json", "segments", "expected"});
+  expect_refused(run({"summary", write("bad.json", "{\n \"device_traces\": [[]],\n \"segments\": 7\n}\n")}),
+                 {"bad.json:3:", "7", "expected"});
   expect_refused(run({"summary", write("cut.json", "{\"segments\": [")}), {"cut.json", "expected"});
 }
 
