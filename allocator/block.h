@@ -30,6 +30,11 @@ struct StreamUse {
   std::shared_ptr<void> owner;
 };
 
+// One default stream a device has the same id: only both together tell streams apart.
+[[nodiscard]] inline bool same_stream(const StreamUse& a, const StreamUse& b) {
+  return a.stream.id == b.stream.id && a.device == b.device;
+}
+
 struct Segment {
   std::uint64_t address = 0;
   std::size_t bytes = 0;

@@ -27,7 +27,9 @@ CachingAllocator::CachingAllocator(CachingAllocatorOptions options) : state_(std
 CachingAllocator::~CachingAllocator() = default;
 
 void* CachingAllocator::allocate(std::size_t bytes, StreamHandle stream, int device) {
-  return state_->heaps.allocate(bytes, state_->heaps.use_of(stream, device).stream, device);
+  if (bytes == 0) return nullptr;
+  const StreamUse use = state_->heaps.use_of(stream, device);
+  return state_->heaps.allocate(bytes, use.stream, use.device);
 }
 
 void* CachingAllocator::allocate(std::size_t bytes, const Stream& stream) {

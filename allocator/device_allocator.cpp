@@ -188,9 +188,9 @@ void DeviceAllocator::record_use(Block* block, std::uint64_t address, const Stre
   const Lock lock(mutex_);
   // Freed by another thread since it was found: nothing to guard.
   if (block->address != address || block->state != BlockState::active_allocated) return;
-  if (use.stream.id == block->segment->stream.id) return;
+  if (is_own_stream(*block, use)) return;
   for (const StreamUse& known : block->uses)
-    if (known.stream.id == use.stream.id) return;
+    if (same_stream(known, use)) return;
   block->uses.push_back(use);
 }
 

@@ -110,6 +110,9 @@ class DeviceAllocator {
   void put_back(Block* block);
 
   // guarded_free.cpp: frees that wait for other streams.
+  [[nodiscard]] bool is_own_stream(const Block& block, const StreamUse& use) const {
+    return use.device == device_ && use.stream.id == block.segment->stream.id;
+  }
   [[nodiscard]] bool note_use(Block* block, const StreamUse& use);
   void free_behind_events(Block* block, Lock& lock) noexcept;
   [[nodiscard]] CUresult record_event(const StreamUse& use, PendingFrees::Entry* entry) noexcept;

@@ -58,9 +58,13 @@ StreamUse DeviceHeaps::use_of(StreamHandle stream, int device) {
   use.device = device;
   if (stream == nullptr) return use;
   const DriverApi& api = contexts_.api();
+  const auto identify = [&] { return fmt::format("stream {} on device {}", static_cast<void*>(stream), device); };
   const ContextGuard guard(api, contexts_.primary(device));
-  check_driver(api, identify_stream(api, stream, &use.stream), DriverEntryId::stream_get_id,
-               [&] { return fmt::format("stream {} on device {}", static_cast<void*>(stream), device); });
+  check_driver(api, identify_stream(api, stream, &use.stream), DriverEntryId::stream_get_id, identify);
+  if (use.stream.id == kLegacyStreamId) return use;
+  CUcontext context = nullptr;
+  check_driver(api, api.stream_get_ctx(stream, &context), DriverEntryId::stream_get_ctx, identify);
+  use.device = contexts_.device_of(context);
   return use;
 }
 

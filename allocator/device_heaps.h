@@ -33,7 +33,8 @@ class DeviceHeaps {
   }
   void deallocate(void* pointer, const StreamUse* last_use = nullptr) noexcept;
   void record_stream(void* pointer, const StreamUse& use);
-  // What a driver's handle means for the calling thread on `device`. Throws DriverError.
+  // What a driver's handle means: a default stream is that of `device` (and, if it is the
+  // per-thread one, of the calling thread), another has a device of its own. Throws DriverError.
   [[nodiscard]] StreamUse use_of(StreamHandle stream, int device);
   // The device of the heap that the block at `pointer` belongs to; -1 if there is none.
   [[nodiscard]] int device_of(void* pointer) const noexcept;

@@ -7,9 +7,9 @@ namespace cistern {
 // Adds a stream to those that used the block. False if nothing more has to wait for it: it
 // is the block's own stream, or its work is done because there was no memory to remember it.
 bool DeviceAllocator::note_use(Block* block, const StreamUse& use) {
-  if (use.stream.id == block->segment->stream.id) return false;
+  if (is_own_stream(*block, use)) return false;
   for (const StreamUse& known : block->uses)
-    if (known.stream.id == use.stream.id) return true;
+    if (same_stream(known, use)) return true;
   try {
     block->uses.push_back(use);
     return true;
@@ -28,7 +28,7 @@ void DeviceAllocator::free_behind_events(Block* block, Lock& lock) noexcept {
   block->pending_events = static_cast<std::uint32_t>(block->uses.size());
   std::size_t refused = 0;
   for (std::size_t i = 0; i < block->uses.size(); ++i) {
-    PendingFrees::Entry entry{nullptr, 0, block->uses[i].stream.id, block};
+    PendingFrees::Entry entry{nullptr, block->uses[i].device, block->uses[i].stream.id, block};
     lock.unlock();
     const CUresult result = record_event(block->uses[i], &entry);
     lock.lock();
@@ -55,7 +55,6 @@ CUresult DeviceAllocator::record_event(const StreamUse& use, PendingFrees::Entry
   try {
     const ContextGuard guard(api_, surroundings_.contexts.primary(use.device));
     EventPool& pool = surroundings_.event_pools.of(use.device);
-    entry->device = use.device;
     CUresult result = pool.acquire(&entry->event);
     if (result != CUDA_SUCCESS) return result;
     result = api_.event_record(entry->event, use.stream.handle);
@@ -83,7 +82,7 @@ void DeviceAllocator::retry_unrecorded_frees() {
     Block* next = block->left;
     block->left = nullptr;
     while (!block->uses.empty()) {
-      PendingFrees::Entry entry{nullptr, 0, block->uses.back().stream.id, block};
+      PendingFrees::Entry entry{nullptr, block->uses.back().device, block->uses.back().stream.id, block};
       if (record_event(block->uses.back(), &entry) != CUDA_SUCCESS) break;
       block->uses.pop_back();
       queue_or_wait(entry);

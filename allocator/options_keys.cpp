@@ -8,6 +8,7 @@
 #include <span>
 
 #include "allocator/options_values.h"
+#include "allocator/quoted_text.h"
 
 namespace cistern {
 namespace {
@@ -76,15 +77,15 @@ std::uint32_t divisions_value(const OptionPair& pair, std::string_view text, boo
   std::uint64_t divisions = 0;
   if (!parse_integer(text, divisions) || divisions > most ||
       !(std::has_single_bit(divisions) || (zero_allowed && divisions == 0)))
-    fail_option(
-        pair, fmt::format("divisions of {}a power of two up to {}, not '{}'", zero_allowed ? "0 or " : "", most, text));
+    fail_option(pair, fmt::format("divisions of {}a power of two up to {}, not {}", zero_allowed ? "0 or " : "", most,
+                                  quoted_text(text)));
   return static_cast<std::uint32_t>(divisions);
 }
 
 std::size_t bucket_of(const OptionPair& pair, std::string_view boundary, std::size_t buckets) {
   std::uint64_t mebibytes = 0;
   if (!parse_integer(boundary, mebibytes) || !std::has_single_bit(mebibytes))
-    fail_option(pair, fmt::format("boundaries of a power of two in MiB, or '>', not '{}'", boundary));
+    fail_option(pair, fmt::format("boundaries of a power of two in MiB, or '>', not {}", quoted_text(boundary)));
   return std::min(static_cast<std::size_t>(std::countr_zero(mebibytes)), buckets - 1);
 }
 

@@ -5,12 +5,14 @@
 
 namespace cistern {
 
-PendingFrees::Queue& PendingFrees::queue_of(std::uint64_t stream_id) {
-  auto place = std::lower_bound(queues_.begin(), queues_.end(), stream_id,
-                                [](const Queue& queue, std::uint64_t id) { return queue.stream_id > id; });
-  if (place == queues_.end() || place->stream_id != stream_id) {
+PendingFrees::Queue& PendingFrees::queue_of(const Entry& entry) {
+  auto place = std::lower_bound(queues_.begin(), queues_.end(), entry, [](const Queue& queue, const Entry& wanted) {
+    return queue.stream_id != wanted.stream_id ? queue.stream_id > wanted.stream_id : queue.device < wanted.device;
+  });
+  if (place == queues_.end() || place->stream_id != entry.stream_id || place->device != entry.device) {
     Queue queue;
-    queue.stream_id = stream_id;
+    queue.device = entry.device;
+    queue.stream_id = entry.stream_id;
     if (!storage_.empty()) {
       queue.entries = std::move(storage_.back());
       storage_.pop_back();
@@ -21,7 +23,7 @@ PendingFrees::Queue& PendingFrees::queue_of(std::uint64_t stream_id) {
 }
 
 void PendingFrees::add(const Entry& entry) {
-  Queue& queue = queue_of(entry.stream_id);
+  Queue& queue = queue_of(entry);
   try {
     queue.entries.push_back(entry);
   } catch (...) {
@@ -75,7 +77,7 @@ std::vector<PendingFrees::Entry> PendingFrees::take_all() {
 
 void PendingFrees::put_back(std::vector<Entry>& entries, std::size_t first) {
   for (std::size_t i = entries.size(); i-- > first;) {
-    Queue& queue = queue_of(entries[i].stream_id);
+    Queue& queue = queue_of(entries[i]);
     queue.entries.insert(queue.entries.begin() + static_cast<std::ptrdiff_t>(queue.head), entries[i]);
     ++size_;
   }

@@ -22,7 +22,7 @@ class PendingFrees {
  public:
   struct Entry {
     CUevent event = nullptr;
-    int device = 0;  // the event's
+    int device = 0;  // the stream's, and so the event's
     std::uint64_t stream_id = 0;
     Block* block = nullptr;
   };
@@ -50,17 +50,18 @@ class PendingFrees {
 
  private:
   struct Queue {
+    int device = 0;
     std::uint64_t stream_id = 0;
     std::size_t head = 0;
     std::vector<Entry> entries;  // [head, size) are queued
   };
-  Queue& queue_of(std::uint64_t stream_id);
+  Queue& queue_of(const Entry& entry);
   void pop_front(Queue& queue);
   void drop_empty_queues();
 
   const DriverApi& api_;
   EventPools& pools_;
-  std::vector<Queue> queues_;                // by descending stream id; none is empty
+  std::vector<Queue> queues_;                // by descending stream id, then device; none is empty
   std::vector<std::vector<Entry>> storage_;  // of queues that became empty, for reuse
   std::size_t size_ = 0;
 };

@@ -56,6 +56,16 @@ CUcontext Contexts::primary(int device) {
   return entry.context;
 }
 
+int Contexts::device_of(CUcontext context) const {
+  const auto describe = [context] { return fmt::format("context {}", static_cast<void*>(context)); };
+  const ContextGuard guard(api_, context);
+  CUdevice device = 0;
+  check_driver(api_, api_.ctx_get_device(&device), DriverEntryId::ctx_get_device, describe);
+  for (int i = 0; i < device_count(); ++i)
+    if (devices_[static_cast<std::size_t>(i)].device == device) return i;
+  throw InvalidArgument(describe() + ": expected a context of a device that the driver lists");
+}
+
 ContextGuard::ContextGuard(const DriverApi& api, CUcontext context) : api_(api) {
   const auto describe = [context] { return fmt::format("context {}", static_cast<void*>(context)); };
   check_driver(api_, api_.ctx_get_current(&previous_), DriverEntryId::ctx_get_current, describe);

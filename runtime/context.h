@@ -28,6 +28,8 @@ class Contexts {
   void require(int device) const;
   [[nodiscard]] CUdevice driver_device(int device) const;
   [[nodiscard]] CUcontext primary(int device);
+  // The device that a context belongs to. Throws DriverError.
+  [[nodiscard]] int device_of(CUcontext context) const;
 
  private:
   const DriverApi& api_;

@@ -93,7 +93,8 @@ class CISTERN_EXPORT CachingAllocator {
   CachingAllocator(const CachingAllocator&) = delete;
   CachingAllocator& operator=(const CachingAllocator&) = delete;
 
-  // As the free functions of these names. `device` is an index, not "the current one".
+  // As the free functions of these names. `device` is an index, not "the current one"; it tells
+  // whose default stream is meant, while any other stream belongs to its own device.
   [[nodiscard]] void* allocate(std::size_t bytes, StreamHandle stream = nullptr, int device = 0);
   [[nodiscard]] void* allocate(std::size_t bytes, const Stream& stream);
   void deallocate(void* pointer) noexcept;

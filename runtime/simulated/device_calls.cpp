@@ -112,6 +112,13 @@ CUresult DriverState::ctx_set_current(CUcontext context) {
   return CUDA_SUCCESS;
 }
 
+CUresult DriverState::ctx_get_device(CUdevice* device) {
+  if (device == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (current.get() < 0) return CUDA_ERROR_INVALID_CONTEXT;
+  *device = current.get();
+  return CUDA_SUCCESS;
+}
+
 CUresult DriverState::ctx_synchronize() {
   Lock lock(mutex);
   int index = 0;

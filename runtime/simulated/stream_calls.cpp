@@ -70,6 +70,15 @@ CUresult DriverState::stream_get_flags(CUstream handle, unsigned* flags) {
   return CUDA_SUCCESS;
 }
 
+CUresult DriverState::stream_get_ctx(CUstream handle, CUcontext* context) {
+  if (context == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const std::lock_guard lock(mutex);
+  StreamQueue* stream = nullptr;
+  if (const CUresult refused = find_stream(handle, &stream); refused != CUDA_SUCCESS) return refused;
+  *context = context_of(stream->device);
+  return CUDA_SUCCESS;
+}
+
 CUresult DriverState::stream_get_id(CUstream handle, unsigned long long* id) {
   if (id == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const std::lock_guard lock(mutex);

@@ -67,6 +67,20 @@ TEST_F(ProcessHeap, ARecordedStreamLivesUntilTheFreeIsGuarded) {
   EXPECT_EQ(allocate(kMega), pointer) << "the stream was idle, so the free is complete";
 }
 
+// Each device has a default stream of its own, and all of them have the same handle.
+TEST_F(ProcessHeap, TheDefaultStreamOfAnotherDeviceIsAnotherStream) {
+  void* pointer = allocate(kMega);
+  {
+    const DeviceGuard guard(1);
+    simulated::launch(Stream{}, {}, {}, 1ms, [] {});
+    record_stream(pointer, Stream{});
+  }
+  deallocate(pointer);
+  EXPECT_NE(allocate(kMega), pointer);
+  synchronize(1);
+  EXPECT_EQ(allocate(kMega), pointer);
+}
+
 TEST_F(ProcessHeap, DeviceBuffersFreeThemselvesAndMove) {
   {
     DeviceBuffer<float> buffer(1000);

@@ -81,6 +81,7 @@ class Comparison {
         driver_({.capacity_bytes = setup.capacity, .backing = Backing::none}),
         allocator_({.driver = &driver_.api(), .options = options_}),
         model_(setup.capacity, options_) {
+    allocator_.reset_peak_memory_stats();  // makes the heap, which the model has from the start
     streams_.push_back(nullptr);
     for (int i = 1; i < kStreams; ++i) streams_.push_back(driver_.create_stream());
   }
