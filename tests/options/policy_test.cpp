@@ -1,0 +1,83 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "allocator/options_keys.h"
+#include "tests/options/refusal.h"
+
+namespace cistern {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+// What is said when `text` asks for something that is not built; empty when it does not.
+std::string not_supported(std::string_view text) {
+  try {
+    static_cast<void>(AllocatorOptions::parse(text));
+  } catch (const NotSupported& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(PolicyOption, BuiltPoliciesAreChosenByName) {
+  EXPECT_EQ(AllocatorOptions::parse("policy:classic").policy, Policy::classic);
+  EXPECT_EQ(AllocatorOptions::parse("policy:direct").policy, Policy::direct);
+}
+
+TEST(PolicyOption, PoliciesThatAreNotBuiltAreRefusedByName) {
+  EXPECT_EQ(not_supported("policy:expandable"),
+            "policy expandable is not built yet: this build has classic and direct");
+  EXPECT_THAT(not_supported("policy:paged"), HasSubstr("policy paged is not built yet"));
+  EXPECT_THAT(not_supported("policy:async"), HasSubstr("policy async is not built yet"));
+}
+
+TEST(PolicyOption, PolicySetAsAValueIsRefusedTheSame) {
+  EXPECT_THROW(require_built(Policy::paged), NotSupported);
+  EXPECT_NO_THROW(require_built(Policy::classic));
+  EXPECT_NO_THROW(require_built(Policy::direct));
+}
+
+TEST(PolicyOption, UnknownPolicyIsAnInvalidArgument) {
+  EXPECT_THAT(refusal("policy:fast"), AllOf(HasSubstr("'policy'"), HasSubstr("'fast'"),
+                                            HasSubstr("classic or expandable or paged or async or direct")));
+}
+
+TEST(PolicyOption, PytorchsWaysToAskForAPolicyAreTheSame) {
+  EXPECT_THAT(not_supported("expandable_segments:True"),
+              AllOf(HasSubstr("policy expandable is not built yet"), HasSubstr("expandable_segments:True")));
+  EXPECT_THAT(not_supported("backend:cudaMallocAsync"),
+              AllOf(HasSubstr("policy async is not built yet"), HasSubstr("backend:cudaMallocAsync")));
+  EXPECT_EQ(AllocatorOptions::parse("backend:native,expandable_segments:False").policy, Policy::classic);
+  EXPECT_TRUE(AllocatorOptions::parse("backend:native,expandable_segments:False").without_effect.empty());
+  EXPECT_THAT(refusal("backend:async"), HasSubstr("native or cudaMallocAsync"));
+}
+
+TEST(PolicyOption, ContradictionsAreNamedFromBothSides) {
+  EXPECT_THAT(refusal("policy:classic,expandable_segments:True"),
+              AllOf(HasSubstr("'expandable_segments'"), HasSubstr("contradicts 'policy:classic'")));
+  EXPECT_THAT(refusal("expandable_segments:True,policy:direct"), HasSubstr("contradicts 'policy:direct'"));
+  EXPECT_THAT(refusal("policy:expandable,expandable_segments:False"), HasSubstr("contradicts 'policy:expandable'"));
+  EXPECT_THAT(refusal("backend:cudaMallocAsync,policy:classic"), HasSubstr("contradicts 'policy:classic'"));
+  EXPECT_THAT(refusal("backend:native,policy:async"), HasSubstr("contradicts 'policy:async'"));
+  EXPECT_THAT(refusal("backend:cudaMallocAsync,expandable_segments:True"),
+              HasSubstr("contradicts 'backend:cudaMallocAsync'"));
+}
+
+TEST(PolicyOption, AgreeingKeysAreNoContradiction) {
+  EXPECT_THAT(not_supported("policy:expandable,expandable_segments:True,backend:native"),
+              HasSubstr("policy expandable"));
+  EXPECT_THAT(not_supported("policy:async,backend:cudaMallocAsync"), HasSubstr("policy async"));
+  EXPECT_EQ(AllocatorOptions::parse("policy:direct,backend:native,expandable_segments:False").policy, Policy::direct);
+}
+
+TEST(PolicyOption, EveryPolicyHasAName) {
+  EXPECT_STREQ(to_string(Policy::classic), "classic");
+  EXPECT_STREQ(to_string(Policy::expandable), "expandable");
+  EXPECT_STREQ(to_string(Policy::paged), "paged");
+  EXPECT_STREQ(to_string(Policy::async), "async");
+  EXPECT_STREQ(to_string(Policy::direct), "direct");
+}
+
+}  // namespace
+}  // namespace cistern

@@ -1,0 +1,337 @@
+#include "tools/snapshot_reader.h"
+
+#include <cistern/error.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "tests/tools/temporary_file.h"
+#include "tools/located_json.h"
+
+namespace cistern {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::EndsWith;
+using testing::HasSubstr;
+using testing::StartsWith;
+using Json = nlohmann::ordered_json;
+
+std::string refusal(std::string_view text) {
+  try {
+    static_cast<void>(parse_snapshot(text, "s.json"));
+  } catch (const InvalidArgument& error) {
+    return error.what();
+  }
+  return "";
+}
+
+std::string refusal_of(const Json& json) { return refusal(json.dump(1)); }
+
+std::string written(const Snapshot& snapshot) {
+  std::ostringstream out;
+  write_json(snapshot, out);
+  return out.str();
+}
+
+Json block(std::uint64_t address, std::int64_t size, std::int64_t requested, const char* state) {
+  return {
+      {"address", address}, {"size", size}, {"requested_size", requested}, {"state", state}, {"frames", Json::array()}};
+}
+
+// One device with a small segment: a live, a pending and a free block.
+Json sample() {
+  Json segment = {{"device", 0},
+                  {"address", 4096},
+                  {"total_size", 2097152},
+                  {"allocated_size", 1024},
+                  {"active_size", 1536},
+                  {"requested_size", 1500},
+                  {"stream", 94015774916624},
+                  {"segment_type", "small"},
+                  {"segment_pool_id", {0, 1}},
+                  {"is_expandable", false},
+                  {"frames", Json::array()}};
+  segment["blocks"] = Json::array({block(4096, 1024, 1000, "active_allocated"),
+                                   block(5120, 512, 500, "active_pending_free"), block(5632, 2095616, 7, "inactive")});
+  Json json;
+  json["segments"] = Json::array({segment});
+  json["device_traces"] = Json::array({Json::array({{{"action", "alloc"}, {"size", 1000}}})});
+  json["allocator_settings"] = {{"PYTORCH_CUDA_ALLOC_CONF", "max_split_size_mb:30"},
+                                {"max_split_size", 31457280},
+                                {"garbage_collection_threshold", 0.5},
+                                {"expandable_segments", true},
+                                {"pinned_num_register_threads", 8},
+                                {"release_lock_on_cudamalloc", true},
+                                {"pinned_use_cuda_host_register", true},
+                                {"roundup_power2_divisions", {{"1", 0}, {"256", 4}}}};
+  json["external_annotations"] = Json::array();
+  return json;
+}
+
+Json& segment(Json& json) { return json["segments"][0]; }
+
+TEST(SnapshotReader, SegmentsAndBlocksAreRead) {
+  const Snapshot snapshot = parse_snapshot(sample().dump(), "s.json");
+  ASSERT_EQ(snapshot.segments.size(), 1u);
+  const SegmentInfo& segment = snapshot.segments[0];
+  EXPECT_EQ(segment.device, 0);
+  EXPECT_EQ(segment.address, 4096u);
+  EXPECT_EQ(segment.total_size, 2097152);
+  EXPECT_EQ(segment.allocated_size, 1024);
+  EXPECT_EQ(segment.active_size, 1536);
+  EXPECT_EQ(segment.requested_size, 1500);
+  EXPECT_EQ(segment.stream, 94015774916624);
+  EXPECT_FALSE(segment.is_large);
+  EXPECT_EQ(segment.segment_pool_id, std::pair(std::int64_t{0}, std::int64_t{1}));
+  EXPECT_FALSE(segment.is_expandable);
+  ASSERT_EQ(segment.blocks.size(), 3u);
+  EXPECT_EQ(segment.blocks[1].address, 5120u);
+  EXPECT_EQ(segment.blocks[1].size, 512);
+  EXPECT_EQ(segment.blocks[1].requested_size, 500);
+  EXPECT_EQ(segment.blocks[1].state, BlockState::active_pending_free);
+  EXPECT_EQ(segment.blocks[2].state, BlockState::inactive);
+}
+
+TEST(SnapshotReader, SettingsAreReadAndMayBeAbsent) {
+  const AllocatorSettings settings = parse_snapshot(sample().dump(), "s.json").settings;
+  EXPECT_EQ(settings.text, "max_split_size_mb:30");
+  EXPECT_EQ(settings.max_split_size, 31457280);
+  EXPECT_EQ(settings.garbage_collection_threshold, 0.5);
+  EXPECT_TRUE(settings.expandable_segments);
+  EXPECT_EQ(settings.pinned_num_register_threads, 8);
+  EXPECT_TRUE(settings.release_lock_on_cudamalloc);
+  EXPECT_TRUE(settings.pinned_use_cuda_host_register);
+  EXPECT_FALSE(settings.graph_capture_record_stream_reuse);
+  EXPECT_EQ(settings.roundup_power2_divisions, (std::map<std::int64_t, std::int64_t>{{1, 0}, {256, 4}}));
+
+  Json json = sample();
+  json.erase("allocator_settings");
+  EXPECT_EQ(parse_snapshot(json.dump(), "s.json").settings.max_split_size, -1);
+}
+
+TEST(SnapshotReader, WhatWriteJsonWritesIsReadBack) {
+  Snapshot snapshot = parse_snapshot(sample().dump(), "s.json");
+  MemoryStats stats;
+  stats.allocated_bytes.large_pool.peak = 12345;
+  stats.oversize_segments.freed = 3;
+  stats.num_ooms = 2;
+  stats.max_split_size = 31457280;
+  snapshot.device_stats = {stats, MemoryStats{}};
+
+  const std::string text = written(snapshot);
+  const Snapshot again = parse_snapshot(text, "s.json");
+  EXPECT_EQ(again.device_stats, snapshot.device_stats);
+  EXPECT_EQ(written(again), text);
+}
+
+TEST(SnapshotReader, SegmentsComeByDeviceThenAddress) {
+  Json json = sample();
+  json["device_traces"].push_back(Json::array());
+  Json second = segment(json);
+  second["device"] = 1;
+  Json third = segment(json);
+  third["address"] = 512;
+  third["blocks"] = Json::array({block(512, 1024, 1000, "active_allocated"),
+                                 block(1536, 512, 500, "active_pending_free"), block(2048, 2095616, 7, "inactive")});
+  json["segments"] = Json::array({second, segment(json), third});
+  const Snapshot snapshot = parse_snapshot(json.dump(), "s.json");
+  EXPECT_EQ(snapshot.segments[0].address, 512u);
+  EXPECT_EQ(snapshot.segments[1].address, 4096u);
+  EXPECT_EQ(snapshot.segments[2].device, 1);
+}
+
+TEST(SnapshotReader, UnknownKeysAreIgnoredAtEveryLevel) {
+  Json json = sample();
+  const Json extra = {{"deep", {1, {2, {3}}}}};
+  json["extra"] = extra;
+  segment(json)["extra"] = extra;
+  segment(json)["blocks"][0]["forward_frames"] = {"f", "g"};
+  json["allocator_settings"]["extra"] = extra;
+  EXPECT_EQ(refusal_of(json), "");
+}
+
+TEST(SnapshotReader, EveryKeyThatASegmentNeedsIsAskedFor) {
+  for (const char* key : {"device", "address", "total_size", "allocated_size", "active_size", "requested_size",
+                          "stream", "segment_type", "segment_pool_id", "is_expandable", "blocks"}) {
+    Json json = sample();
+    segment(json).erase(key);
+    EXPECT_THAT(refusal_of(json), AllOf(StartsWith("s.json:3: 'segments[0]: {...}'"),
+                                        EndsWith("expected the key \"" + std::string(key) + '"')));
+  }
+}
+
+TEST(SnapshotReader, EveryKeyThatABlockNeedsIsAskedFor) {
+  for (const char* key : {"address", "size", "requested_size", "state"}) {
+    Json json = sample();
+    segment(json)["blocks"][1].erase(key);
+    EXPECT_THAT(refusal_of(json),
+                AllOf(HasSubstr("segments[0].blocks[1]"), EndsWith("expected the key \"" + std::string(key) + '"')));
+  }
+}
+
+TEST(SnapshotReader, FramesMayBeAbsentButAreAList) {
+  Json json = sample();
+  segment(json).erase("frames");
+  segment(json)["blocks"][0].erase("frames");
+  EXPECT_EQ(refusal_of(json), "");
+  segment(json)["blocks"][0]["frames"] = "main";
+  EXPECT_THAT(refusal_of(json), HasSubstr("segments[0].blocks[0].frames: \"main\"': expected a list"));
+}
+
+TEST(SnapshotReader, TopLevelNeedsSegmentsAndTraces) {
+  for (const char* key : {"segments", "device_traces"}) {
+    Json json = sample();
+    json.erase(key);
+    EXPECT_THAT(refusal_of(json), EndsWith("expected the key \"" + std::string(key) + '"'));
+    json[key] = 5;
+    EXPECT_THAT(refusal_of(json), HasSubstr(std::string(key) + ": 5': expected a list"));
+  }
+  EXPECT_THAT(refusal("[]"), HasSubstr("expected an object with segments and device_traces"));
+}
+
+TEST(SnapshotReader, WrongTypesNameTheValueAndItsLine) {
+  const auto with = [](const char* key, const Json& value) {
+    Json json = sample();
+    segment(json)[key] = value;
+    return refusal_of(json);
+  };
+  EXPECT_EQ(with("total_size", "2097152"),
+            "s.json:6: 'segments[0].total_size: \"2097152\"': expected an integer of at least 1");
+  EXPECT_THAT(with("device", "0"), HasSubstr("expected an integer"));
+  EXPECT_THAT(with("device", -1), HasSubstr("expected an integer"));
+  EXPECT_THAT(with("stream", 1.5), HasSubstr("stream: 1.5': expected an integer"));
+  EXPECT_THAT(with("stream", 18446744073709551615u), HasSubstr("expected an integer"));
+  EXPECT_THAT(with("total_size", -1), HasSubstr("at least 1"));
+  EXPECT_THAT(with("address", nullptr), HasSubstr("address: null': expected an integer"));
+  EXPECT_THAT(with("segment_type", "medium"), HasSubstr("expected \"large\" or \"small\""));
+  EXPECT_THAT(with("segment_pool_id", {0}), HasSubstr("expected a list of two integers"));
+  EXPECT_THAT(with("segment_pool_id", {0, "x"}), HasSubstr("segment_pool_id[1]: \"x\"': expected an integer"));
+  EXPECT_THAT(with("is_expandable", 0), HasSubstr("expected true or false"));
+  EXPECT_THAT(with("blocks", Json::object()), HasSubstr("blocks: {}': expected a list"));
+}
+
+TEST(SnapshotReader, UnknownStateNamesTheStates) {
+  Json json = sample();
+  segment(json)["blocks"][1]["state"] = "active_awaiting_free";
+  EXPECT_THAT(refusal_of(json),
+              AllOf(HasSubstr("blocks[1].state: \"active_awaiting_free\""), HasSubstr("\"active_pending_free\"")));
+}
+
+TEST(SnapshotReader, BlocksMustTileTheirSegment) {
+  Json gap = sample();
+  segment(gap)["blocks"][1]["address"] = 5632;
+  EXPECT_THAT(refusal_of(gap), HasSubstr("expected 5120, where the block before ends"));
+  Json too_long = sample();
+  segment(too_long)["blocks"][2]["size"] = 2095617;
+  EXPECT_THAT(refusal_of(too_long), HasSubstr("expected blocks that end where their segment does"));
+  Json too_short = sample();
+  segment(too_short)["blocks"].erase(2);
+  EXPECT_THAT(refusal_of(too_short),
+              HasSubstr("segments[0].total_size: 2097152': expected 1536, the sum of its blocks"));
+  Json empty = sample();
+  segment(empty)["blocks"][1]["size"] = 0;
+  EXPECT_THAT(refusal_of(empty), HasSubstr("blocks[1].size: 0': expected an integer of at least 1"));
+}
+
+TEST(SnapshotReader, SumsMustAddUp) {
+  for (const char* key : {"allocated_size", "active_size", "requested_size"}) {
+    Json json = sample();
+    segment(json)[key] = 5;
+    EXPECT_THAT(refusal_of(json), AllOf(HasSubstr(std::string(key) + ": 5'"), HasSubstr("the sum of")));
+  }
+}
+
+TEST(SnapshotReader, RequestedSizeOfAFreeBlockIsStale) {
+  Json json = sample();
+  segment(json)["blocks"][2]["requested_size"] = 99999999;
+  EXPECT_EQ(refusal_of(json), "");
+  segment(json)["blocks"][0]["requested_size"] = 1025;
+  EXPECT_THAT(refusal_of(json), HasSubstr("expected an integer from 0 to 1024"));
+}
+
+TEST(SnapshotReader, DeviceNeedsAListOfItsHistory) {
+  Json json = sample();
+  segment(json)["device"] = 2147483647;
+  EXPECT_THAT(refusal_of(json), HasSubstr("expected a device with a list in device_traces, which has 1"));
+}
+
+TEST(SnapshotReader, SizesAtTheEdgeOfTheAddressSpaceDoNotWrap) {
+  Json json = sample();
+  segment(json)["address"] = 18446744073709551615u;
+  segment(json)["total_size"] = 9223372036854775807;
+  segment(json)["blocks"] = Json::array({block(18446744073709551615u, 9223372036854775807, 0, "active_allocated"),
+                                         block(9223372036854775806u, 9223372036854775807, 0, "inactive")});
+  EXPECT_THAT(refusal_of(json), HasSubstr("blocks that end where their segment does"));
+}
+
+TEST(SnapshotReader, DeviceStatisticsNeedEveryKey) {
+  Snapshot snapshot;
+  snapshot.device_stats = {MemoryStats{}};
+  Json json = Json::parse(written(snapshot));
+  EXPECT_EQ(json["device_stats"][0].size(), 122u);
+  json["device_stats"][0].erase("active.all.peak");
+  EXPECT_THAT(refusal_of(json), AllOf(HasSubstr("device_stats[0]"), HasSubstr("expected the key \"active.all.peak\"")));
+  json["device_stats"][0]["active.all.peak"] = true;
+  EXPECT_THAT(refusal_of(json), HasSubstr("active.all.peak: true': expected an integer"));
+}
+
+TEST(SnapshotReader, MalformedJsonNamesTheLine) {
+  const std::string text = sample().dump(1);
+  EXPECT_THAT(refusal(text.substr(0, 60)), AllOf(StartsWith("s.json:"), HasSubstr("expected")));
+  EXPECT_EQ(refusal(""), "s.json:1: '': expected '[', '{', or a literal");
+  EXPECT_EQ(refusal("{\n\"segments\": [1,,2]}"), "s.json:2: '\"segments\": [1,,2]}': expected '[', '{', or a literal");
+  EXPECT_THAT(refusal("{\n\n\"a\": \"\xff\"}"), AllOf(StartsWith("s.json:3: "), HasSubstr("ill-formed UTF-8")));
+  EXPECT_THAT(refusal("{\"a\": 1e999}"), HasSubstr("number overflow"));
+  EXPECT_THAT(refusal(text + "x"), AllOf(StartsWith("s.json:"), HasSubstr("expected")));
+}
+
+TEST(SnapshotReader, EveryTruncationIsRefused) {
+  const std::string text = sample().dump();
+  for (std::size_t size = 0; size < text.size(); ++size) EXPECT_NE(refusal(text.substr(0, size)), "") << size;
+}
+
+TEST(SnapshotReader, DeepNestingIsRefusedWhereItIsKeptAndSkippedElsewhere) {
+  const std::string deep(100000, '['), closed = deep + std::string(deep.size(), ']');
+  EXPECT_THAT(refusal(deep), HasSubstr("at most 64 levels"));
+  EXPECT_THAT(refusal("{\"x\":" + deep), HasSubstr("at most 64 levels"));
+  EXPECT_EQ(refusal("{\"segments\":[],\"device_traces\":[],\"external_annotations\":" + closed + "}"), "");
+}
+
+TEST(SnapshotReader, FilesMayBeCompressed) {
+  const TemporaryFile file(gzipped(sample().dump()), ".json.gz");
+  EXPECT_EQ(written(read_snapshot(file.path())), written(parse_snapshot(sample().dump(), "s.json")));
+}
+
+TEST(LocatedJson, LineOfAValueIsThatOfItsEnd) {
+  const std::string text = "{\"a\":\n 1\n,\n\"b\": \"x\",\n\n\"c\": [\n]}";
+  const LocatedJson json = parse_located_json(text, "t.json", {});
+  const auto line = [&](const char* name) {
+    const std::size_t offset = json.find(name)->offset;
+    return 1 + std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(offset), '\n');
+  };
+  EXPECT_EQ(line("a"), 2);
+  EXPECT_EQ(line("b"), 4);
+  EXPECT_EQ(line("c"), 6);
+}
+
+TEST(LocatedJson, SkippedValuesKeepTypeAndSize) {
+  const std::array<std::string_view, 1> skipped{"skip"};
+  const LocatedJson json = parse_located_json(
+      R"({"skip": [[1, 2], {"skip": 3}, 4], "b": {"skip": "text"}, "skip2": [5]})", "t.json", skipped);
+  EXPECT_THAT(json.names, ElementsAre("skip", "b", "skip2"));
+  EXPECT_EQ(json.find("skip")->size, 3u);
+  EXPECT_TRUE(json.find("skip")->elements.empty());
+  EXPECT_EQ(json.find("b")->find("skip")->text, "text");  // nothing to leave out
+  EXPECT_EQ(json.find("skip2")->elements.size(), 1u);
+}
+
+TEST(LocatedJson, OfARepeatedNameTheLastCounts) {
+  EXPECT_EQ(parse_located_json(R"({"a": 1, "a": 2})", "t.json", {}).find("a")->brief(), "2");
+}
+
+}  // namespace
+}  // namespace cistern
