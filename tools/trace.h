@@ -1,7 +1,13 @@
 #pragma once
 
 // Allocation traces: what an application asked its allocator for, in order, as a text of
-// one operation a line (docs/trace-format.md), plain or gzip'd.
+// one operation a line, plain or gzip'd. Fields are decimal integers, one space before each:
+//
+//   # TEXT              a comment
+//   a ID BYTES STREAM   allocate BYTES on STREAM (0: the default stream) as block ID
+//   r ID STREAM         block ID is now used on STREAM, too
+//   f ID                free block ID; the ID may come again after this
+//   i                   a step (iteration, batch, round of requests) ends here
 //
 // Thread safety: values and functions of their arguments alone.
 
