@@ -58,6 +58,30 @@ TEST(ReplayEngine, EveryFailureOfTheDriverButOutOfMemoryEndsTheReplay) {
   EXPECT_THROW((void)measure_replay(make_script(trace), *device, quiet()), DriverError);
 }
 
+// The way to a real device, over the process's driver: the same figures as from the simulated
+// driver's own counts, although here they come from the meter and from cuMemGetInfo.
+TEST(ReplayEngine, TheProcesssDeviceIsMeasuredFromOutside) {
+  const Trace trace = parse_trace(
+      "a 1 3000000 0\na 2 67108864 4\nr 1 4\nf 1\na 3 100 0\nf 2\na 4 33554432 4\nf 3\nf 4\n", "mixed.trace");
+  const ReplayScript script = make_script(trace);
+  const auto own = make_simulated_replay_device({});
+  const auto process = make_process_replay_device();
+  ASSERT_TRUE(own->is_simulated());
+  ASSERT_FALSE(process->is_simulated());
+  const ReplayFigures expected = measure_replay(script, *own, quiet());
+  const ReplayFigures figures = measure_replay(script, *process, quiet());
+
+  EXPECT_EQ(figures.peak_reserved_bytes, expected.peak_reserved_bytes);
+  EXPECT_EQ(figures.driver.calls, expected.driver.calls);
+  EXPECT_EQ(figures.driver.host_synchronizations, expected.driver.host_synchronizations);
+  EXPECT_DOUBLE_EQ(figures.driver.modelled_ms, expected.driver.modelled_ms);
+  EXPECT_EQ(figures.repeat_driver_calls, expected.repeat_driver_calls);
+  EXPECT_EQ(figures.ooms, 0);
+  EXPECT_GT(figures.ns_per_op, 0.0);
+  EXPECT_FALSE(process->name().empty());
+  EXPECT_GT(process->capacity_bytes(), 0U);
+}
+
 TEST(ByteCount, TakesWholeNumbersAndBinaryUnits) {
   EXPECT_EQ(parse_byte_count("0", "x"), 0U);
   EXPECT_EQ(parse_byte_count("1048576", "x"), 1048576U);
