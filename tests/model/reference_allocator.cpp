@@ -118,14 +118,15 @@ std::optional<ReferenceAllocator::Place> ReferenceAllocator::find_free(std::size
 std::optional<ReferenceAllocator::Place> ReferenceAllocator::new_segment(std::size_t rounded, int stream, bool small) {
   const std::size_t bytes = segment_size(rounded);
   if (limit_ != kUnlimited && held_ + bytes > limit_) return std::nullopt;
-  // The lowest gap between the segments, which are kept by address.
+  if (held_ + bytes > capacity_) return std::nullopt;
+  // The lowest gap between the segments, which are kept by address. Addresses are virtual:
+  // only bytes run out.
   std::uint64_t address = 0;
   auto after = segments_.begin();
   while (after != segments_.end() && after->address < address + bytes) {
     address = after->address + after->bytes;
     ++after;
   }
-  if (address + bytes > capacity_) return std::nullopt;
   ModelSegment segment{address, bytes, stream, small, {ModelBlock{}}};
   segment.blocks[0].address = address;
   segment.blocks[0].bytes = bytes;
