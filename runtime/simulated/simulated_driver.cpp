@@ -198,6 +198,10 @@ void SimulatedDriver::set_cost(std::string_view entry, std::chrono::nanoseconds 
 
 void SimulatedDriver::fail_call(std::string_view entry, std::uint64_t k, int error) {
   if (k == 0) throw InvalidArgument("simulated driver: call 0 cannot fail: expected 1 (the next) or more");
+  if (error <= CUDA_SUCCESS || error > CUDA_ERROR_UNKNOWN) {
+    throw InvalidArgument("simulated driver: no call fails with " + std::to_string(error) +
+                          ": expected a CUresult that is an error");
+  }
   const auto id = entry.empty() ? std::nullopt : std::optional(require_entry(entry));
   implementation_->faults.fail_call(id, k, static_cast<CUresult>(error));
 }

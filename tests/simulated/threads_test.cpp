@@ -1,0 +1,162 @@
+// Several host threads on one driver, and several drivers in one process. Clean under ThreadSanitizer.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <thread>
+#include <vector>
+
+#include "tests/simulated/driver_fixture.h"
+
+namespace cistern {
+namespace {
+
+using namespace std::chrono_literals;
+using cistern::testing::GiB;
+using cistern::testing::MiB;
+using cistern::testing::ReadyDriver;
+
+template <class Body>
+void in_threads(int count, Body body) {
+  std::vector<std::thread> threads;
+  for (int i = 0; i < count; ++i) threads.emplace_back(body, i);
+  for (std::thread& thread : threads) thread.join();
+}
+
+TEST(SimulatedThreads, AllWhoWaitForOneStreamSeeItsWorkDone) {
+  ReadyDriver ready;
+  const StreamHandle stream = ready.driver.create_stream();
+  int ran = 0;  // guarded by the order of the stream and the synchronisations
+  for (int round = 0; round < 50; ++round) {
+    for (int i = 0; i < 4; ++i) ready.driver.launch(stream, {}, {}, 1us, [&ran] { ++ran; });
+    in_threads(4, [&](int) {
+      ready.use(0);
+      EXPECT_EQ(ready.api.stream_synchronize(stream), CUDA_SUCCESS);
+      EXPECT_EQ(ran, 4 * (round + 1));
+    });
+  }
+}
+
+TEST(SimulatedThreads, OneFunctionRunsAtATime) {
+  ReadyDriver ready;
+  std::atomic<int> inside{0};
+  std::atomic<int> most{0};
+  in_threads(4, [&](int) {
+    ready.use(0);
+    const StreamHandle stream = ready.driver.create_stream();
+    for (int i = 0; i < 100; ++i) {
+      ready.driver.launch(stream, {}, {}, 1us, [&] {
+        const int now = ++inside;
+        if (now > most) most = now;
+        --inside;
+      });
+      if (i % 10 == 0) {
+        EXPECT_EQ(ready.api.stream_synchronize(stream), CUDA_SUCCESS);
+      }
+    }
+    EXPECT_EQ(ready.api.stream_synchronize(stream), CUDA_SUCCESS);
+  });
+  EXPECT_EQ(most, 1);
+}
+
+TEST(SimulatedThreads, MemoryIsHandedOutOnce) {
+  ReadyDriver ready({.capacity_bytes = 4 * GiB});
+  in_threads(4, [&](int thread) {
+    ready.use(0);
+    const auto mark = static_cast<unsigned char>(thread + 1);
+    std::vector<CUdeviceptr> pointers;
+    for (int round = 0; round < 20; ++round) {
+      for (const std::size_t bytes : {std::size_t{700}, 2 * MiB}) {
+        pointers.push_back(ready.allocate(bytes));
+        EXPECT_EQ(ready.api.memset_d8_async(pointers.back(), mark, 700, CU_STREAM_PER_THREAD), CUDA_SUCCESS);
+      }
+    }
+    EXPECT_EQ(ready.api.stream_synchronize(CU_STREAM_PER_THREAD), CUDA_SUCCESS);
+    for (const CUdeviceptr pointer : pointers) {
+      EXPECT_EQ(reinterpret_cast<const unsigned char*>(pointer)[699], mark);
+      EXPECT_EQ(ready.api.mem_free(pointer), CUDA_SUCCESS);
+    }
+  });
+  EXPECT_EQ(ready.driver.used_bytes(), 0u);
+}
+
+TEST(SimulatedThreads, OfTwoWhoFreeAPointerOneSucceeds) {
+  ReadyDriver ready;
+  for (int round = 0; round < 50; ++round) {
+    const CUdeviceptr pointer = ready.allocate(2 * MiB);
+    ready.driver.occupy(ready.driver.create_stream(), 1us);
+    std::atomic<int> freed{0};
+    in_threads(2, [&](int) {
+      ready.use(0);
+      const CUresult result = ready.api.mem_free(pointer);
+      EXPECT_TRUE(result == CUDA_SUCCESS || result == CUDA_ERROR_INVALID_VALUE);
+      if (result == CUDA_SUCCESS) ++freed;
+    });
+    EXPECT_EQ(freed, 1);
+  }
+  EXPECT_EQ(ready.driver.used_bytes(), 0u);
+}
+
+TEST(SimulatedThreads, EventsHandWorkFromThreadToThread) {
+  ReadyDriver ready;
+  constexpr int kThreads = 4;
+  std::vector<StreamHandle> streams;
+  std::vector<CUevent> events;
+  for (int i = 0; i < kThreads; ++i) {
+    streams.push_back(ready.driver.create_stream());
+    events.push_back(ready.create_event());
+  }
+  in_threads(kThreads, [&](int thread) {
+    ready.use(0);
+    const auto mine = static_cast<std::size_t>(thread);
+    for (int round = 0; round < 100; ++round) {
+      const std::size_t other = (mine + static_cast<std::size_t>(round)) % kThreads;
+      EXPECT_EQ(ready.api.stream_wait_event(streams[mine], events[other], 0), CUDA_SUCCESS);
+      ready.driver.occupy(streams[mine], 1us);
+      EXPECT_EQ(ready.api.event_record(events[mine], streams[mine]), CUDA_SUCCESS);
+      const CUresult query = ready.api.event_query(events[other]);
+      EXPECT_TRUE(query == CUDA_SUCCESS || query == CUDA_ERROR_NOT_READY);
+      if (round % 7 == 0) {
+        EXPECT_EQ(ready.api.event_synchronize(events[other]), CUDA_SUCCESS);
+      }
+      if (round % 13 == 0) ready.driver.step();
+    }
+  });
+  EXPECT_EQ(ready.api.ctx_synchronize(), CUDA_SUCCESS);
+  EXPECT_FALSE(ready.driver.step());
+}
+
+TEST(SimulatedThreads, StreamsAndEventsComeAndGoWhileOthersWait) {
+  ReadyDriver ready;
+  in_threads(4, [&](int) {
+    ready.use(0);
+    for (int round = 0; round < 100; ++round) {
+      CUstream stream = nullptr;
+      EXPECT_EQ(ready.api.stream_create_with_priority(&stream,
+                                                      round % 2 == 0 ? CU_STREAM_DEFAULT : CU_STREAM_NON_BLOCKING, 0),
+                CUDA_SUCCESS);
+      const CUevent event = ready.create_event();
+      ready.driver.occupy(stream, 1us);
+      EXPECT_EQ(ready.api.event_record(event, stream), CUDA_SUCCESS);
+      EXPECT_EQ(ready.api.stream_destroy(stream), CUDA_SUCCESS);
+      if (round % 5 == 0) {
+        EXPECT_EQ(ready.api.ctx_synchronize(), CUDA_SUCCESS);
+      }
+      EXPECT_EQ(ready.api.event_destroy(event), CUDA_SUCCESS);
+    }
+  });
+  EXPECT_EQ(ready.api.ctx_synchronize(), CUDA_SUCCESS);
+}
+
+TEST(SimulatedThreads, EachThreadMayHaveItsOwnDriver) {
+  in_threads(4, [&](int thread) {
+    ReadyDriver ready({.capacity_bytes = 64 * MiB});
+    std::vector<int> order;
+    for (int i = 0; i < 20; ++i) ready.note(CU_STREAM_PER_THREAD, order, i);
+    const CUdeviceptr pointer = ready.allocate(static_cast<std::size_t>(thread + 1) * MiB);
+    EXPECT_EQ(ready.api.mem_free(pointer), CUDA_SUCCESS);
+    EXPECT_EQ(order.size(), 20u);
+  });
+}
+
+}  // namespace
+}  // namespace cistern
