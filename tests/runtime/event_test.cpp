@@ -1,0 +1,228 @@
+// Events: made late, recorded on one device, waited for from anywhere.
+
+#include <cistern/error.h>
+#include <cistern/event.h>
+#include <gmock/gmock.h>
+
+#include <utility>
+#include <vector>
+
+#include "runtime/driver_api.h"
+#include "tests/runtime/process_device.h"
+
+namespace cistern {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+std::string message_of(const std::function<void()>& action) {
+  try {
+    action();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "nothing was thrown";
+}
+
+class Events : public ProcessDevice {};
+
+TEST_F(Events, AreMadeByTheFirstRecord) {
+  const auto created = driver().calls("cuEventCreate");
+  Event event;
+  EXPECT_FALSE(event.is_created());
+  EXPECT_TRUE(event.device().is_current());
+  EXPECT_TRUE(event.query());
+  event.synchronize();
+  event.wait();
+  event.wait(Stream());
+  EXPECT_EQ(driver().calls("cuEventCreate"), created);
+  event.record();
+  EXPECT_TRUE(event.is_created());
+  EXPECT_EQ(event.device(), Device(0));
+  EXPECT_EQ(driver().calls("cuEventCreate"), created + 1);
+}
+
+TEST_F(Events, RecordWithoutAStreamTakesTheCurrentOneOfTheirDevice) {
+  const Stream there = Stream::create({.device = 1});
+  Event event;
+  {
+    const StreamGuard guard(there);
+    event.record();
+    EXPECT_EQ(event.device(), Device(1));
+  }
+  set_stream(there);
+  set_device(0);
+  occupy(there);
+  event.record();
+  EXPECT_FALSE(event.query());
+}
+
+TEST_F(Events, RecordOnAnotherDeviceIsRefusedNamingBoth) {
+  Event event = default_stream(0).record_event();
+  EXPECT_THAT(message_of([&] { event.record(default_stream(1)); }),
+              AllOf(HasSubstr("on device 0"), HasSubstr("of device 1")));
+  const DeviceGuard guard(1);
+  EXPECT_THROW(event.record(Stream::null()), InvalidArgument);
+  event.record();
+  EXPECT_EQ(event.device(), Device(0));
+}
+
+TEST_F(Events, AreWaitedForFromAnyDevice) {
+  const Stream first = Stream::create({.device = 0});
+  const Stream second = Stream::create({.device = 1});
+  std::vector<int> order;
+  simulated::launch(first, {}, {}, std::chrono::milliseconds(1), [&] { order.push_back(1); });
+  const Event event = first.record_event();
+  event.wait(second);
+  simulated::launch(second, {}, {}, std::chrono::milliseconds(1), [&] { order.push_back(2); });
+  second.synchronize();
+  EXPECT_EQ(order, (std::vector<int>{1, 2}));
+}
+
+TEST_F(Events, WaitWithoutAStreamMakesTheCurrentOneWait) {
+  const Stream busy = Stream::create();
+  const Stream waiting = Stream::create();
+  occupy(busy);
+  const Event event = busy.record_event();
+  const StreamGuard guard(waiting);
+  event.wait();
+  EXPECT_FALSE(waiting.query());
+  waiting.synchronize();
+  EXPECT_TRUE(busy.query());
+}
+
+TEST_F(Events, RecordingAgainReplacesWhatLaterWaitsSee) {
+  const Stream first = Stream::create();
+  const Stream early = Stream::create();
+  const Stream late = Stream::create();
+  Event event = first.record_event();
+  early.wait_event(event);
+  occupy(first);
+  event.record(first);
+  late.wait_event(event);
+  EXPECT_TRUE(early.query());
+  EXPECT_FALSE(late.query());
+  EXPECT_FALSE(event.query());
+  event.synchronize();
+  EXPECT_TRUE(event.query());
+  EXPECT_TRUE(late.query());
+}
+
+TEST_F(Events, WaitsStayInForceAfterDestruction) {
+  const Stream busy = Stream::create();
+  const Stream waiting = Stream::create();
+  occupy(busy);
+  {
+    const Event event = busy.record_event();
+    event.wait(waiting);
+  }
+  EXPECT_FALSE(waiting.query());
+  waiting.synchronize();
+  EXPECT_TRUE(busy.query());
+}
+
+TEST_F(Events, AreDestroyedOnceAndMoveTheirOwnership) {
+  const auto destroyed = driver().calls("cuEventDestroy");
+  {
+    Event first = Stream().record_event();
+    Event second = std::move(first);
+    EXPECT_FALSE(first.is_created());  // NOLINT(bugprone-use-after-move): what is left is stated
+    EXPECT_TRUE(first.query());
+    EXPECT_THROW(first.record(), InvalidArgument);
+    EXPECT_TRUE(second.is_created());
+    second = Stream().record_event();
+    EXPECT_EQ(driver().calls("cuEventDestroy"), destroyed + 1);
+  }
+  EXPECT_EQ(driver().calls("cuEventDestroy"), destroyed + 2);
+}
+
+TEST_F(Events, ElapsedTimeIsTheDevices) {
+  const Stream stream = Stream::create();
+  Event start(EventOptions{.enable_timing = true});
+  Event end(EventOptions{.enable_timing = true});
+  start.record(stream);
+  simulated::launch(stream, {}, {}, std::chrono::microseconds(2500), [] {});
+  end.record(stream);
+  EXPECT_THROW(static_cast<void>(start.elapsed_time(end)), NotReady);
+  end.synchronize();
+  EXPECT_FLOAT_EQ(start.elapsed_time(end), 2.5F);
+}
+
+TEST_F(Events, ElapsedTimeThatDoesNotExistIsRefused) {
+  const EventOptions timed{.enable_timing = true};
+  Event start(timed);
+  Event end(timed);
+  EXPECT_THAT(message_of([&] { static_cast<void>(start.elapsed_time(end)); }),
+              HasSubstr("first event was not recorded"));
+  start.record();
+  EXPECT_THAT(message_of([&] { static_cast<void>(start.elapsed_time(end)); }),
+              HasSubstr("second event was not recorded"));
+  const Event untimed = Stream().record_event();
+  EXPECT_THAT(message_of([&] { static_cast<void>(start.elapsed_time(untimed)); }), HasSubstr("enable_timing"));
+  Event elsewhere(timed);
+  elsewhere.record(default_stream(1));
+  EXPECT_THAT(message_of([&] { static_cast<void>(start.elapsed_time(elsewhere)); }), HasSubstr("different devices"));
+}
+
+TEST_F(Events, InterprocessExcludesTiming) {
+  EXPECT_THROW(Event(EventOptions{.enable_timing = true, .interprocess = true}), InvalidArgument);
+  Event event(EventOptions{.blocking = true, .interprocess = true});
+  event.record();
+  event.synchronize();
+  EXPECT_TRUE(event.query());
+}
+
+TEST_F(Events, FirstRecordThatFailsLeavesNothingBehind) {
+  Event event;
+  driver().fail_call("cuEventCreate", 1, CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_THROW(event.record(), DriverError);
+  EXPECT_FALSE(event.is_created());
+  const auto destroyed = driver().calls("cuEventDestroy");
+  driver().fail_call("cuEventRecord", 1, CUDA_ERROR_UNKNOWN);
+  EXPECT_THROW(event.record(), DriverError);
+  EXPECT_FALSE(event.is_created());
+  EXPECT_EQ(driver().calls("cuEventDestroy"), destroyed + 1);
+  event.record(default_stream(1));
+  EXPECT_EQ(event.device(), Device(1));
+  driver().fail_call("cuEventRecord", 1, CUDA_ERROR_UNKNOWN);
+  EXPECT_THROW(event.record(), DriverError);
+  EXPECT_TRUE(event.is_created());
+}
+
+TEST_F(Events, EveryFailingCallIsReportedByName) {
+  Event event(EventOptions{.enable_timing = true});
+  event.record();
+  const auto expect_reported = [&](const char* entry, const std::function<void()>& action) {
+    driver().fail_call(entry, 1, CUDA_ERROR_UNKNOWN);
+    try {
+      action();
+      ADD_FAILURE() << entry << " failed unnoticed";
+    } catch (const DriverError& error) {
+      EXPECT_EQ(error.call(), entry);
+      EXPECT_THAT(error.what(), HasSubstr("event 0x"));
+    }
+  };
+  expect_reported("cuEventQuery", [&] { static_cast<void>(event.query()); });
+  expect_reported("cuEventSynchronize", [&] { event.synchronize(); });
+  expect_reported("cuStreamWaitEvent", [&] { event.wait(); });
+  expect_reported("cuEventElapsedTime", [&] { static_cast<void>(event.elapsed_time(event)); });
+}
+
+TEST_F(Events, DestructionNeverThrows) {
+  const auto faults = driver().faults_injected();
+  driver().fail_call("cuEventDestroy", 1, CUDA_ERROR_DEINITIALIZED);
+  { const Event event = Stream().record_event(); }
+  driver().fail_call("cuStreamDestroy", 1, CUDA_ERROR_DEINITIALIZED);
+  { const Stream stream = Stream::create(); }
+  {
+    const Event event = Stream().record_event();
+    const Stream stream = Stream::create();
+    driver().fail_call("cuCtxGetCurrent", 1, CUDA_ERROR_DEINITIALIZED);
+    driver().fail_call("cuCtxGetCurrent", 2, CUDA_ERROR_DEINITIALIZED);
+  }
+  EXPECT_EQ(driver().faults_injected() - faults, 4U);
+}
+
+}  // namespace
+}  // namespace cistern
