@@ -21,7 +21,8 @@ namespace cistern {
 // Throws if `result` is a failure. `describe` gives the object's text, built on failure only.
 template <class Describe>
 void check_driver(const DriverApi& api, CUresult result, DriverEntryId entry, Describe&& describe) {
-  if (result != CUDA_SUCCESS) [[unlikely]] throw_driver_error(api, result, entry, describe());
+  if (result != CUDA_SUCCESS) [[unlikely]]
+    throw_driver_error(api, result, entry, describe());
 }
 
 }  // namespace cistern

@@ -43,15 +43,22 @@ std::unique_ptr<LoadedDriver> load_cuda() {
   return driver;
 }
 
-std::unique_ptr<LoadedDriver> load_simulated(std::string_view settings) {
+std::unique_ptr<LoadedDriver> load_simulated(const SimulatedOptions& options) {
   auto driver = std::make_unique<LoadedDriver>();
+  driver->simulated = std::make_unique<SimulatedDriver>(options);
+  driver->contexts = std::make_unique<Contexts>(driver->simulated->api());
+  return driver;
+}
+
+std::unique_ptr<LoadedDriver> load_simulated(std::string_view settings) {
+  SimulatedOptions options;
   try {
-    driver->simulated = std::make_unique<SimulatedDriver>(SimulatedOptions::parse(settings));
+    options = SimulatedOptions::parse(settings);
   } catch (const InvalidArgument& error) {
     throw InvalidArgument(fmt::format("CISTERN_DEVICE: {}", error.what()));
   }
-  driver->contexts = std::make_unique<Contexts>(driver->simulated->api());
-  return driver;
+  if (const char* visible = std::getenv("CUDA_VISIBLE_DEVICES")) options.set_visible_devices(visible);
+  return load_simulated(options);
 }
 
 std::unique_ptr<LoadedDriver> load_auto() {
@@ -63,7 +70,8 @@ std::unique_ptr<LoadedDriver> load_auto() {
   } catch (const DriverError& error) {
     reason = error.what();
   }
-  auto driver = load_simulated("");
+  // All of it is visible: CUDA_VISIBLE_DEVICES spoke of the CUDA devices, and may be why none is there.
+  auto driver = load_simulated(SimulatedOptions());
   driver->notice =
       fmt::format("cistern: no CUDA device is used, the device is simulated (CISTERN_DEVICE=auto): {}\n", reason);
   return driver;
