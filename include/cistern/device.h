@@ -68,7 +68,8 @@ CISTERN_EXPORT void initialize();
 
 // This thread's current device. Initialises nothing.
 [[nodiscard]] CISTERN_EXPORT Device current_device();
-// Makes `device` this thread's current one; "the current device" is a no-op.
+// Makes `device` this thread's current one; "the current device" is a no-op. The driver's own
+// current context stays as it is: each call of cistern enters its device's and leaves it again.
 // Throws InvalidArgument, naming the index, if there is no such device.
 CISTERN_EXPORT void set_device(Device device);
 // Waits until all work queued on `device` is done. Blocks the host.

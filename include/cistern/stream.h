@@ -70,7 +70,9 @@ class CISTERN_EXPORT Stream {
 
   // The driver's handle: 0 for the legacy default stream, 2 for the per-thread one.
   [[nodiscard]] StreamHandle native_handle() const noexcept { return handle_; }
-  // The driver's unique number of the stream: never used again after its destruction.
+  // The driver's unique number of the stream: never used again after its destruction. The
+  // legacy default stream has the largest number there is, whatever its device; the per-thread
+  // one has another on each thread and device.
   [[nodiscard]] std::uint64_t id() const;
   // -1 for the default streams, which belong to whichever device is current.
   [[nodiscard]] Device device() const noexcept;
