@@ -9,11 +9,10 @@ namespace cistern {
 
 // What the driver refuses here stays with the driver: a heap that ends has nobody to tell.
 DeviceAllocator::~DeviceAllocator() {
-  Lock lock(mutex_);
   try {
+    Lock lock(mutex_);
     wait_for_pending(lock);
   } catch (...) {  // the releases below wait for the device anyway
-    if (!lock.owns_lock()) lock.lock();
   }
   try {
     const ContextGuard guard(api_, context_);

@@ -61,6 +61,7 @@ TEST(Interleaving, ARequestDoesNotFailWhileAnotherThreadGivesMemoryBack) {
   void* served = nullptr;
   EXPECT_NO_THROW(served = allocator.allocate(50 * kMega));
   flushing.join();
+  hooked.before_free = nullptr;
   EXPECT_NE(served, nullptr);
   EXPECT_EQ(allocator.memory_stats().num_ooms, 0);
 }
@@ -81,6 +82,7 @@ TEST(Interleaving, TwoThreadsCannotPassTheLimitTogether) {
   EXPECT_THROW(static_cast<void>(allocator.allocate(40 * kMega)), OutOfMemoryError);
   second_is_done = true;
   first.join();
+  hooked.before_allocate = nullptr;
   EXPECT_LE(hooked.driver.peak_used_bytes(), 64 * kMega);
 }
 
