@@ -99,28 +99,28 @@ for binary in "${binaries[@]}"; do
 done
 if [[ -d $build/lib ]]; then export LD_LIBRARY_PATH=$build/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}; fi
 
-export CISTERN_DEVICE=$device
 scratch=$root/build/gpu-$device
 mkdir -p "$scratch"
 
+# The tests look at bytes and provoke out of memory; what is timed needs the accounts only.
+tests_on=$device
+export CISTERN_DEVICE=$device
+if [[ $device == simulated ]]; then
+  tests_on=simulated:capacity=4GiB
+  CISTERN_DEVICE=simulated:backing=none
+fi
+
 echo "== the device tests"
 tests_passed=yes
-tests_device=$device
-# Out of memory is provoked: on the simulated device a small one does.
-if [[ $device == simulated ]]; then tests_device=simulated:capacity=4GiB; fi
-CISTERN_DEVICE=$tests_device "$build/tests/gpu/cistern_gpu_tests" 2>&1 | tee "$scratch/tests.log" || tests_passed=no
+CISTERN_DEVICE=$tests_on "$build/tests/gpu/cistern_gpu_tests" 2>&1 | tee "$scratch/tests.log" || tests_passed=no
 
 echo "== the driver's calls"
 "$build/bench/cistern_driver_costs" --costs "$scratch/costs.json" | tee "$scratch/costs.md"
 
 echo "== the replays"
 mapfile -t traces < <(workload_traces "$build/tools/cistern" && real_traces)
-for policy in classic direct; do
-  echo
-  echo "### Policy \`$policy\`"
-  echo
-  replay_table "$build/tools/cistern" "$policy" "${traces[@]}"
-done | tee "$scratch/replays.md"
+# Not policy direct: millions of real driver calls, whose cost the table above already says.
+replay_table "$build/tools/cistern" classic "${traces[@]}" | tee "$scratch/replays.md"
 
 name=$(sed -n 's/.*"device":"\([^"]*\)".*/\1/p' "$scratch/replay.json")
 slug=$(tr '[:upper:] ' '[:lower:]-' <<<"${name:-$device}" | tr -cd 'a-z0-9.-')
@@ -142,7 +142,8 @@ slug=$(tr '[:upper:] ' '[:lower:]-' <<<"${name:-$device}" | tr -cd 'a-z0-9.-')
   echo
   cat "$scratch/costs.md"
   echo
-  echo "## Replays"
+  echo "## Replays: policy \`classic\`"
+  echo
   cat "$scratch/replays.md"
 } >"$scratch/$slug.md"
 
