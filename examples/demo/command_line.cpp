@@ -22,7 +22,7 @@ Number parse_number(const std::string& option, const std::string& text, Number l
 std::string usage() {
   return "usage: cistern_demo [--steps N] [--text FILE] [--seed N] [--output FOLDER]\n"
          "Trains a character-level transformer whose tensors all come from cistern, on the simulated device.\n"
-         "  --steps N        training steps (default 800)\n"
+         "  --steps N        training steps (default 500)\n"
          "  --text FILE      the text to learn (default: the licence texts in /usr/share/common-licenses)\n"
          "  --seed N         of the weights, the batches and the sample (default 1)\n"
          "  --output FOLDER  where demo-snapshot.json and demo.trace go (default: the current folder)\n"

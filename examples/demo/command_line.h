@@ -12,7 +12,7 @@
 namespace cistern::demo {
 
 struct CommandLine {
-  std::size_t steps = 800;
+  std::size_t steps = 500;
   std::uint64_t seed = 1;
   std::optional<std::filesystem::path> text;  // none: Debian's licence texts
   std::filesystem::path output = ".";         // the folder for the snapshot and the trace

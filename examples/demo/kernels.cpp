@@ -156,6 +156,7 @@ void adam(const AdamStep<Real>& step, const Real* gradient, std::size_t count, R
   }
 }
 
+// NOLINTBEGIN(bugprone-macro-parentheses): a type cannot stand in parentheses.
 #define INSTANTIATE(Real)                                                                                        \
   template void embed(const Token*, const Real*, const Real*, std::size_t, std::size_t, std::size_t, Real*);     \
   template void embed_backward(const Token*, const Real*, std::size_t, std::size_t, std::size_t, std::size_t,    \
@@ -174,5 +175,6 @@ void adam(const AdamStep<Real>& step, const Real* gradient, std::size_t count, R
 
 INSTANTIATE(float);
 INSTANTIATE(double);
+// NOLINTEND(bugprone-macro-parentheses)
 
 }  // namespace cistern::demo::kernels

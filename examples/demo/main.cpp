@@ -27,7 +27,14 @@ namespace {
 constexpr const char* kTraceHeader =
     "source: cistern's demo, recorded by the program itself (examples/demo)\n"
     "licence: Apache-2.0\n"
-    "application: training and sampling a character-level transformer; stream 1 computes, others copy batches";
+    "application: training and sampling a character-level transformer; stream 1 computes, stream 2 copies batches";
+
+constexpr const char* kSnapshotName = "demo-snapshot.json";
+constexpr const char* kTraceName = "demo.trace";
+
+std::string output_file(const CommandLine& line, const char* name) {
+  return (line.output / name).lexically_normal().string();
+}
 
 constexpr double kMiB = 1024.0 * 1024.0;
 
@@ -55,11 +62,21 @@ bool report_losses(const Trainer& trainer, const std::vector<Token>& training, c
   return model < unigram;
 }
 
+// The first 30 characters of a line from the middle on that has as many, or else what is there.
+std::string piece_of(const std::string& text) {
+  constexpr std::size_t kLength = 30;
+  for (std::size_t start = text.size() / 2, end = 0; start < text.size(); start = end + 1) {
+    start = text.find_first_not_of(" \n", start);
+    if (start == std::string::npos) break;
+    end = std::min(text.find('\n', start), text.size());
+    if (end - start >= kLength) return text.substr(start, kLength);
+  }
+  return text.substr(text.size() / 2, kLength);
+}
+
 void show_sample(const Context& context, const Trainer& trainer, const Vocabulary& vocabulary, const Corpus& corpus,
                  std::uint64_t seed) {
-  // A piece from the middle of the held-out text, from the start of a line where there is one.
-  const std::size_t middle = corpus.held_out.find('\n', corpus.held_out.size() / 2);
-  const std::string prompt = corpus.held_out.substr(middle == std::string::npos ? 0 : middle + 1, 40);
+  const std::string prompt = piece_of(corpus.held_out);
   SamplingOptions options;
   options.seed = seed;
   const std::string text = write_text(context, trainer.model(), vocabulary, prompt, options);
@@ -128,7 +145,7 @@ bool train_and_show(const CommandLine& line, const Corpus& corpus, AllocationTra
   std::printf("\nIn virtual time the device worked for %.1f ms. Its memory, by memory_summary():\n%s",
               std::chrono::duration<double, std::milli>(simulated::driver().virtual_time()).count(),
               memory_summary().c_str());
-  const std::string snapshot = (line.output / "demo-snapshot.json").string();
+  const std::string snapshot = output_file(line, kSnapshotName);
   write_json(memory_snapshot(), snapshot);
   std::printf("\nEvery segment and block of this moment is in %s.\n", snapshot.c_str());
   show_out_of_memory(trainer);
@@ -141,7 +158,7 @@ void print_next_steps(const CommandLine& line) {
       "  link it:        add_subdirectory(cistern) and target_link_libraries(your_target cistern::cistern)\n"
       "  look at it:     ./dev cistern summary %s\n"
       "  replay a trace: ./dev cistern replay %s\n",
-      (line.output / "demo-snapshot.json").c_str(), (line.output / "demo.trace").c_str());
+      output_file(line, kSnapshotName).c_str(), output_file(line, kTraceName).c_str());
 }
 
 int run(const CommandLine& line) {
@@ -156,14 +173,14 @@ int run(const CommandLine& line) {
   std::printf("cistern demo: training a transformer on %s (%.0f MiB), every tensor from cistern::allocate.\n",
               device_properties().name.c_str(), mebibytes(memory_info().total));
 
-  const std::filesystem::path trace_path = line.output / "demo.trace";
+  const std::string trace_path = output_file(line, kTraceName);
   std::ofstream trace_file(trace_path);
-  if (!trace_file) throw std::runtime_error("the trace " + trace_path.string() + " cannot be written");
+  if (!trace_file) throw std::runtime_error("the trace " + trace_path + " cannot be written");
   AllocationTrace trace(trace_file, kTraceHeader);
   const bool learnt = train_and_show(line, corpus, trace);
 
   trace_file.close();
-  if (!trace_file) throw std::runtime_error("the trace " + trace_path.string() + " cannot be written");
+  if (!trace_file) throw std::runtime_error("the trace " + trace_path + " cannot be written");
   const std::size_t left = memory_allocated();
   std::printf("\nThe model is gone, and %zu bytes are allocated. The allocations are in %s.\n", left,
               trace_path.c_str());

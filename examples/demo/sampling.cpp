@@ -15,6 +15,7 @@ Token draw(const std::vector<float>& logits, double temperature, Random& random)
   const auto likeliest = std::max_element(logits.begin(), logits.end());
   if (temperature <= 0.0) return static_cast<Token>(std::distance(logits.begin(), likeliest));
   std::vector<double> weights;
+  weights.reserve(logits.size());
   for (const float logit : logits) weights.push_back(std::exp(static_cast<double>(logit - *likeliest) / temperature));
   std::discrete_distribution<Token> distribution(weights.begin(), weights.end());
   return distribution(random);

@@ -15,10 +15,10 @@
 namespace cistern::demo {
 
 struct TrainingOptions {
-  std::size_t steps = 800;      // that the learning rate's course is laid out for
-  std::size_t sequences = 16;   // in a batch
-  double learning_rate = 8e-3;  // at its highest
-  std::size_t warm_up_steps = 40;
+  std::size_t steps = 500;        // that the learning rate's course is laid out for
+  std::size_t sequences = 40;     // in a batch
+  double learning_rate = 1.2e-2;  // at its highest
+  std::size_t warm_up_steps = 80;
   std::uint64_t seed = 1;
 };
 
