@@ -3,12 +3,18 @@
 // The simulated driver: GPU memory, streams and events in process, at CPU speed.
 //
 // Device addresses are host addresses, so copies move real bytes and host code can be a
-// kernel. The drive is stepped: queued work moves when somebody waits for it or steps it,
-// and time is virtual. An operation whose predecessors are done when it is queued, and which
-// is an event record or an event wait, is done at once.
+// kernel. The drive is stepped: queued work moves when somebody waits for it or steps it.
+// Event records and waits take no step: they are done with the last work that they wait for,
+// at once if there is none.
+// Time is virtual. Work starts when what it waits for has ended, and no earlier than the latest
+// end of anything that had run when it was queued. Copies, fills and host functions take none.
+// Host memory counts as page-locked: a copy reads and writes it when it runs, not before.
 // Everything is deterministic: memory at the lowest free address, first fit.
 // Thread safety: any member may be called from any thread; functions that are run as
-// kernels run with no lock held, one at a time.
+// kernels run with no lock held, one at a time. They may call nothing of their driver: entries
+// answer CUDA_ERROR_NOT_PERMITTED, the controls that queue or run work throw DriverError.
+// A function that throws fails its device as a kernel that crashes does: what is queued there
+// is dropped, and its later calls return CUDA_ERROR_LAUNCH_FAILED.
 
 #include <cistern/export.h>
 #include <cistern/stream.h>
@@ -39,7 +45,9 @@ struct SimulatedOptions {
   std::size_t capacity_bytes = std::size_t{80} << 30;  // of each device
   Backing backing = Backing::memory;
   // An event completes at the later of its stream's work and this many ticks after its
-  // record (see SimulatedDriver::tick). 0: with its stream's work.
+  // record (see SimulatedDriver::tick), as the host sees it; work that waits for it on the device
+  // is not held up. Freeing device memory, or synchronising, completes all that the device has
+  // recorded so far. 0: with its stream's work.
   std::uint64_t event_lag_ticks = 0;
   int compute_capability_major = 9;
   int compute_capability_minor = 0;
@@ -81,7 +89,9 @@ class CISTERN_EXPORT SimulatedDriver {
   void destroy_stream(StreamHandle stream);
 
   // Queues `function` on `stream` as a kernel that takes `duration` of virtual time and touches
-  // the ranges named. Throws InvalidArgument for a range that is not device memory at this moment.
+  // the ranges named. Default streams are those of the current device, or of the first.
+  // Throws InvalidArgument for a range that is not device memory at this moment. One that no
+  // longer is when the work's turn comes fails the device with CUDA_ERROR_ILLEGAL_ADDRESS.
   void launch(StreamHandle stream, std::vector<MemoryRange> reads, std::vector<MemoryRange> writes,
               std::chrono::nanoseconds duration, std::function<void()> function);
   // Keeps `stream` busy for `duration` of virtual time.
@@ -105,7 +115,8 @@ class CISTERN_EXPORT SimulatedDriver {
   [[nodiscard]] std::uint64_t calls() const;
   [[nodiscard]] std::uint64_t calls(std::string_view entry) const;
   [[nodiscard]] std::map<std::string, std::uint64_t> calls_by_name() const;
-  // Calls that made the host wait for the device.
+  // Calls that made the host wait for the device: synchronisations, frees and unmaps that found
+  // unfinished work or lagging events.
   [[nodiscard]] std::uint64_t host_synchronizations() const;
   // The accounted cost of all calls, by the cost model: nothing is slept.
   [[nodiscard]] std::chrono::nanoseconds modelled_cost() const;
@@ -114,7 +125,7 @@ class CISTERN_EXPORT SimulatedDriver {
 
   // Makes the k-th call from now (1: the next) of `entry`, or of any entry if it is empty, fail
   // with `error` (a CUresult) and change nothing. Failures that are set up are independent.
-  // Throws InvalidArgument for an unknown entry or k = 0.
+  // Throws InvalidArgument for an unknown entry, k = 0 or an `error` that is none.
   void fail_call(std::string_view entry, std::uint64_t k, int error);
   // How many calls were failed so far. clear_faults drops those still to come.
   [[nodiscard]] std::uint64_t faults_injected() const;

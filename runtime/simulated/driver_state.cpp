@@ -187,7 +187,7 @@ CUresult DriverState::wait_for_devices(Lock& lock, std::uint64_t set) {
   if (waits) meter.count_host_synchronization();
   for (int index = 0; index < device_count(); ++index) {
     if ((set >> index & 1) == 0) continue;
-    executor.finish(lock, executor.targets(index));
+    if (!executor.is_idle(index)) executor.finish(lock, executor.targets(index));
     executor.complete_lagging_records(index);
     if (failure == CUDA_SUCCESS) failure = executor.device(index).failure;
   }

@@ -92,6 +92,23 @@ TEST(SimulatedEvents, DestroyingAPendingEventLeavesWaitsInForce) {
   EXPECT_EQ(ready.api.event_query(in_its_place), CUDA_SUCCESS);
 }
 
+TEST(SimulatedEvents, ADestroyedEventsRecordDoesNotCompleteTheOneInItsPlace) {
+  ReadyDriver ready;
+  const StreamHandle first = ready.driver.create_stream();
+  const StreamHandle second = ready.driver.create_stream();
+  const CUevent event = ready.create_event();
+  ready.driver.occupy(first, 1ms);
+  ready.driver.occupy(second, 1ms);
+  EXPECT_EQ(ready.api.event_record(event, first), CUDA_SUCCESS);
+  EXPECT_EQ(ready.api.event_destroy(event), CUDA_SUCCESS);
+  const CUevent in_its_place = ready.create_event();
+  EXPECT_EQ(ready.api.event_record(in_its_place, second), CUDA_SUCCESS);
+  ready.driver.run_until_idle(first);
+  EXPECT_EQ(ready.api.event_query(in_its_place), CUDA_ERROR_NOT_READY);
+  ready.driver.run_until_idle(second);
+  EXPECT_EQ(ready.api.event_query(in_its_place), CUDA_SUCCESS);
+}
+
 TEST(SimulatedEvents, WaitingForAnEventThatWasNeverRecordedIsNothing) {
   ReadyDriver ready;
   const StreamHandle stream = ready.driver.create_stream();

@@ -81,9 +81,14 @@ TEST(SimulatedThreads, MemoryIsHandedOutOnce) {
 
 TEST(SimulatedThreads, OfTwoWhoFreeAPointerOneSucceeds) {
   ReadyDriver ready;
-  for (int round = 0; round < 50; ++round) {
+  const StreamHandle stream = ready.driver.create_stream();
+  for (int round = 0; round < 20; ++round) {
     const CUdeviceptr pointer = ready.allocate(2 * MiB);
-    ready.driver.occupy(ready.driver.create_stream(), 1us);
+    const std::uint64_t waiting = ready.driver.host_synchronizations();
+    // Runs until both have found the pointer and wait for the device.
+    ready.driver.launch(stream, {}, {}, 1us, [&ready, waiting] {
+      while (ready.driver.host_synchronizations() < waiting + 2) std::this_thread::yield();
+    });
     std::atomic<int> freed{0};
     in_threads(2, [&](int) {
       ready.use(0);
@@ -94,6 +99,26 @@ TEST(SimulatedThreads, OfTwoWhoFreeAPointerOneSucceeds) {
     EXPECT_EQ(freed, 1);
   }
   EXPECT_EQ(ready.driver.used_bytes(), 0u);
+}
+
+TEST(SimulatedThreads, MemoryIsNotFreedUnderAFunctionThatRuns) {
+  ReadyDriver ready({.devices = 2, .capacity_bytes = 64 * MiB});
+  const CUdeviceptr pointer = ready.allocate(2 * MiB);
+  auto* memory = reinterpret_cast<unsigned char*>(pointer);
+  const StreamHandle there = ready.driver.create_stream(1);  // a device whose work the free does not wait for
+  std::atomic<bool> running{false};
+  std::atomic<bool> finished{false};
+  ready.driver.launch(there, {}, {{memory, 2 * MiB}}, 1us, [&] {
+    running = true;
+    while (ready.driver.calls("cuMemFree") == 0) std::this_thread::yield();
+    for (std::size_t i = 0; i < 2 * MiB; i += 64) memory[i] = 1;
+    finished = true;
+  });
+  std::thread runner([&] { EXPECT_TRUE(ready.driver.step()); });
+  while (!running) std::this_thread::yield();
+  EXPECT_EQ(ready.api.mem_free(pointer), CUDA_SUCCESS);
+  EXPECT_TRUE(finished);
+  runner.join();
 }
 
 TEST(SimulatedThreads, EventsHandWorkFromThreadToThread) {
