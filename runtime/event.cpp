@@ -6,7 +6,6 @@
 
 #include "runtime/device_scope.h"
 #include "runtime/driver_error.h"
-#include "runtime/process_driver.h"
 #include "runtime/stream_access.h"
 
 namespace cistern {
@@ -53,13 +52,14 @@ void Event::State::create(const Stream& stream) {
 }
 
 void Event::State::destroy() noexcept {
-  // In a forked child the event is the parent's.
-  if (handle == nullptr || (driver == nullptr && !process_driver_loaded())) return;
+  if (handle == nullptr) return;
   try {
     const DeviceScope in_context = scope();
     // A refusal means that the driver or the context is gone, and the event with it.
     static_cast<void>(in_context.api().event_destroy(handle));
-  } catch (...) {  // the context cannot be entered: as above
+  } catch (...) {
+    // The context cannot be entered: as above, or this is a forked child and the event is the
+    // parent's.
   }
   handle = nullptr;
   driver = nullptr;

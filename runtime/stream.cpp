@@ -23,13 +23,13 @@ class StreamOwner {
   StreamOwner(const StreamOwner&) = delete;
   StreamOwner& operator=(const StreamOwner&) = delete;
   ~StreamOwner() {
-    // In a forked child the stream is the parent's.
-    if (!process_driver_loaded()) return;
     try {
       const DeviceScope scope(nullptr, device_);
       // A refusal means that the driver or the context is gone, and the stream with it.
       static_cast<void>(scope.api().stream_destroy(handle_));
-    } catch (...) {  // the context cannot be entered: as above
+    } catch (...) {
+      // The context cannot be entered: as above, or this is a forked child and the stream is
+      // the parent's.
     }
   }
 
