@@ -100,7 +100,7 @@ TEST(Transformer, RefusesAWidthThatItsHeadsCannotShare) {
   EXPECT_EQ(memory_allocated(), 0U);
 }
 
-TEST(Transformer, ActivationsAreFreedAsTheBackwardPassProceeds) {
+TEST(Transformer, TheBackwardPassLeavesOnlyGradientsAndTheLoss) {
   GradientCheck check;
   Transformer<float> model(check.context(), small_shape(), 3);
   const Tensor<Token> tokens = check.random_tokens(64, 5, kVocabulary),
