@@ -4,7 +4,7 @@
 //
 // A segment is one piece of address space from a segment source; its blocks tile it, by
 // address, without gaps. Metadata lives apart from the memory it describes.
-// Not thread-safe: all fields but Block::heap are guarded by the owning heap's lock.
+// Not thread-safe: all of it is guarded by the owning heap's lock.
 
 #include <cistern/snapshot.h>
 
@@ -19,8 +19,7 @@
 namespace cistern {
 
 class BlockPool;
-class DeviceAllocator;
-struct StreamPool;
+struct PoolPair;
 struct Block;
 
 // A stream as an owner or user of memory. `owner` keeps it alive where somebody owns it.
@@ -44,9 +43,9 @@ struct Segment {
   bool oversize = false;
   // Being given back to the driver: its one block is free, but in no pool.
   bool releasing = false;
-  BlockPool* pool = nullptr;    // of its stream and kind: where its free blocks are
-  StreamPool* owner = nullptr;  // what `pool` is part of
-  Block* first = nullptr;       // lowest address
+  BlockPool* pool = nullptr;  // of its stream and kind: where its free blocks are
+  PoolPair* owner = nullptr;  // what `pool` is part of
+  Block* first = nullptr;     // lowest address
   Segment* previous = nullptr;
   Segment* next = nullptr;
 };
@@ -71,8 +70,6 @@ struct Block {
   std::uint64_t free_since = 0;
   // Other streams that used the block since it was handed out.
   std::vector<StreamUse> uses;
-  // Never changes while the object exists, free or not.
-  DeviceAllocator* heap = nullptr;
 
   [[nodiscard]] bool is_split() const { return previous != nullptr || next != nullptr; }
 };

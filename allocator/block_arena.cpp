@@ -69,7 +69,6 @@ void BlockArena::add_block_chunk() {
   block_chunks_.push_back(std::move(chunk));
   Block* blocks = block_chunks_.back().get();
   for (std::size_t i = kBlocksPerChunk; i-- > 0;) {
-    blocks[i].heap = heap_;
     blocks[i].priority = scatter(first_number + i + 1);
     blocks[i].next = free_blocks_;
     free_blocks_ = &blocks[i];

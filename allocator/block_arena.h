@@ -1,7 +1,6 @@
 #pragma once
 
-// BlockArena: storage for the metadata of one heap, in chunks that are never given back
-// while the heap lives, so that a stale Block pointer still points at a Block.
+// BlockArena: storage for the metadata of one heap, in chunks that are kept for reuse.
 //
 // Not thread-safe: the owning heap holds its lock around every call.
 
@@ -15,12 +14,10 @@ namespace cistern {
 
 class BlockArena {
  public:
-  explicit BlockArena(DeviceAllocator* heap) : heap_(heap) {}
-
   // Makes the next `blocks` calls of take_block and one of take_segment succeed without
   // allocating. Throws std::bad_alloc and changes nothing that shows.
   void reserve(std::size_t blocks);
-  // Requires: reserved. The fields are those of a new object, but priority and heap.
+  // Requires: reserved. The fields are those of a new object, but priority.
   [[nodiscard]] Block* take_block() noexcept;
   [[nodiscard]] Segment* take_segment() noexcept;
   void give_back(Block* block) noexcept;
@@ -34,7 +31,6 @@ class BlockArena {
   void add_block_chunk();
   void add_segment_chunk();
 
-  DeviceAllocator* heap_;
   std::vector<std::unique_ptr<Block[]>> block_chunks_;
   std::vector<std::unique_ptr<Segment[]>> segment_chunks_;
   Block* free_blocks_ = nullptr;  // linked by `next`

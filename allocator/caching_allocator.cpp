@@ -27,6 +27,7 @@ CachingAllocator::CachingAllocator(CachingAllocatorOptions options) : state_(std
 CachingAllocator::~CachingAllocator() = default;
 
 void* CachingAllocator::allocate(std::size_t bytes, StreamHandle stream, int device) {
+  if (stream == nullptr) return state_->heaps.allocate(bytes, {}, device);
   if (bytes == 0) return nullptr;
   const StreamUse use = state_->heaps.use_of(stream, device);
   return state_->heaps.allocate(bytes, use.stream, use.device);

@@ -20,7 +20,6 @@ DeviceAllocator::DeviceAllocator(const HeapSurroundings& surroundings, int devic
       options_(options),
       policy_(options),
       caches_(options.policy != Policy::direct),
-      arena_(this),
       pending_(api_, surroundings.event_pools) {
   check_driver(api_, api_.device_total_mem(&device_total_bytes_, surroundings.contexts.driver_device(device)),
                DriverEntryId::device_total_mem, [&] { return fmt::format("device {}", device_); });
@@ -47,11 +46,8 @@ void* DeviceAllocator::allocate(std::size_t bytes, const StreamIdentity& stream)
     }
   }
   hand_out(block, request);
-  const std::uint64_t address = block->address;
-  const std::size_t block_bytes = block->bytes;
-  lock.unlock();
-  api_.note_allocate(address, block_bytes, stream.handle);
-  return reinterpret_cast<void*>(address);
+  api_.note_allocate(block->address, block->bytes, stream.handle);
+  return reinterpret_cast<void*>(block->address);
 }
 
 DeviceAllocator::Request DeviceAllocator::make_request(std::size_t bytes, const StreamIdentity& stream) {
@@ -90,7 +86,7 @@ Block* DeviceAllocator::take_free_block(const Request& request) {
 // Requires: one block is reserved in the arena.
 void DeviceAllocator::hand_out(Block* block, const Request& request) {
   try {
-    surroundings_.block_map.insert(block->address, block);
+    block_map_.insert(block->address, block);
   } catch (...) {
     put_back(block);
     throw;
@@ -122,9 +118,12 @@ InactiveSplitChange DeviceAllocator::split(Block* block, const Request& request)
                    : InactiveSplitChange{1, as_signed(rest->bytes)};
 }
 
-void DeviceAllocator::free(Block* block, const StreamUse* last_use) noexcept {
-  api_.note_free(block->address, block->bytes, block->segment->stream.handle);
+bool DeviceAllocator::free(std::uint64_t address, const StreamUse* last_use) noexcept {
   Lock lock(mutex_);
+  Block* block = block_map_.take(address);
+  if (block == nullptr) return false;
+  // Before the block can serve another request.
+  api_.note_free(address, block->bytes, block->segment->stream.handle);
   const bool used_elsewhere = (last_use != nullptr && note_use(block, *last_use)) || !block->uses.empty();
   recorder_.free_requested(block->segment->kind, as_signed(block->bytes), block->oversize);
   if (!caches_)
@@ -133,6 +132,7 @@ void DeviceAllocator::free(Block* block, const StreamUse* last_use) noexcept {
     free_behind_events(block, lock);
   else
     complete_free(block);
+  return true;
 }
 
 void DeviceAllocator::complete_free(Block* block) {
@@ -184,14 +184,20 @@ void DeviceAllocator::put_in_pool(Block* block) {
 // Undoes take_free_block, or keeps a new segment that could not be handed out.
 void DeviceAllocator::put_back(Block* block) { block->segment->pool->insert(block); }
 
-void DeviceAllocator::record_use(Block* block, std::uint64_t address, const StreamUse& use) {
+bool DeviceAllocator::record_use(std::uint64_t address, const StreamUse& use) {
   const Lock lock(mutex_);
-  // Freed by another thread since it was found: nothing to guard.
-  if (block->address != address || block->state != BlockState::active_allocated) return;
-  if (is_own_stream(*block, use)) return;
+  Block* block = block_map_.find(address);
+  if (block == nullptr) return false;
+  if (is_own_stream(*block, use)) return true;
   for (const StreamUse& known : block->uses)
-    if (same_stream(known, use)) return;
+    if (same_stream(known, use)) return true;
   block->uses.push_back(use);
+  return true;
+}
+
+bool DeviceAllocator::owns(std::uint64_t address) const noexcept {
+  const Lock lock(mutex_);
+  return block_map_.find(address) != nullptr;
 }
 
 void DeviceAllocator::set_options(const AllocatorOptions& options) {

@@ -26,6 +26,7 @@
 #include "stats/recorder.h"
 
 #include <array>
+#include <atomic>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
@@ -38,7 +39,6 @@ namespace cistern {
 struct HeapSurroundings {
   Contexts& contexts;
   EventPools& event_pools;
-  BlockMap& block_map;
   Observers& observers;
 };
 
@@ -53,11 +53,19 @@ class DeviceAllocator {
 
   // See cistern::allocate. Requires: bytes > 0.
   [[nodiscard]] void* allocate(std::size_t bytes, const StreamIdentity& stream);
-  // Requires: `block` was taken from the block map by this call's thread. `last_use`, if not
-  // null, is a stream that used the block too.
-  void free(Block* block, const StreamUse* last_use) noexcept;
-  // Requires: `block` was found in the block map under `address`.
-  void record_use(Block* block, std::uint64_t address, const StreamUse& use);
+  // Frees the live block at exactly `address`; false, with nothing changed, if there is none
+  // in this heap. `last_use`, if not null, is a stream that used the block too.
+  [[nodiscard]] bool free(std::uint64_t address, const StreamUse* last_use) noexcept;
+  // Adds a stream to the users of the live block at exactly `address`; false if there is none.
+  bool record_use(std::uint64_t address, const StreamUse& use);
+  // Whether a live block begins at `address`.
+  [[nodiscard]] bool owns(std::uint64_t address) const noexcept;
+  // False: no block of this heap ever began at `address`. Takes no lock: it tells which of
+  // several heaps need not be asked.
+  [[nodiscard]] bool may_own(std::uint64_t address) const noexcept {
+    return address >= lowest_address_.load(std::memory_order_acquire) &&
+           address < highest_address_.load(std::memory_order_acquire);
+  }
 
   [[nodiscard]] int device() const { return device_; }
   void empty_cache();
@@ -95,7 +103,7 @@ class DeviceAllocator {
     std::size_t rounded = 0;        // the block's
     std::size_t segment_bytes = 0;  // what the driver would be asked for
     PoolKind kind = PoolKind::small;
-    StreamPool* pools = nullptr;
+    PoolPair* pools = nullptr;
   };
 
   // device_allocator.cpp: hits, and frees on the block's own stream.
@@ -152,6 +160,10 @@ class DeviceAllocator {
   std::size_t device_total_bytes_ = 0;
   DeviceSegmentSource source_;
 
+  // The range that all segments ever lay in; written under the lock.
+  std::atomic<std::uint64_t> lowest_address_{~std::uint64_t{0}};
+  std::atomic<std::uint64_t> highest_address_{0};
+
   mutable std::mutex mutex_;
   // All below is guarded by mutex_.
   AllocatorOptions options_;
@@ -159,6 +171,7 @@ class DeviceAllocator {
   bool caches_;  // false: `direct`
   Recorder recorder_;
   BlockArena arena_;
+  BlockMap block_map_;  // of live blocks
   StreamPools pools_;
   PendingFrees pending_;
   Block* unrecorded_frees_ = nullptr;  // frees whose events the driver refused; linked by `left`

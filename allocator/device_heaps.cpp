@@ -31,26 +31,22 @@ DeviceAllocator& DeviceHeaps::heap(int device) {
   const std::lock_guard lock(mutex_);
   auto& slot = heaps_[static_cast<std::size_t>(device)];
   if (slot.load(std::memory_order_acquire) == nullptr) {
-    const HeapSurroundings surroundings{contexts_, event_pools_, block_map_, observers_};
+    const HeapSurroundings surroundings{contexts_, event_pools_, observers_};
     slot.store(new DeviceAllocator(surroundings, device, options_), std::memory_order_release);
   }
   return *slot.load(std::memory_order_acquire);
 }
 
 void DeviceHeaps::deallocate(void* pointer, const StreamUse* last_use) noexcept {
-  if (pointer == nullptr) return;
-  Block* block = block_map_.take(reinterpret_cast<std::uintptr_t>(pointer));
-  if (block == nullptr) {
+  const auto address = reinterpret_cast<std::uintptr_t>(pointer);
+  if (address == 0) return;
+  if (!find_owner(address, [&](DeviceAllocator& heap) { return heap.free(address, last_use); }))
     std::fprintf(stderr, "cistern: deallocate(%p): not the address of a live block; nothing was freed\n", pointer);
-    return;
-  }
-  block->heap->free(block, last_use);
 }
 
 void DeviceHeaps::record_stream(void* pointer, const StreamUse& use) {
   const auto address = reinterpret_cast<std::uintptr_t>(pointer);
-  if (address == 0) return;
-  if (Block* block = block_map_.find(address)) block->heap->record_use(block, address, use);
+  find_owner(address, [&](DeviceAllocator& heap) { return heap.record_use(address, use); });
 }
 
 StreamUse DeviceHeaps::use_of(StreamHandle stream, int device) {
@@ -70,8 +66,13 @@ StreamUse DeviceHeaps::use_of(StreamHandle stream, int device) {
 
 int DeviceHeaps::device_of(void* pointer) const noexcept {
   const auto address = reinterpret_cast<std::uintptr_t>(pointer);
-  const Block* block = address == 0 ? nullptr : block_map_.find(address);
-  return block == nullptr ? -1 : block->heap->device();
+  int device = -1;
+  find_owner(address, [&](const DeviceAllocator& heap) {
+    const bool found = heap.owns(address);
+    if (found) device = heap.device();
+    return found;
+  });
+  return device;
 }
 
 void DeviceHeaps::wait_for_device(int device) noexcept try {

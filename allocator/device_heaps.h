@@ -7,7 +7,6 @@
 
 #include <cistern/allocator.h>
 
-#include "allocator/block_map.h"
 #include "allocator/device_allocator.h"
 #include "allocator/event_pools.h"
 #include "allocator/observers.h"
@@ -42,6 +41,17 @@ class DeviceHeaps {
   // be told apart. Never throws.
   void wait_for_device(int device) noexcept;
 
+  // Calls try_heap(heap) for each heap that may own `address`, until one returns true. False
+  // if none did.
+  template <class TryHeap>
+  bool find_owner(std::uint64_t address, TryHeap&& try_heap) const {
+    for (const auto& slot : heaps_) {
+      DeviceAllocator* heap = slot.load(std::memory_order_acquire);
+      if (heap != nullptr && heap->may_own(address) && try_heap(*heap)) return true;
+    }
+    return false;
+  }
+
   // The heap of a device, made at first use. Throws InvalidArgument, DriverError.
   [[nodiscard]] DeviceAllocator& heap(int device);
   // The same, or nullptr where nothing was allocated yet.
@@ -69,7 +79,6 @@ class DeviceHeaps {
  private:
   Contexts& contexts_;
   EventPools event_pools_;
-  BlockMap block_map_;
   Observers observers_;
   mutable std::mutex mutex_;  // guards options_ and the making of heaps
   AllocatorOptions options_;

@@ -132,12 +132,13 @@ void DeviceAllocator::check() const {
       free_blocks += block->state == BlockState::inactive ? 1 : 0;
   }
   std::size_t pooled = 0;
-  pools_.for_each([&](const StreamPool& pool) {
+  pools_.for_each([&](const PoolPair& pool) {
     pool.small.check();
     pool.large.check();
     pooled += pool.small.size() + pool.large.size();
   });
   require(pooled == free_blocks, "every free block is in exactly one pool");
+  require(block_map_.size() == static_cast<std::size_t>(small.allocated + large.allocated), "the block map's size");
   const MemoryStats& stats = recorder_.stats();
   require_equal(stats, small, &PoolStat::small_pool);
   require_equal(stats, large, &PoolStat::large_pool);
@@ -149,13 +150,12 @@ void DeviceAllocator::check_segment(const Segment& segment) const {
   const Block* previous = nullptr;
   for (const Block* block = segment.first; block != nullptr; block = block->next) {
     require(block->address == address, "blocks tile their segment in address order");
-    require(block->previous == previous && block->segment == &segment && block->heap == this, "block links");
+    require(block->previous == previous && block->segment == &segment, "block links");
     require(block->bytes != 0 && block->bytes % kMinBlockSize == 0, "block sizes are multiples of 512");
     const bool free = block->state == BlockState::inactive;
     require(!free || previous == nullptr || previous->state != BlockState::inactive, "free neighbours are coalesced");
-    // One way only: a block that another thread is freeing right now is live, but no longer found.
-    require(surroundings_.block_map.find(block->address) != block || block->state == BlockState::active_allocated,
-            "only live blocks are found by address");
+    require((block->state == BlockState::active_allocated) == (block_map_.find(block->address) == block),
+            "live blocks, and no others, are found by address");
     address += block->bytes;
     previous = block;
   }

@@ -51,11 +51,20 @@ void DeviceAllocator::free_behind_events(Block* block, Lock& lock) noexcept {
   unrecorded_frees_ = block;
 }
 
+// Without an event in `entry`, the work is done already.
 CUresult DeviceAllocator::record_event(const StreamUse& use, PendingFrees::Entry* entry) noexcept {
   try {
     const ContextGuard guard(api_, surroundings_.contexts.primary(use.device));
+    CUresult result = CUDA_SUCCESS;
+    if (use.stream.handle == per_thread_handle()) {
+      // Another thread's default stream has no handle here: the device is waited for instead.
+      StreamIdentity named_here;
+      result = identify_stream(api_, use.stream.handle, &named_here);
+      if (result != CUDA_SUCCESS) return result;
+      if (named_here.id != use.stream.id) return api_.ctx_synchronize();
+    }
     EventPool& pool = surroundings_.event_pools.of(use.device);
-    CUresult result = pool.acquire(&entry->event);
+    result = pool.acquire(&entry->event);
     if (result != CUDA_SUCCESS) return result;
     result = api_.event_record(entry->event, use.stream.handle);
     if (result != CUDA_SUCCESS) pool.release(entry->event);
@@ -66,6 +75,10 @@ CUresult DeviceAllocator::record_event(const StreamUse& use, PendingFrees::Entry
 }
 
 void DeviceAllocator::queue_or_wait(const PendingFrees::Entry& entry) noexcept {
+  if (entry.event == nullptr) {
+    --entry.block->pending_events;
+    return;
+  }
   try {
     pending_.add(entry);
   } catch (...) {

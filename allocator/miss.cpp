@@ -10,7 +10,7 @@ namespace {
 // a rung returns or throws.
 class PoolReference {
  public:
-  PoolReference(StreamPool& pools, std::unique_lock<std::mutex>& lock) : pools_(pools), lock_(lock) {
+  PoolReference(PoolPair& pools, std::unique_lock<std::mutex>& lock) : pools_(pools), lock_(lock) {
     ++pools_.references;
   }
   ~PoolReference() {
@@ -21,7 +21,7 @@ class PoolReference {
   PoolReference& operator=(const PoolReference&) = delete;
 
  private:
-  StreamPool& pools_;
+  PoolPair& pools_;
   std::unique_lock<std::mutex>& lock_;
 };
 

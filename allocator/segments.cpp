@@ -16,12 +16,8 @@ DeviceAllocator::~DeviceAllocator() {
   }
   try {
     const ContextGuard guard(api_, context_);
-    for (Segment* segment = segments_; segment != nullptr; segment = segment->next) {
-      for (Block* block = segment->first; block != nullptr; block = block->next)
-        if (block->state == BlockState::active_allocated)
-          static_cast<void>(surroundings_.block_map.take(block->address));
+    for (Segment* segment = segments_; segment != nullptr; segment = segment->next)
       static_cast<void>(source_.release(segment->address, segment->bytes));
-    }
   } catch (...) {  // no context: the driver is gone, and the memory with it
   }
 }
@@ -72,6 +68,8 @@ Block* DeviceAllocator::add_segment(Segment* segment, Block* block, const Reques
   block->bytes = request.segment_bytes;
   block->segment = segment;
   held_bytes_ += request.segment_bytes;
+  if (address < lowest_address_) lowest_address_ = address;
+  if (address + segment->bytes > highest_address_) highest_address_ = address + segment->bytes;
   recorder_.segment_allocated(request.kind, static_cast<std::int64_t>(request.segment_bytes), segment->oversize);
   return block;
 }

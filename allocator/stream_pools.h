@@ -16,7 +16,7 @@ namespace cistern {
 
 // The two pools of one stream. Lives as long as it has references: segments, and requests
 // that are being served.
-struct StreamPool {
+struct PoolPair {
   StreamIdentity stream;
   BlockPool small;
   BlockPool large;
@@ -27,7 +27,7 @@ struct StreamPool {
 class StreamPools {
  public:
   // The stream's pools, made when it has none. O(log streams). Throws std::bad_alloc.
-  [[nodiscard]] StreamPool& of(const StreamIdentity& stream);
+  [[nodiscard]] PoolPair& of(const StreamIdentity& stream);
   // Forgets streams without references: their ids never come again.
   void drop_unreferenced();
 
@@ -37,11 +37,11 @@ class StreamPools {
   }
 
  private:
-  std::vector<std::unique_ptr<StreamPool>> pools_;  // by ascending stream id
-  StreamPool* last_ = nullptr;                      // of the last look-up: most come in runs
+  std::vector<std::unique_ptr<PoolPair>> pools_;  // by ascending stream id
+  PoolPair* last_ = nullptr;                      // of the last look-up: most come in runs
 };
 
-inline StreamPool& StreamPools::of(const StreamIdentity& stream) {
+inline PoolPair& StreamPools::of(const StreamIdentity& stream) {
   if (last_ != nullptr && last_->stream.id == stream.id) return *last_;
   std::size_t low = 0;
   for (std::size_t high = pools_.size(); low < high;) {
@@ -52,7 +52,7 @@ inline StreamPool& StreamPools::of(const StreamIdentity& stream) {
       high = middle;
   }
   if (low == pools_.size() || pools_[low]->stream.id != stream.id) {
-    auto pool = std::make_unique<StreamPool>();
+    auto pool = std::make_unique<PoolPair>();
     pool->stream = stream;
     pools_.insert(pools_.begin() + static_cast<std::ptrdiff_t>(low), std::move(pool));
   }

@@ -21,55 +21,57 @@ struct InactiveSplitChange {
   std::int64_t bytes = 0;
 };
 
-// The transitions are inline: two of them are on the path of every allocation and free.
+// The transitions are inline: three of them are on the path of every allocation and free.
+// They keep only what cannot be derived when somebody reads: of each pool what is current,
+// its peak and what was added; of all memory what is current and its peak.
 class Recorder {
  public:
   // Sizes in bytes. `oversize`: of at least max_split_size.
   void segment_allocated(PoolKind pool, std::int64_t bytes, bool oversize) {
-    ++stats_.num_device_alloc;
-    increase(stats_.segment, pool, 1);
-    increase(stats_.reserved_bytes, pool, bytes);
-    if (oversize) increase(stats_.oversize_segments, 1);
+    ++kept_.num_device_alloc;
+    increase(kept_.segment, pool, 1);
+    increase(kept_.reserved_bytes, pool, bytes);
+    if (oversize) increase(kept_.oversize_segments, 1);
   }
   void segment_freed(PoolKind pool, std::int64_t bytes, bool oversize) {
-    ++stats_.num_device_free;
-    decrease(stats_.segment, pool, 1);
-    decrease(stats_.reserved_bytes, pool, bytes);
-    if (oversize) decrease(stats_.oversize_segments, 1);
+    ++kept_.num_device_free;
+    decrease(kept_.segment, pool, 1);
+    decrease(kept_.reserved_bytes, pool, bytes);
+    if (oversize) decrease(kept_.oversize_segments, 1);
   }
   // A block was handed to the caller.
   void block_allocated(PoolKind pool, std::int64_t bytes, std::int64_t requested, InactiveSplitChange split,
                        bool oversize) {
-    increase(stats_.allocation, pool, 1);
-    increase(stats_.allocated_bytes, pool, bytes);
-    increase(stats_.active, pool, 1);
-    increase(stats_.active_bytes, pool, bytes);
-    increase(stats_.requested_bytes, pool, requested);
+    increase(kept_.allocation, pool, 1);
+    increase(kept_.allocated_bytes, pool, bytes);
+    increase(kept_.active, pool, 1);
+    increase(kept_.active_bytes, pool, bytes);
+    increase(kept_.requested_bytes, pool, requested);
     apply(split, pool);
-    if (oversize) increase(stats_.oversize_allocations, 1);
+    if (oversize) increase(kept_.oversize_allocations, 1);
   }
   // The caller gave a block back; other streams may still use it.
   void free_requested(PoolKind pool, std::int64_t bytes, bool oversize) {
-    decrease(stats_.allocation, pool, 1);
-    decrease(stats_.allocated_bytes, pool, bytes);
-    if (oversize) decrease(stats_.oversize_allocations, 1);
+    decrease(kept_.allocation, pool, 1);
+    decrease(kept_.allocated_bytes, pool, bytes);
+    if (oversize) decrease(kept_.oversize_allocations, 1);
   }
   // The block is free: `bytes` is its size before it was merged with its neighbours.
   void free_completed(PoolKind pool, std::int64_t bytes, std::int64_t requested, InactiveSplitChange split) {
-    decrease(stats_.active, pool, 1);
-    decrease(stats_.active_bytes, pool, bytes);
-    decrease(stats_.requested_bytes, pool, requested);
+    decrease(kept_.active, pool, 1);
+    decrease(kept_.active_bytes, pool, bytes);
+    decrease(kept_.requested_bytes, pool, requested);
     apply(split, pool);
   }
-  void allocation_retried() { ++stats_.num_alloc_retries; }
-  void out_of_memory() { ++stats_.num_ooms; }
-  void all_streams_synchronized() { ++stats_.num_sync_all_streams; }
+  void allocation_retried() { ++kept_.num_alloc_retries; }
+  void out_of_memory() { ++kept_.num_ooms; }
+  void all_streams_synchronized() { ++kept_.num_sync_all_streams; }
 
   // The limit is reported as configured when the heap was made: see MemoryStats.
-  void set_max_split_size(std::int64_t bytes) { stats_.max_split_size = bytes; }
+  void set_max_split_size(std::int64_t bytes) { kept_.max_split_size = bytes; }
   void reset_peaks();
   void reset_accumulated();
-  [[nodiscard]] const MemoryStats& stats() const { return stats_; }
+  [[nodiscard]] MemoryStats stats() const;
 
  private:
   static void increase(Stat& stat, std::int64_t amount) {
@@ -84,23 +86,28 @@ class Recorder {
   }
   static Stat& of(PoolStat& stat, PoolKind pool) { return pool == PoolKind::small ? stat.small_pool : stat.large_pool; }
   static void increase(PoolStat& stat, PoolKind pool, std::int64_t amount) {
-    increase(stat.all, amount);
     increase(of(stat, pool), amount);
+    stat.all.current += amount;
+    if (stat.all.current > stat.all.peak) stat.all.peak = stat.all.current;
   }
   static void decrease(PoolStat& stat, PoolKind pool, std::int64_t amount) {
-    decrease(stat.all, amount);
-    decrease(of(stat, pool), amount);
+    Stat& part = of(stat, pool);
+    part.current -= amount;
+    stat.all.current -= amount;
+    assert(part.current >= 0 && "more was taken from a statistic than was added to it");
   }
   static void change(PoolStat& stat, PoolKind pool, std::int64_t amount) {
     if (amount > 0) increase(stat, pool, amount);
     if (amount < 0) decrease(stat, pool, -amount);
   }
   void apply(InactiveSplitChange split, PoolKind pool) {
-    change(stats_.inactive_split, pool, split.count);
-    change(stats_.inactive_split_bytes, pool, split.bytes);
+    change(kept_.inactive_split, pool, split.count);
+    change(kept_.inactive_split_bytes, pool, split.bytes);
   }
 
-  MemoryStats stats_;
+  // Complete but for the pool statistics: `freed` of a pool holds what was current at the last
+  // reset of the accumulated figures, and `allocated` and `freed` of `all` nothing.
+  MemoryStats kept_;
 };
 
 }  // namespace cistern

@@ -39,7 +39,8 @@ namespace cistern {
 
 // Gives a block back, in order on its own stream; nullptr is nothing. With `stream`, also
 // tells that the block was last used there, as record_stream before the free would.
-// Never throws and never waits for the device. An address that is not a live block's start
+// Never throws, and never waits for the device, but for a block that was recorded on the
+// per-thread default stream of another thread: no event can be put there. An address that is not a live block's start
 // (a second free, say) changes nothing and is reported on standard error.
 CISTERN_EXPORT void deallocate(void* pointer) noexcept;
 CISTERN_EXPORT void deallocate(void* pointer, const Stream& stream) noexcept;

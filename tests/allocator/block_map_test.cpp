@@ -2,9 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include <atomic>
 #include <random>
-#include <thread>
 #include <unordered_map>
 #include <vector>
 
@@ -42,23 +40,6 @@ TEST(BlockMap, AgreesWithAHashMapOverRandomInsertionsAndRemovals) {
     }
     ASSERT_EQ(map.size(), expected.size()) << "after " << i << " operations";
   }
-}
-
-// Several threads free the same address at once: exactly one must get the block.
-TEST(BlockMap, OneOfSeveralTakersGetsTheBlock) {
-  BlockMap map;
-  Block block;
-  constexpr int kAddresses = 2000;
-  for (std::uint64_t i = 1; i <= kAddresses; ++i) map.insert(i * 512, &block);
-  std::atomic<int> taken{0};
-  std::vector<std::thread> threads;
-  for (int t = 0; t < 4; ++t)
-    threads.emplace_back([&] {
-      for (std::uint64_t i = 1; i <= kAddresses; ++i)
-        if (map.take(i * 512) != nullptr) ++taken;
-    });
-  for (std::thread& thread : threads) thread.join();
-  EXPECT_EQ(taken, kAddresses);
 }
 
 }  // namespace

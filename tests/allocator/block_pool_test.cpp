@@ -22,7 +22,7 @@ class BlockPoolTest : public testing::Test {
     block->bytes = bytes;
     return block;
   }
-  BlockArena arena_{nullptr};
+  BlockArena arena_;
   BlockPool pool_;
 };
 

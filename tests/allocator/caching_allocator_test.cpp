@@ -9,6 +9,7 @@
 #include <cstring>
 #include <limits>
 #include <string>
+#include <thread>
 #include <vector>
 
 namespace cistern {
@@ -103,6 +104,22 @@ TEST_F(CachingAllocatorTest, FreeingTwiceOrAStrangeAddressChangesNothing) {
   allocator_.deallocate(pointer);
   EXPECT_NE(testing::internal::GetCapturedStderr().find("not the address of a live block"), std::string::npos);
   EXPECT_EQ(allocator_.memory_stats(), once);
+  EXPECT_NO_THROW(allocator_.check());
+}
+
+// Several threads free the same address at once: exactly one of them frees it.
+TEST_F(CachingAllocatorTest, OfSeveralFreesOfOneAddressOneCounts) {
+  std::vector<void*> pointers;
+  for (int i = 0; i < 200; ++i) pointers.push_back(allocator_.allocate(1000));
+  testing::internal::CaptureStderr();
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t)
+    threads.emplace_back([&] {
+      for (void* pointer : pointers) allocator_.deallocate(pointer);
+    });
+  for (std::thread& thread : threads) thread.join();
+  testing::internal::GetCapturedStderr();
+  EXPECT_EQ(allocator_.memory_stats().allocation.all, (Stat{0, 200, 200, 200}));
   EXPECT_NO_THROW(allocator_.check());
 }
 

@@ -81,6 +81,21 @@ TEST_F(ProcessHeap, TheDefaultStreamOfAnotherDeviceIsAnotherStream) {
   EXPECT_EQ(allocate(kMega), pointer);
 }
 
+// Handle 2 means the calling thread's own stream: an event recorded through it by the thread
+// that frees would guard the wrong stream.
+TEST_F(ProcessHeap, WorkOnAnotherThreadsDefaultStreamIsDoneBeforeReuse) {
+  void* pointer = allocate(kMega);
+  bool done = false;
+  std::thread([&] {
+    simulated::launch(Stream::per_thread(), {}, {}, 1ms, [&] { done = true; });
+    record_stream(pointer, Stream::per_thread());
+  }).join();
+  EXPECT_FALSE(done);
+  deallocate(pointer);
+  EXPECT_TRUE(allocate(kMega) != pointer || done);
+  EXPECT_TRUE(done) << "the free could only wait";
+}
+
 TEST_F(ProcessHeap, DeviceBuffersFreeThemselvesAndMove) {
   {
     DeviceBuffer<float> buffer(1000);
