@@ -9,6 +9,11 @@ namespace {
 
 std::int64_t as_signed(std::size_t bytes) { return static_cast<std::int64_t>(bytes); }
 
+// 1 is the default as well as a value: only a text that names it means it.
+bool asks_for_fraction(const AllocatorOptions& options) {
+  return options.fraction_given || options.per_process_memory_fraction < 1.0;
+}
+
 }  // namespace
 
 DeviceAllocator::DeviceAllocator(const HeapSurroundings& surroundings, int device, const AllocatorOptions& options)
@@ -25,7 +30,7 @@ DeviceAllocator::DeviceAllocator(const HeapSurroundings& surroundings, int devic
                DriverEntryId::device_total_mem, [&] { return fmt::format("device {}", device_); });
   // Unlimited reads -1, as PyTorch shows the largest unsigned value.
   recorder_.set_max_split_size(as_signed(policy_.max_split_size()));
-  if (options.fraction_given) apply_fraction(options.per_process_memory_fraction);
+  if (asks_for_fraction(options)) apply_fraction(options.per_process_memory_fraction);
 }
 
 void* DeviceAllocator::allocate(std::size_t bytes, const StreamIdentity& stream) {

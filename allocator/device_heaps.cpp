@@ -1,5 +1,6 @@
 #include "allocator/device_heaps.h"
 
+#include "allocator/options_keys.h"
 #include "runtime/driver_error.h"
 #include "stats/report.h"
 #include "stats/summary.h"
@@ -15,7 +16,9 @@ DeviceHeaps::DeviceHeaps(Contexts& contexts, const AllocatorOptions& options)
     : contexts_(contexts),
       event_pools_(contexts.api(), contexts.device_count()),
       options_(options),
-      heaps_(static_cast<std::size_t>(contexts.device_count())) {}
+      heaps_(static_cast<std::size_t>(contexts.device_count())) {
+  require_valid(options_);
+}
 
 DeviceHeaps::~DeviceHeaps() {
   for (auto& slot : heaps_) delete slot.load(std::memory_order_acquire);

@@ -21,7 +21,8 @@ namespace cistern {
 
 class DeviceHeaps {
  public:
-  // `contexts` must outlive the heaps.
+  // `contexts` must outlive the heaps. Throws InvalidArgument for options out of range,
+  // NotSupported for a policy that is not built.
   DeviceHeaps(Contexts& contexts, const AllocatorOptions& options);
   ~DeviceHeaps();
   DeviceHeaps(const DeviceHeaps&) = delete;

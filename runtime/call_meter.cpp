@@ -2,31 +2,18 @@
 
 #include <algorithm>
 #include <numeric>
-#include <utility>
 
 namespace cistern {
 namespace {
 
-// What each call costs its caller, in nanoseconds. Estimates, until `./dev gpu` has measured
-// them on a device: bench/costs.json holds the same figures and says where they come from.
-// Entries that are not named cost nothing.
-constexpr std::pair<DriverEntryId, std::int64_t> kEstimatedCosts[] = {
-    {DriverEntryId::mem_alloc, 100'000},
-    {DriverEntryId::mem_free, 100'000},
-    {DriverEntryId::mem_create, 40'000},
-    {DriverEntryId::mem_release, 20'000},
-    {DriverEntryId::mem_address_reserve, 5'000},
-    {DriverEntryId::mem_address_free, 5'000},
-    {DriverEntryId::mem_map, 3'000},
-    {DriverEntryId::mem_unmap, 30'000},
-    {DriverEntryId::mem_set_access, 50'000},
-    {DriverEntryId::event_create, 500},
-    {DriverEntryId::event_destroy, 500},
-    {DriverEntryId::event_record, 1'000},
-    {DriverEntryId::event_query, 400},
-    {DriverEntryId::event_synchronize, 1'000},
-    {DriverEntryId::stream_wait_event, 500},
-    {DriverEntryId::stream_synchronize, 1'000},
+struct Cost {
+  std::string_view entry;
+  std::int64_t ns;
+};
+// What each call costs its caller, as bench/costs.json has it when this is built: measured by
+// `./dev gpu`, or estimates that say so there. Entries that it does not name cost nothing.
+constexpr Cost kCosts[] = {
+#include "driver_costs.inc"
 };
 
 }  // namespace
@@ -38,7 +25,8 @@ std::optional<DriverEntryId> find_driver_entry(std::string_view name) noexcept {
 }
 
 CallMeter::CallMeter() {
-  for (const auto& [entry, cost] : kEstimatedCosts) set_cost(entry, std::chrono::nanoseconds(cost));
+  for (const Cost& cost : kCosts)
+    if (const auto entry = find_driver_entry(cost.entry)) set_cost(*entry, std::chrono::nanoseconds(cost.ns));
 }
 
 std::uint64_t CallMeter::calls() const noexcept {

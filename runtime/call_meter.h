@@ -23,7 +23,7 @@ namespace cistern {
 
 class CallMeter {
  public:
-  // Starts with the stated estimates of each call's cost: see call_meter.cpp.
+  // Starts with the costs of bench/costs.json, as it was when this was built.
   CallMeter();
 
   void count(DriverEntryId entry) noexcept { counts_[index(entry)].fetch_add(1, std::memory_order_relaxed); }

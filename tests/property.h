@@ -16,12 +16,19 @@ inline long scaled(long full_count) {
   return std::max(1L, std::lround(static_cast<double>(full_count) * share));
 }
 
-// Must run before the first property. RC_PARAMS, when set, wins: RapidCheck prints the value
-// that repeats a failure.
+// Must run before the first property. What RC_PARAMS names already stays: RapidCheck prints
+// the value that repeats a failure.
 inline bool configure_properties(long full_programs, long max_size) {
-  const std::string parameters = "seed=20261121 max_success=" + std::to_string(scaled(full_programs)) +
-                                 " max_size=" + std::to_string(max_size) + " max_discard_ratio=10";
-  return setenv("RC_PARAMS", parameters.c_str(), 0) == 0;
+  const char* given = std::getenv("RC_PARAMS");
+  std::string parameters = given == nullptr ? "" : given;
+  const auto add = [&parameters](const std::string& name, const std::string& value) {
+    if (parameters.find(name + "=") == std::string::npos) parameters += " " + name + "=" + value;
+  };
+  add("seed", "20261121");
+  add("max_success", std::to_string(scaled(full_programs)));
+  add("max_size", std::to_string(max_size));
+  add("max_discard_ratio", "10");
+  return setenv("RC_PARAMS", parameters.c_str(), 1) == 0;
 }
 
 }  // namespace cistern

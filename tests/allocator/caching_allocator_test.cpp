@@ -212,6 +212,24 @@ TEST_F(CachingAllocatorTest, AnAllocatorThatEndsGivesBackLiveBlocksToo) {
   EXPECT_EQ(driver_.used_bytes(), 0U);
 }
 
+// The fields of the struct are held to the same rules as the text.
+TEST_F(CachingAllocatorTest, OptionsAsFieldsAreChecked) {
+  const auto make = [&](auto change) {
+    AllocatorOptions options;
+    change(options);
+    CachingAllocator allocator({.driver = &driver_.api(), .options = options});
+    return allocator.memory_fraction();
+  };
+  EXPECT_THROW(make([](auto& options) { options.policy = Policy::paged; }), NotSupported);
+  EXPECT_THROW(make([](auto& options) { options.max_split_size_bytes = kMega; }), InvalidArgument);
+  EXPECT_THROW(make([](auto& options) { options.max_non_split_rounding_bytes = 0; }), InvalidArgument);
+  EXPECT_THROW(make([](auto& options) { options.roundup_power2_divisions[3] = 3; }), InvalidArgument);
+  EXPECT_THROW(make([](auto& options) { options.garbage_collection_threshold = 1.0; }), InvalidArgument);
+  EXPECT_THROW(make([](auto& options) { options.per_process_memory_fraction = 1.5; }), InvalidArgument);
+  EXPECT_THROW(make([](auto& options) { options.summary_title = "a"; }), InvalidArgument);
+  EXPECT_EQ(make([](auto& options) { options.per_process_memory_fraction = 0.5; }), 0.5);
+}
+
 // A text that is refused must not leave half of it in force.
 TEST_F(CachingAllocatorTest, OptionsThatAreRefusedChangeNothing) {
   allocator_.set_options("oom_dump:off,max_split_size_mb:64");

@@ -8,7 +8,6 @@
 
 #include <cstdio>
 #include <fstream>
-#include <regex>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -53,10 +52,8 @@ TEST_F(OutOfMemoryTest, IsABadAllocAndAnErrorAndAnException) {
 TEST_F(OutOfMemoryTest, TheTextKeepsTheFormsThatProgramsSearchFor) {
   static_cast<void>(allocator_.allocate(100 * kMega));
   failing_request(50 * kMega);
-  std::smatch match;
-  ASSERT_TRUE(std::regex_search(text_, match, std::regex("Tried to allocate ([0-9.]+ (bytes|KiB|MiB|GiB))"))) << text_;
-  EXPECT_EQ(match[1], "50.00 MiB");
-  EXPECT_NE(text_.find("out of memory"), std::string::npos);
+  EXPECT_NE(text_.find("out of memory"), std::string::npos) << text_;
+  EXPECT_NE(text_.find("Tried to allocate 50.00 MiB. "), std::string::npos) << text_;
 }
 
 TEST_F(OutOfMemoryTest, TheReportAddsUpAndCountsWhatIsOutside) {

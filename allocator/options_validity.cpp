@@ -1,0 +1,39 @@
+#include <cistern/error.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+
+#include "allocator/options_keys.h"
+
+namespace cistern {
+namespace {
+
+constexpr std::size_t kLeastOversize = std::size_t{20} << 20;
+
+template <class Value>
+void require(bool valid, std::string_view field, const Value& value, std::string_view expected) {
+  if (!valid) throw InvalidArgument(fmt::format("option {}: {}: expected {}", field, value, expected));
+}
+
+}  // namespace
+
+void require_valid(const AllocatorOptions& options) {
+  require_built(options.policy);
+  require(options.max_split_size_bytes >= kLeastOversize, "max_split_size_bytes", options.max_split_size_bytes,
+          "at least 20 MiB");
+  require(options.max_non_split_rounding_bytes >= kLeastOversize, "max_non_split_rounding_bytes",
+          options.max_non_split_rounding_bytes, "at least 20 MiB");
+  for (const std::uint32_t divisions : options.roundup_power2_divisions)
+    require(divisions == 0 || std::has_single_bit(divisions), "roundup_power2_divisions", divisions,
+            "0 or a power of two");
+  require(options.garbage_collection_threshold >= 0.0 && options.garbage_collection_threshold < 1.0,
+          "garbage_collection_threshold", options.garbage_collection_threshold, "a number from 0 to below 1");
+  require(options.per_process_memory_fraction >= 0.0 && options.per_process_memory_fraction <= 1.0,
+          "per_process_memory_fraction", options.per_process_memory_fraction, "a number from 0 to 1");
+  require(!options.oom_dump.empty(), "oom_dump", options.oom_dump, "stderr, stdout, off or a file's path");
+  require(options.summary_title == "cistern" || options.summary_title == "PyTorch", "summary_title",
+          options.summary_title, "cistern or PyTorch");
+}
+
+}  // namespace cistern
