@@ -13,7 +13,7 @@ struct Cost {
 // What each call costs its caller, as bench/costs.json has it when this is built: measured by
 // `./dev gpu`, or estimates that say so there. Entries that it does not name cost nothing.
 constexpr Cost kCosts[] = {
-#include "driver_costs.inc"
+#include "runtime/driver_costs.inc"
 };
 
 }  // namespace
