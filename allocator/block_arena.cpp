@@ -25,7 +25,6 @@ Block* BlockArena::take_block() noexcept {
   Block* block = free_blocks_;
   free_blocks_ = block->next;
   --free_block_count_;
-  ++blocks_in_use_;
   block->next = nullptr;
   return block;
 }
@@ -41,6 +40,8 @@ void BlockArena::give_back(Block* block) noexcept {
   block->address = 0;
   block->bytes = 0;
   block->state = BlockState::inactive;
+  block->oversize = false;
+  block->free_since = 0;
   block->pending_events = 0;
   block->left = block->right = block->previous = nullptr;
   block->segment = nullptr;
@@ -49,18 +50,12 @@ void BlockArena::give_back(Block* block) noexcept {
   block->next = free_blocks_;
   free_blocks_ = block;
   ++free_block_count_;
-  --blocks_in_use_;
 }
 
 void BlockArena::give_back(Segment* segment) noexcept {
   *segment = Segment{};
   segment->next = free_segments_;
   free_segments_ = segment;
-}
-
-std::size_t BlockArena::metadata_bytes() const noexcept {
-  return block_chunks_.size() * kBlocksPerChunk * sizeof(Block) +
-         segment_chunks_.size() * kSegmentsPerChunk * sizeof(Segment);
 }
 
 void BlockArena::add_block_chunk() {

@@ -23,10 +23,6 @@ class BlockArena {
   void give_back(Block* block) noexcept;
   void give_back(Segment* segment) noexcept;
 
-  // Bytes of host memory held, and objects in use.
-  [[nodiscard]] std::size_t metadata_bytes() const noexcept;
-  [[nodiscard]] std::size_t blocks_in_use() const noexcept { return blocks_in_use_; }
-
  private:
   void add_block_chunk();
   void add_segment_chunk();
@@ -36,7 +32,6 @@ class BlockArena {
   Block* free_blocks_ = nullptr;  // linked by `next`
   std::size_t free_block_count_ = 0;
   Segment* free_segments_ = nullptr;
-  std::size_t blocks_in_use_ = 0;
 };
 
 }  // namespace cistern

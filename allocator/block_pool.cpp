@@ -85,6 +85,12 @@ void BlockPool::erase(Block* block) {
   --size_;
 }
 
+bool BlockPool::contains(const Block* block) const {
+  const Block* node = root_;
+  while (node != nullptr && node != block) node = comes_before(node, block) ? node->right : node->left;
+  return node != nullptr;
+}
+
 void BlockPool::check() const {
   std::size_t count = 0;
   const Block* last = nullptr;

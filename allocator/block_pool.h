@@ -23,6 +23,7 @@ class BlockPool {
   // Requires: `block` is in this pool.
   void erase(Block* block);
 
+  [[nodiscard]] bool contains(const Block* block) const;
   [[nodiscard]] bool empty() const { return root_ == nullptr; }
   [[nodiscard]] std::size_t size() const { return size_; }
 

@@ -34,7 +34,9 @@ void* CachingAllocator::allocate(std::size_t bytes, StreamHandle stream, int dev
 }
 
 void* CachingAllocator::allocate(std::size_t bytes, const Stream& stream) {
-  return state_->heaps.allocate(bytes, StreamAccess::identity(stream), StreamAccess::device(stream));
+  if (bytes == 0) return nullptr;
+  const StreamUse use = state_->heaps.use_of(stream);
+  return state_->heaps.allocate(bytes, use.stream, use.device);
 }
 
 void CachingAllocator::deallocate(void* pointer) noexcept { state_->heaps.deallocate(pointer); }
@@ -48,10 +50,8 @@ void CachingAllocator::deallocate(void* pointer, StreamHandle last_used_on) noex
   try {
     const StreamUse use = state_->heaps.use_of(last_used_on, device);
     state_->heaps.deallocate(pointer, &use);
-  } catch (...) {
-    // The stream cannot be identified, so no event can guard the free: its work is awaited.
-    state_->heaps.wait_for_device(device);
-    state_->heaps.deallocate(pointer);
+  } catch (...) {  // no event can guard the free
+    state_->heaps.deallocate_after_waiting(pointer);
   }
 }
 
@@ -61,8 +61,7 @@ void CachingAllocator::record_stream(void* pointer, StreamHandle stream) {
 }
 
 void CachingAllocator::record_stream(void* pointer, const Stream& stream) {
-  state_->heaps.record_stream(
-      pointer, {StreamAccess::identity(stream), StreamAccess::device(stream), StreamAccess::owner(stream)});
+  state_->heaps.record_stream(pointer, state_->heaps.use_of(stream));
 }
 
 void CachingAllocator::empty_cache() {

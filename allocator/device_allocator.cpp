@@ -4,6 +4,9 @@
 
 #include <fmt/format.h>
 
+#include <cinttypes>
+#include <cstdio>
+
 namespace cistern {
 namespace {
 
@@ -34,10 +37,12 @@ DeviceAllocator::DeviceAllocator(const HeapSurroundings& surroundings, int devic
 }
 
 void* DeviceAllocator::allocate(std::size_t bytes, const StreamIdentity& stream) {
-  Lock lock(mutex_);
+  if (bytes >= kTooLarge) refuse_too_large(bytes);
+  Section section(*this);
+  Lock& lock = section.lock;
   // A hit needs at most one new block; with it at hand nothing below can fail half way.
   arena_.reserve(1);
-  poll_pending();
+  poll_pending(lock);
   Request request = make_request(bytes, stream);
   Block* block = take_free_block(request);
   if (block == nullptr) {
@@ -58,12 +63,8 @@ void* DeviceAllocator::allocate(std::size_t bytes, const StreamIdentity& stream)
 DeviceAllocator::Request DeviceAllocator::make_request(std::size_t bytes, const StreamIdentity& stream) {
   Request request;
   request.bytes = bytes;
-  if (bytes < kTooLarge) {
-    request.rounded = policy_.round(bytes);
-    request.segment_bytes = policy_.segment_bytes(request.rounded);
-  } else {
-    request.rounded = request.segment_bytes = bytes;
-  }
+  request.rounded = policy_.round(bytes);
+  request.segment_bytes = policy_.segment_bytes(request.rounded);
   request.kind = policy_.pool(request.rounded);
   request.pools = &pools_.of(stream);
   return request;
@@ -71,15 +72,17 @@ DeviceAllocator::Request DeviceAllocator::make_request(std::size_t bytes, const 
 
 // Completes the frees whose events are done. A failing driver is reported to the request,
 // which has changed nothing yet.
-void DeviceAllocator::poll_pending() {
-  if (unrecorded_frees_ == nullptr && pending_.empty()) return;
+void DeviceAllocator::poll_pending(Lock& lock) {
+  if (unrecorded_frees_ != nullptr) retry_unrecorded_frees(lock);
+  if (pending_.empty()) return;
   const ContextGuard guard(api_, context_);
-  retry_unrecorded_frees();
   check_driver(api_, pending_.poll([this](Block* block) { complete_free(block); }), DriverEntryId::event_query,
                [&] { return fmt::format("an event that guards a free on device {}", device_); });
 }
 
 Block* DeviceAllocator::take_free_block(const Request& request) {
+  // What `direct` has in its pools are segments that the driver refused to take back.
+  if (!caches_) return nullptr;
   if (collects_garbage()) ++searches_[static_cast<std::size_t>(request.kind)];
   BlockPool& pool = request.pools->of(request.kind);
   Block* block = pool.best_fit(request.rounded);
@@ -124,19 +127,32 @@ InactiveSplitChange DeviceAllocator::split(Block* block, const Request& request)
 }
 
 bool DeviceAllocator::free(std::uint64_t address, const StreamUse* last_use) noexcept {
-  Lock lock(mutex_);
-  Block* block = block_map_.take(address);
+  Section section(*this);
+  Lock& lock = section.lock;
+  Block* block = block_map_.find(address);
   if (block == nullptr) return false;
+  if (last_use != nullptr) {
+    if (!note_use(block, *last_use, lock)) {
+      std::fprintf(stderr,
+                   "cistern: deallocate(%#" PRIx64
+                   "): its last stream can neither be guarded nor waited for; "
+                   "the block stays allocated\n",
+                   address);
+      return true;
+    }
+    // The lock may have been given up: another thread's free of the same address is found here.
+    if (block_map_.find(address) != block) return false;
+  }
+  static_cast<void>(block_map_.take(address));
   // Before the block can serve another request.
   api_.note_free(address, block->bytes, block->segment->stream.handle);
-  const bool used_elsewhere = (last_use != nullptr && note_use(block, *last_use)) || !block->uses.empty();
   recorder_.free_requested(block->segment->kind, as_signed(block->bytes), block->oversize);
   if (!caches_)
     release_uncached(block, lock);
-  else if (used_elsewhere)
-    free_behind_events(block, lock);
-  else
+  else if (block->uses.empty())
     complete_free(block);
+  else
+    free_behind_events(block, lock);
   return true;
 }
 
@@ -150,7 +166,7 @@ void DeviceAllocator::complete_free(Block* block) {
       change.bytes -= as_signed(merged);
     }
   }
-  block->uses.clear();
+  retire_uses(block, 0);
   put_in_pool(block);
   if (block->is_split()) {
     ++change.count;
@@ -209,6 +225,7 @@ void DeviceAllocator::set_options(const AllocatorOptions& options) {
   const Lock lock(mutex_);
   options_ = options;
   policy_ = SizePolicy(options);
+  caches_ = options.policy != Policy::direct;
   if (options.fraction_given) apply_fraction(options.per_process_memory_fraction);
 }
 

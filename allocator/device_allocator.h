@@ -30,7 +30,9 @@
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 namespace cistern {
@@ -58,6 +60,8 @@ class DeviceAllocator {
   [[nodiscard]] bool free(std::uint64_t address, const StreamUse* last_use) noexcept;
   // Adds a stream to the users of the live block at exactly `address`; false if there is none.
   bool record_use(std::uint64_t address, const StreamUse& use);
+  // Whether anything was ever allocated: from then on the policy is fixed.
+  [[nodiscard]] bool is_used() const noexcept { return highest_address_.load(std::memory_order_acquire) != 0; }
   // Whether a live block begins at `address`.
   [[nodiscard]] bool owns(std::uint64_t address) const noexcept;
   // False: no block of this heap ever began at `address`. Takes no lock: it tells which of
@@ -98,6 +102,23 @@ class DeviceAllocator {
 
  private:
   using Lock = std::unique_lock<std::mutex>;
+  // Holds the heap's lock for a public call, and after it lets go what was retired under it.
+  class Section {
+   public:
+    explicit Section(DeviceAllocator& heap) : lock(heap.mutex_), heap_(heap) {}
+    ~Section() {
+      if (!lock.owns_lock()) lock.lock();
+      if (heap_.retired_owners_.empty()) return;
+      const std::vector<std::shared_ptr<void>> retired = std::move(heap_.retired_owners_);
+      lock.unlock();
+    }
+    Section(const Section&) = delete;
+    Section& operator=(const Section&) = delete;
+    Lock lock;
+
+   private:
+    DeviceAllocator& heap_;
+  };
   struct Request {
     std::size_t bytes = 0;          // asked for
     std::size_t rounded = 0;        // the block's
@@ -108,7 +129,7 @@ class DeviceAllocator {
 
   // device_allocator.cpp: hits, and frees on the block's own stream.
   [[nodiscard]] Request make_request(std::size_t bytes, const StreamIdentity& stream);
-  void poll_pending();
+  void poll_pending(Lock& lock);
   [[nodiscard]] Block* take_free_block(const Request& request);
   void hand_out(Block* block, const Request& request);
   [[nodiscard]] InactiveSplitChange split(Block* block, const Request& request);
@@ -121,11 +142,15 @@ class DeviceAllocator {
   [[nodiscard]] bool is_own_stream(const Block& block, const StreamUse& use) const {
     return use.device == device_ && use.stream.id == block.segment->stream.id;
   }
-  [[nodiscard]] bool note_use(Block* block, const StreamUse& use);
+  [[nodiscard]] bool note_use(Block* block, const StreamUse& use, Lock& lock) noexcept;
   void free_behind_events(Block* block, Lock& lock) noexcept;
+  CUresult guard(Block* block, Lock& lock) noexcept;
+  void retire_uses(Block* block, std::size_t first) noexcept;
   [[nodiscard]] CUresult record_event(const StreamUse& use, PendingFrees::Entry* entry) noexcept;
-  void queue_or_wait(const PendingFrees::Entry& entry) noexcept;
-  void retry_unrecorded_frees();
+  [[nodiscard]] bool names_its_stream(const StreamUse& use) const;
+  [[nodiscard]] bool wait_for_device_of(const StreamUse& use) const noexcept;
+  void queue_or_wait(const PendingFrees::Entry& entry, Lock& lock) noexcept;
+  void retry_unrecorded_frees(Lock& lock);
 
   // miss.cpp: the ladder.
   [[nodiscard]] Block* serve_miss(const Request& request, Lock& lock);
@@ -147,6 +172,8 @@ class DeviceAllocator {
   void wait_for_pending(Lock& lock);
   [[nodiscard]] std::vector<Segment*> wholly_free_segments() const;
   [[noreturn]] void fail(const Request& request, Lock& lock);
+  [[noreturn]] void refuse_too_large(std::size_t bytes);
+  [[nodiscard]] MemoryInfo device_memory() const;
   [[nodiscard]] OutOfMemoryReport make_report(const Request& request, const MemoryInfo& memory) const;
 
   [[nodiscard]] Usage usage_locked() const;
@@ -174,10 +201,11 @@ class DeviceAllocator {
   BlockMap block_map_;  // of live blocks
   StreamPools pools_;
   PendingFrees pending_;
-  Block* unrecorded_frees_ = nullptr;  // frees whose events the driver refused; linked by `left`
-  Segment* segments_ = nullptr;        // all of them, newest first
-  std::size_t held_bytes_ = 0;         // of all segments
-  std::size_t arriving_bytes_ = 0;     // asked of the driver by threads that gave the lock up
+  Block* unrecorded_frees_ = nullptr;                  // frees whose events the driver refused; linked by `left`
+  std::vector<std::shared_ptr<void>> retired_owners_;  // of streams whose uses are over
+  Segment* segments_ = nullptr;                        // all of them, newest first
+  std::size_t held_bytes_ = 0;                         // of all segments
+  std::size_t arriving_bytes_ = 0;                     // asked of the driver by threads that gave the lock up
   double fraction_ = 1.0;
   std::size_t limit_bytes_ = kUnlimited;
   std::array<std::uint64_t, 2> searches_{};  // of each pool, counted while garbage collection is on

@@ -2,6 +2,7 @@
 
 #include "allocator/options_keys.h"
 #include "runtime/driver_error.h"
+#include "runtime/process_driver.h"
 #include "stats/report.h"
 #include "stats/summary.h"
 
@@ -14,6 +15,7 @@ namespace cistern {
 
 DeviceHeaps::DeviceHeaps(Contexts& contexts, const AllocatorOptions& options)
     : contexts_(contexts),
+      is_of_process_(process_driver_loaded() && &contexts.api() == &process_driver()),
       event_pools_(contexts.api(), contexts.device_count()),
       options_(options),
       heaps_(static_cast<std::size_t>(contexts.device_count())) {
@@ -52,6 +54,16 @@ void DeviceHeaps::record_stream(void* pointer, const StreamUse& use) {
   find_owner(address, [&](DeviceAllocator& heap) { return heap.record_use(address, use); });
 }
 
+StreamUse DeviceHeaps::use_of(const Stream& stream) const {
+  const DriverApi* driver = StreamAccess::driver(stream);
+  // The legacy default stream needs no driver to be known: it is that of any.
+  const bool is_ours =
+      driver == nullptr ? is_of_process_ || stream.native_handle() == nullptr : driver == &contexts_.api();
+  if (!is_ours)
+    throw InvalidArgument(fmt::format("{}: it belongs to another driver than the allocator", stream.to_string()));
+  return {StreamAccess::identity(stream), StreamAccess::device(stream), StreamAccess::owner(stream)};
+}
+
 StreamUse DeviceHeaps::use_of(StreamHandle stream, int device) {
   StreamUse use;
   use.device = device;
@@ -78,24 +90,44 @@ int DeviceHeaps::device_of(void* pointer) const noexcept {
   return device;
 }
 
-void DeviceHeaps::wait_for_device(int device) noexcept try {
-  const ContextGuard guard(contexts_.api(), contexts_.primary(device));
-  if (contexts_.api().ctx_synchronize() != CUDA_SUCCESS)
-    std::fprintf(stderr, "cistern: the driver cannot wait for device %d\n", device);
-} catch (const Error& error) {
-  std::fprintf(stderr, "cistern: waiting for device %d: %s\n", device, error.what());
+void DeviceHeaps::deallocate_after_waiting(void* pointer) noexcept {
+  try {
+    for (int device = 0; device < contexts_.device_count(); ++device) {
+      const ContextGuard guard(contexts_.api(), contexts_.primary(device));
+      check_driver(contexts_.api(), contexts_.api().ctx_synchronize(), DriverEntryId::ctx_synchronize,
+                   [&] { return fmt::format("device {}", device); });
+    }
+  } catch (...) {
+    std::fprintf(stderr,
+                 "cistern: deallocate(%p): its last stream is unknown and the devices cannot be waited for; "
+                 "the block stays allocated\n",
+                 pointer);
+    return;
+  }
+  deallocate(pointer);
 }
 
 void DeviceHeaps::set_options(std::string_view text) {
   const std::lock_guard lock(mutex_);
   AllocatorOptions options = AllocatorOptions::parse(text, options_);
-  const bool in_use = std::any_of(heaps_.begin(), heaps_.end(),
-                                  [](const auto& slot) { return slot.load(std::memory_order_acquire) != nullptr; });
+  bool in_use = false;
+  for_each([&](const DeviceAllocator& heap) { in_use = in_use || heap.is_used(); });
   if (in_use && options.policy != options_.policy)
     throw NotSupported(fmt::format("policy {}: the policy is fixed by the first allocation, and is {}",
                                    to_string(options.policy), to_string(options_.policy)));
+  for_each([&](DeviceAllocator& heap) { heap.set_options(options); });
+  // Heaps that are made later take the fraction that any text has named.
+  options.fraction_given = options.fraction_given || options_.fraction_given;
   options_ = options;
-  for_each([&](DeviceAllocator& heap) { heap.set_options(options_); });
+}
+
+std::string DeviceHeaps::describe_options() const {
+  std::string text = options().describe();
+  for_each([&](const DeviceAllocator& heap) {
+    const double fraction = heap.memory_fraction();
+    if (fraction < 1.0) text += fmt::format("memory fraction of device {}: {:.6g}\n", heap.device(), fraction);
+  });
+  return text;
 }
 
 AllocatorOptions DeviceHeaps::options() const {

@@ -33,14 +33,17 @@ class DeviceHeaps {
   }
   void deallocate(void* pointer, const StreamUse* last_use = nullptr) noexcept;
   void record_stream(void* pointer, const StreamUse& use);
+  // What a Stream means: its identity, device and owner. Throws InvalidArgument if it belongs
+  // to another driver than these heaps, DriverError.
+  [[nodiscard]] StreamUse use_of(const Stream& stream) const;
   // What a driver's handle means: a default stream is that of `device` (and, if it is the
   // per-thread one, of the calling thread), another has a device of its own. Throws DriverError.
   [[nodiscard]] StreamUse use_of(StreamHandle stream, int device);
   // The device of the heap that the block at `pointer` belongs to; -1 if there is none.
   [[nodiscard]] int device_of(void* pointer) const noexcept;
-  // Waits for everything that is queued on `device`: the last resort when a stream cannot
-  // be told apart. Never throws.
-  void wait_for_device(int device) noexcept;
+  // The last resort of a free whose stream cannot be identified: waits for every device, then
+  // frees. If that fails too, the block stays allocated, and standard error says so.
+  void deallocate_after_waiting(void* pointer) noexcept;
 
   // Calls try_heap(heap) for each heap that may own `address`, until one returns true. False
   // if none did.
@@ -63,9 +66,11 @@ class DeviceHeaps {
       if (DeviceAllocator* heap = slot.load(std::memory_order_acquire)) visit(*heap);
   }
 
-  // Throws NotSupported if the text changes the policy after a heap was made.
+  // Throws NotSupported if the text changes the policy after something was allocated.
   void set_options(std::string_view text);
   [[nodiscard]] AllocatorOptions options() const;
+  // The options in force as text, and each device's memory fraction where it was set.
+  [[nodiscard]] std::string describe_options() const;
   [[nodiscard]] Observers& observers() { return observers_; }
 
   [[nodiscard]] MemoryStats stats(int device) const;
@@ -79,6 +84,7 @@ class DeviceHeaps {
 
  private:
   Contexts& contexts_;
+  const bool is_of_process_;  // over the process's own driver, whose streams name none
   EventPools event_pools_;
   Observers observers_;
   mutable std::mutex mutex_;  // guards options_ and the making of heaps

@@ -38,9 +38,24 @@ struct Walked {
   std::int64_t allocated = 0, allocated_bytes = 0;
   std::int64_t active = 0, active_bytes = 0, requested_bytes = 0;
   std::int64_t inactive_split = 0, inactive_split_bytes = 0;
+  std::int64_t oversize_allocations = 0, oversize_segments = 0;
 
+  void add(const Walked& other) {
+    segments += other.segments;
+    reserved += other.reserved;
+    allocated += other.allocated;
+    allocated_bytes += other.allocated_bytes;
+    active += other.active;
+    active_bytes += other.active_bytes;
+    requested_bytes += other.requested_bytes;
+    inactive_split += other.inactive_split;
+    inactive_split_bytes += other.inactive_split_bytes;
+    oversize_allocations += other.oversize_allocations;
+    oversize_segments += other.oversize_segments;
+  }
   void add(const Segment& segment) {
     ++segments;
+    oversize_segments += segment.oversize ? 1 : 0;
     reserved += static_cast<std::int64_t>(segment.bytes);
     for (const Block* block = segment.first; block != nullptr; block = block->next) add(*block);
   }
@@ -48,6 +63,7 @@ struct Walked {
     const auto bytes = static_cast<std::int64_t>(block.bytes);
     if (block.state == BlockState::active_allocated) {
       ++allocated;
+      oversize_allocations += block.oversize ? 1 : 0;
       allocated_bytes += bytes;
     }
     if (block.state != BlockState::inactive) {
@@ -142,6 +158,11 @@ void DeviceAllocator::check() const {
   const MemoryStats& stats = recorder_.stats();
   require_equal(stats, small, &PoolStat::small_pool);
   require_equal(stats, large, &PoolStat::large_pool);
+  Walked all = small;
+  all.add(large);
+  require_equal(stats, all, &PoolStat::all);
+  require_equal(stats.oversize_allocations, all.oversize_allocations, "oversize_allocations");
+  require_equal(stats.oversize_segments, all.oversize_segments, "oversize_segments");
   require(held_bytes_ == static_cast<std::size_t>(small.reserved + large.reserved), "held bytes equal the segments'");
 }
 
@@ -153,6 +174,7 @@ void DeviceAllocator::check_segment(const Segment& segment) const {
     require(block->previous == previous && block->segment == &segment, "block links");
     require(block->bytes != 0 && block->bytes % kMinBlockSize == 0, "block sizes are multiples of 512");
     const bool free = block->state == BlockState::inactive;
+    require(!free || segment.releasing || segment.pool->contains(block), "a free block is in its segment's pool");
     require(!free || previous == nullptr || previous->state != BlockState::inactive, "free neighbours are coalesced");
     require((block->state == BlockState::active_allocated) == (block_map_.find(block->address) == block),
             "live blocks, and no others, are found by address");

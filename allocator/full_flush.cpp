@@ -21,9 +21,9 @@ void DeviceAllocator::full_flush(Lock& lock) {
 // driver fails, the frees whose events are done are completed and the rest stay pending.
 void DeviceAllocator::wait_for_pending(Lock& lock) {
   recorder_.all_streams_synchronized();
-  if (unrecorded_frees_ == nullptr && pending_.empty()) return;
+  if (unrecorded_frees_ != nullptr) retry_unrecorded_frees(lock);
+  if (pending_.empty()) return;
   const ContextGuard guard(api_, context_);
-  retry_unrecorded_frees();
   std::vector<PendingFrees::Entry> entries = pending_.take_all();
   ++reclaims_in_flight_;
   lock.unlock();
@@ -34,8 +34,8 @@ void DeviceAllocator::wait_for_pending(Lock& lock) {
   --reclaims_in_flight_;
   for (std::size_t i = 0; i < done; ++i)
     if (Block* block = pending_.finish(entries[i])) complete_free(block);
-  pending_.put_back(entries, done);
   reclaimed_.notify_all();
+  pending_.put_back(entries, done);
   check_driver(api_, result, DriverEntryId::event_synchronize,
                [&] { return fmt::format("an event that guards a free on device {}", device_); });
 }
@@ -50,13 +50,14 @@ std::vector<Segment*> DeviceAllocator::wholly_free_segments() const {
 }
 
 void DeviceAllocator::empty_cache() {
-  Lock lock(mutex_);
-  full_flush(lock);
+  Section section(*this);
+  full_flush(section.lock);
 }
 
 std::size_t DeviceAllocator::trim(std::size_t target_bytes) {
-  Lock lock(mutex_);
-  poll_pending();
+  Section section(*this);
+  Lock& lock = section.lock;
+  poll_pending(lock);
   std::vector<Segment*> segments = wholly_free_segments();
   std::sort(segments.begin(), segments.end(), [](const Segment* a, const Segment* b) {
     return a->bytes != b->bytes ? a->bytes > b->bytes : a->address < b->address;

@@ -2,69 +2,90 @@
 
 #include "allocator/device_allocator.h"
 
+#include "runtime/driver_error.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
 namespace cistern {
 
-// Adds a stream to those that used the block. False if nothing more has to wait for it: it
-// is the block's own stream, or its work is done because there was no memory to remember it.
-bool DeviceAllocator::note_use(Block* block, const StreamUse& use) {
-  if (is_own_stream(*block, use)) return false;
+// Adds a stream to those that used the block. Without memory to remember it, its work is
+// waited for instead: a stream must never be forgotten. False: neither was possible.
+bool DeviceAllocator::note_use(Block* block, const StreamUse& use, Lock& lock) noexcept {
+  if (is_own_stream(*block, use)) return true;
   for (const StreamUse& known : block->uses)
     if (same_stream(known, use)) return true;
   try {
     block->uses.push_back(use);
     return true;
   } catch (...) {
-    // A stream that cannot be remembered must not be forgotten: wait for it here instead.
-    return api_.stream_synchronize(use.stream.handle) != CUDA_SUCCESS;
+    lock.unlock();
+    const bool done = wait_for_device_of(use);
+    lock.lock();
+    return done;
   }
 }
 
 // Every stream that used the block gets an event now, so that work queued on it later is
 // not waited for. No event for the block's own stream: later work there is ordered after
-// this free already. The block is nobody's until its last event is queued and done: the
-// count of events is set first, and `uses` belongs to this thread.
+// this free already.
 void DeviceAllocator::free_behind_events(Block* block, Lock& lock) noexcept {
   block->state = BlockState::active_pending_free;
   block->pending_events = static_cast<std::uint32_t>(block->uses.size());
+  static_cast<void>(guard(block, lock));
+}
+
+// Queues an event for each stream in `uses`, with the lock given up around each record. The
+// block is nobody's meanwhile: its count of events was set first, so no poll completes it,
+// and `uses` belongs to this thread. Streams whose event the driver refused stay in `uses`,
+// and the block on a list to try again: without an event it cannot be reused. Returns the
+// last refusal.
+CUresult DeviceAllocator::guard(Block* block, Lock& lock) noexcept {
+  CUresult refusal = CUDA_SUCCESS;
   std::size_t refused = 0;
   for (std::size_t i = 0; i < block->uses.size(); ++i) {
     PendingFrees::Entry entry{nullptr, block->uses[i].device, block->uses[i].stream.id, block};
     lock.unlock();
     const CUresult result = record_event(block->uses[i], &entry);
     lock.lock();
-    if (result != CUDA_SUCCESS) {
+    if (result == CUDA_SUCCESS) {
+      queue_or_wait(entry, lock);
+    } else {
+      refusal = result;
       std::swap(block->uses[refused++], block->uses[i]);
-      continue;
     }
-    queue_or_wait(entry);
   }
-  if (refused == 0) {
-    block->uses.clear();
-    // Possible already, when every event was waited for or polled meanwhile.
-    if (block->pending_events == 0 && block->state == BlockState::active_pending_free) complete_free(block);
-    return;
+  retire_uses(block, refused);
+  if (refused != 0) {
+    block->left = unrecorded_frees_;
+    unrecorded_frees_ = block;
+  } else if (block->pending_events == 0) {
+    complete_free(block);
   }
-  // Without an event the block cannot be reused: it stays pending, and each later request
-  // tries again (retry_unrecorded_frees).
-  block->uses.resize(refused);
-  block->left = unrecorded_frees_;
-  unrecorded_frees_ = block;
+  return refusal;
+}
+
+// Drops the uses from `first` on. What kept their streams alive is let go after the lock:
+// it may run a user's code, or a driver call.
+void DeviceAllocator::retire_uses(Block* block, std::size_t first) noexcept {
+  for (std::size_t i = first; i < block->uses.size(); ++i) {
+    if (block->uses[i].owner == nullptr) continue;
+    try {
+      retired_owners_.push_back(std::move(block->uses[i].owner));
+    } catch (...) {  // no memory to put it off: it goes with the use, under the lock
+    }
+  }
+  block->uses.resize(first);
 }
 
 // Without an event in `entry`, the work is done already.
 CUresult DeviceAllocator::record_event(const StreamUse& use, PendingFrees::Entry* entry) noexcept {
   try {
     const ContextGuard guard(api_, surroundings_.contexts.primary(use.device));
-    CUresult result = CUDA_SUCCESS;
-    if (use.stream.handle == per_thread_handle()) {
-      // Another thread's default stream has no handle here: the device is waited for instead.
-      StreamIdentity named_here;
-      result = identify_stream(api_, use.stream.handle, &named_here);
-      if (result != CUDA_SUCCESS) return result;
-      if (named_here.id != use.stream.id) return api_.ctx_synchronize();
-    }
+    if (!names_its_stream(use)) return api_.ctx_synchronize();
     EventPool& pool = surroundings_.event_pools.of(use.device);
-    result = pool.acquire(&entry->event);
+    CUresult result = pool.acquire(&entry->event);
     if (result != CUDA_SUCCESS) return result;
     result = api_.event_record(entry->event, use.stream.handle);
     if (result != CUDA_SUCCESS) pool.release(entry->event);
@@ -74,7 +95,26 @@ CUresult DeviceAllocator::record_event(const StreamUse& use, PendingFrees::Entry
   }
 }
 
-void DeviceAllocator::queue_or_wait(const PendingFrees::Entry& entry) noexcept {
+// Whether the handle still means the stream that was recorded. It does not when that was
+// another thread's default stream, which has no handle here, or when a stream that nobody
+// kept alive was destroyed, and its handle perhaps given to another.
+bool DeviceAllocator::names_its_stream(const StreamUse& use) const {
+  const bool is_kept = use.owner != nullptr && use.stream.handle != per_thread_handle();
+  if (is_kept || use.stream.id == kLegacyStreamId) return true;
+  StreamIdentity named;
+  return identify_stream(api_, use.stream.handle, &named) == CUDA_SUCCESS && named.id == use.stream.id;
+}
+
+bool DeviceAllocator::wait_for_device_of(const StreamUse& use) const noexcept {
+  try {
+    const ContextGuard guard(api_, surroundings_.contexts.primary(use.device));
+    return api_.ctx_synchronize() == CUDA_SUCCESS;
+  } catch (...) {  // the context could not be made current
+    return false;
+  }
+}
+
+void DeviceAllocator::queue_or_wait(const PendingFrees::Entry& entry, Lock& lock) noexcept {
   if (entry.event == nullptr) {
     --entry.block->pending_events;
     return;
@@ -84,30 +124,25 @@ void DeviceAllocator::queue_or_wait(const PendingFrees::Entry& entry) noexcept {
   } catch (...) {
     // No memory to remember the event: wait for it. If even that fails the event stays
     // unfinished for ever, and its block with it, which is safe.
-    if (api_.event_synchronize(entry.event) == CUDA_SUCCESS) --entry.block->pending_events;
+    lock.unlock();
+    const CUresult result = api_.event_synchronize(entry.event);
+    if (result == CUDA_SUCCESS) surroundings_.event_pools.of(entry.device).release(entry.event);
+    lock.lock();
+    if (result == CUDA_SUCCESS) --entry.block->pending_events;
   }
 }
 
-void DeviceAllocator::retry_unrecorded_frees() {
-  Block* block = unrecorded_frees_;
-  unrecorded_frees_ = nullptr;
+// Tries again what the driver refused at a free, and reports what it still refuses.
+void DeviceAllocator::retry_unrecorded_frees(Lock& lock) {
+  CUresult refusal = CUDA_SUCCESS;
+  Block* block = std::exchange(unrecorded_frees_, nullptr);
   while (block != nullptr) {
-    Block* next = block->left;
-    block->left = nullptr;
-    while (!block->uses.empty()) {
-      PendingFrees::Entry entry{nullptr, block->uses.back().device, block->uses.back().stream.id, block};
-      if (record_event(block->uses.back(), &entry) != CUDA_SUCCESS) break;
-      block->uses.pop_back();
-      queue_or_wait(entry);
-    }
-    if (!block->uses.empty()) {
-      block->left = unrecorded_frees_;
-      unrecorded_frees_ = block;
-    } else if (block->pending_events == 0) {
-      complete_free(block);
-    }
+    Block* next = std::exchange(block->left, nullptr);
+    if (const CUresult result = guard(block, lock); result != CUDA_SUCCESS) refusal = result;
     block = next;
   }
+  check_driver(api_, refusal, DriverEntryId::event_record,
+               [&] { return fmt::format("an event that guards a free on device {}", device_); });
 }
 
 }  // namespace cistern

@@ -29,7 +29,6 @@ class PoolReference {
 
 Block* DeviceAllocator::serve_miss(const Request& request, Lock& lock) {
   const PoolReference reference(*request.pools, lock);
-  if (request.bytes >= kTooLarge) fail(request, lock);
   if (call_free_memory_callbacks(request, lock))
     if (Block* block = take_free_block(request)) return block;
   if (collects_garbage()) collect_garbage(lock);

@@ -5,12 +5,15 @@
 namespace cistern {
 namespace {
 
+// Takes the entry of that id out, if it is there: its callback is destroyed by the caller.
 template <class List>
-bool remove_from(List& list, ObserverId id) {
+List take_from(List& list, ObserverId id) {
+  List taken;
   const auto place = std::find_if(list.begin(), list.end(), [&](const auto& entry) { return entry.first == id; });
-  if (place == list.end()) return false;
+  if (place == list.end()) return taken;
+  taken.push_back(std::move(*place));
   list.erase(place);
-  return true;
+  return taken;
 }
 
 }  // namespace
@@ -24,17 +27,18 @@ ObserverId Observers::add(OutOfMemoryObserver observer) {
 ObserverId Observers::add(FreeMemoryCallback callback) {
   const std::lock_guard lock(mutex_);
   free_memory_.emplace_back(ObserverId{last_id_ + 1}, std::move(callback));
+  ++callback_count_;
   return ObserverId{++last_id_};
 }
 
 bool Observers::remove(ObserverId id) {
-  const std::lock_guard lock(mutex_);
-  return remove_from(out_of_memory_, id) || remove_from(free_memory_, id);
-}
-
-bool Observers::has_free_memory_callbacks() const {
-  const std::lock_guard lock(mutex_);
-  return !free_memory_.empty();
+  std::unique_lock lock(mutex_);
+  const auto observers = take_from(out_of_memory_, id);
+  const auto callbacks = take_from(free_memory_, id);
+  callback_count_ -= callbacks.size();
+  // A callback may own whatever runs code when it ends: that must not happen under the lock.
+  lock.unlock();
+  return !observers.empty() || !callbacks.empty();
 }
 
 bool Observers::free_memory(int device, std::size_t bytes) const {

@@ -5,6 +5,8 @@
 
 #include <cistern/allocator.h>
 
+#include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <mutex>
 #include <utility>
@@ -18,14 +20,15 @@ class Observers {
   ObserverId add(FreeMemoryCallback callback);
   bool remove(ObserverId id);
 
-  // Whether any free-memory callback is there: asked before a lock is given up to call them.
-  [[nodiscard]] bool has_free_memory_callbacks() const;
+  // Whether any free-memory callback is there: asked under a heap's lock, so it takes none.
+  [[nodiscard]] bool has_free_memory_callbacks() const noexcept { return callback_count_ != 0; }
   // Calls every callback; true if any gave memory back. What one throws counts as "none".
   bool free_memory(int device, std::size_t bytes) const;
   void out_of_memory(const OutOfMemoryReport& report) const;
 
  private:
   mutable std::mutex mutex_;
+  std::atomic<std::size_t> callback_count_{0};
   std::uint64_t last_id_ = 0;
   std::vector<std::pair<ObserverId, OutOfMemoryObserver>> out_of_memory_;
   std::vector<std::pair<ObserverId, FreeMemoryCallback>> free_memory_;

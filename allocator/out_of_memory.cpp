@@ -16,7 +16,7 @@ namespace {
 
 OutOfMemoryCause find_cause(const OutOfMemoryReport& report) {
   if (report.rounded_bytes > report.device_total_bytes) return OutOfMemoryCause::too_large;
-  if (report.limit_bytes != 0 && report.reserved_bytes + report.segment_bytes > report.limit_bytes &&
+  if (report.limit_bytes && report.reserved_bytes + report.segment_bytes > *report.limit_bytes &&
       report.device_free_bytes >= report.segment_bytes)
     return OutOfMemoryCause::limit;
   if (report.device_free_bytes >= report.segment_bytes) return OutOfMemoryCause::driver_refusal;
@@ -32,12 +32,7 @@ OutOfMemoryCause find_cause(const OutOfMemoryReport& report) {
 // Gives the lock up, tells the observers, writes the summary where oom_dump says, throws.
 void DeviceAllocator::fail(const Request& request, Lock& lock) {
   lock.unlock();
-  MemoryInfo memory;
-  {
-    const ContextGuard guard(api_, context_);
-    check_driver(api_, api_.mem_get_info(&memory.free, &memory.total), DriverEntryId::mem_get_info,
-                 [&] { return fmt::format("device {}", device_); });
-  }
+  const MemoryInfo memory = device_memory();
   lock.lock();
   recorder_.out_of_memory();
   const OutOfMemoryReport report = make_report(request, memory);
@@ -48,6 +43,26 @@ void DeviceAllocator::fail(const Request& request, Lock& lock) {
   surroundings_.observers.out_of_memory(report);
   dump_out_of_memory(options.oom_dump, text, format_summary(stats, device_, false, options.summary_title));
   throw OutOfMemoryError(report, text);
+}
+
+// A size that no device has, refused before it touches anything: no counter moves and nobody
+// is told but the caller, as in PyTorch.
+void DeviceAllocator::refuse_too_large(std::size_t bytes) {
+  const MemoryInfo memory = device_memory();
+  Section section(*this);
+  Request request;
+  request.bytes = request.rounded = request.segment_bytes = bytes;
+  request.kind = PoolKind::large;
+  const OutOfMemoryReport report = make_report(request, memory);
+  throw OutOfMemoryError(report, format_out_of_memory(report));
+}
+
+MemoryInfo DeviceAllocator::device_memory() const {
+  const ContextGuard guard(api_, context_);
+  MemoryInfo memory;
+  check_driver(api_, api_.mem_get_info(&memory.free, &memory.total), DriverEntryId::mem_get_info,
+               [&] { return fmt::format("device {}", device_); });
+  return memory;
 }
 
 OutOfMemoryReport DeviceAllocator::make_report(const Request& request, const MemoryInfo& memory) const {
@@ -61,14 +76,14 @@ OutOfMemoryReport DeviceAllocator::make_report(const Request& request, const Mem
   report.device_free_bytes = memory.free;
   report.reserved_bytes = held_bytes_;
   report.outside_bytes = memory.total - std::min(memory.total, memory.free + held_bytes_);
-  report.limit_bytes = limit_bytes_ == kUnlimited ? 0 : limit_bytes_;
+  if (limit_bytes_ != kUnlimited) report.limit_bytes = limit_bytes_;
   report.allocated_bytes = static_cast<std::size_t>(usage.stats.allocated_bytes.all.current);
   report.pending_free_bytes = usage.pending;
   report.free_split_bytes = usage.free_split;
   report.free_whole_bytes = usage.free_whole;
   report.largest_free_block_bytes = usage.largest_free_block;
   report.cause = find_cause(report);
-  const Block* fitting = request.pools->of(request.kind).best_fit(request.rounded);
+  const Block* fitting = request.pools == nullptr ? nullptr : request.pools->of(request.kind).best_fit(request.rounded);
   if (caches_ && fitting != nullptr && policy_.may_serve(fitting->bytes, request.rounded))
     report.advice =
         "research_after_flush:True would have served this request: a free block large enough was there after the "

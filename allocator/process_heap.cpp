@@ -90,17 +90,15 @@ int index_for_reading(Device device) {
   return current_device().index();
 }
 
-StreamUse use_of(const Stream& stream) {
-  return {StreamAccess::identity(stream), StreamAccess::device(stream), StreamAccess::owner(stream)};
-}
-
 }  // namespace
 
 void* allocate(std::size_t bytes) { return allocate(bytes, current_stream()); }
 
 void* allocate(std::size_t bytes, const Stream& stream) {
   if (bytes == 0) return nullptr;
-  return heaps().allocate(bytes, StreamAccess::identity(stream), StreamAccess::device(stream));
+  DeviceHeaps& all = heaps();
+  const StreamUse use = all.use_of(stream);
+  return all.allocate(bytes, use.stream, use.device);
 }
 
 void deallocate(void* pointer) noexcept {
@@ -118,17 +116,15 @@ void deallocate(void* pointer, const Stream& stream) noexcept {
     return;
   }
   try {
-    const StreamUse use = use_of(stream);
+    const StreamUse use = existing->use_of(stream);
     existing->deallocate(pointer, &use);
-  } catch (...) {
-    // The stream cannot be identified, so no event can guard the free: its work is awaited.
-    if (const int device = existing->device_of(pointer); device >= 0) existing->wait_for_device(device);
-    existing->deallocate(pointer);
+  } catch (...) {  // no event can guard the free
+    existing->deallocate_after_waiting(pointer);
   }
 }
 
 void record_stream(void* pointer, const Stream& stream) {
-  if (pointer != nullptr && heaps_if_made() != nullptr) heaps().record_stream(pointer, use_of(stream));
+  if (pointer != nullptr && heaps_if_made() != nullptr) heaps().record_stream(pointer, heaps().use_of(stream));
 }
 
 void empty_cache() {
@@ -152,7 +148,7 @@ void set_options(std::string_view text) {
 
 std::string effective_config() {
   DeviceHeaps* existing = heaps_if_made();
-  return (existing == nullptr ? options_from_environment() : existing->options()).describe();
+  return existing == nullptr ? options_from_environment().describe() : existing->describe_options();
 }
 
 ObserverId add_out_of_memory_observer(OutOfMemoryObserver observer) {
@@ -201,6 +197,8 @@ void reset_peak_memory_stats(Device device) { heaps().heap(resolve_device(device
 void reset_accumulated_memory_stats(Device device) { heaps().heap(resolve_device(device)).reset_accumulated_stats(); }
 
 std::string memory_summary(Device device, bool abbreviated) {
+  // With the heaps made it needs no driver: a forked child may ask too.
+  if (DeviceHeaps* existing = heaps_if_made()) return existing->summary(index_for_reading(device), abbreviated);
   return heaps().summary(resolve_device(device), abbreviated);
 }
 

@@ -10,8 +10,8 @@ namespace cistern {
 // What the driver refuses here stays with the driver: a heap that ends has nobody to tell.
 DeviceAllocator::~DeviceAllocator() {
   try {
-    Lock lock(mutex_);
-    wait_for_pending(lock);
+    Section section(*this);
+    wait_for_pending(section.lock);
   } catch (...) {  // the releases below wait for the device anyway
   }
   try {
@@ -41,6 +41,7 @@ Block* DeviceAllocator::allocate_segment(const Request& request, Lock& lock) {
     failed_call = source_.allocate_entry();
   } catch (const DriverError& error) {
     result = static_cast<CUresult>(error.code());
+  } catch (...) {  // no host memory for the error's text: as a context that cannot be entered
   }
   lock.lock();
   arriving_bytes_ -= request.segment_bytes;
@@ -89,7 +90,7 @@ std::size_t DeviceAllocator::release_segments(const std::vector<Segment*>& segme
     const ContextGuard guard(api_, context_);
     for (std::size_t i = 0; i < segments.size(); ++i)
       results[i] = source_.release(segments[i]->address, segments[i]->bytes);
-  } catch (const DriverError&) {  // no context: none was released, as `results` says
+  } catch (...) {  // no context: none was released, as `results` says
   }
   lock.lock();
   --reclaims_in_flight_;

@@ -49,7 +49,7 @@ std::size_t SizePolicy::segment_bytes(std::size_t rounded) const {
 
 bool SizePolicy::may_serve(std::size_t block_bytes, std::size_t rounded) const {
   if (rounded < max_split_size_) return block_bytes < max_split_size_;
-  return block_bytes < rounded + max_non_split_rounding_;
+  return block_bytes - rounded < max_non_split_rounding_;
 }
 
 bool SizePolicy::should_split(std::size_t block_bytes, std::size_t rounded, PoolKind pool) const {

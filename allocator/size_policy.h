@@ -39,7 +39,7 @@ class SizePolicy {
     return rounded <= kSmallSize ? PoolKind::small : PoolKind::large;
   }
   [[nodiscard]] std::size_t segment_bytes(std::size_t rounded) const;
-  // Whether the best-fitting free block may serve a request that it is large enough for.
+  // Whether the best-fitting free block may serve a request. Requires: it is large enough.
   [[nodiscard]] bool may_serve(std::size_t block_bytes, std::size_t rounded) const;
   // Whether what is left of the block becomes a free block of its own.
   [[nodiscard]] bool should_split(std::size_t block_bytes, std::size_t rounded, PoolKind pool) const;

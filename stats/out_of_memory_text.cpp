@@ -38,7 +38,7 @@ std::string cause_in_words(const OutOfMemoryReport& report) {
       return fmt::format(
           "the limit: {} held and {} more would exceed the {} allowed, although {} is free on the "
           "device",
-          format_size(report.reserved_bytes), segment, format_size(report.limit_bytes), device_free);
+          format_size(report.reserved_bytes), segment, format_size(report.limit_bytes.value_or(0)), device_free);
     case OutOfMemoryCause::pending_frees:
       return fmt::format("pending frees: {} was freed, but work on other streams may still use it",
                          format_size(report.pending_free_bytes));
@@ -58,7 +58,7 @@ std::string format_out_of_memory(const OutOfMemoryReport& report) {
       fmt::format("CUDA out of memory. Tried to allocate {}. GPU {} has a total capacity of {} of which {} is free. ",
                   format_size(report.segment_bytes), report.device, format_size(report.device_total_bytes),
                   format_size(report.device_free_bytes));
-  if (report.limit_bytes != 0) text += format_size(report.limit_bytes) + " allowed; ";
+  if (report.limit_bytes) text += format_size(*report.limit_bytes) + " allowed; ";
   text += fmt::format("Of the {} held here, {} is allocated by cistern, and {} is reserved but unallocated{}. ",
                       format_size(report.reserved_bytes), format_size(report.allocated_bytes),
                       format_size(unallocated_bytes(report)), whereabouts(report));

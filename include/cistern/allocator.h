@@ -31,7 +31,8 @@ namespace cistern {
 
 // Memory on the current device for work on the current stream, or on `stream` (and its
 // device) from now on. 0 bytes: nullptr, and nothing is counted. Does not touch the stream.
-// Cost: no driver call on a hit; on a miss one driver allocation, or the retry ladder.
+// Cost: no driver call on a hit, but one event query for each stream that a pending free still
+// waits for; on a miss one driver allocation, or the retry ladder.
 // Throws OutOfMemoryError after everything idle was released; DriverError if the driver
 // fails in another way. Either way the heap is as usable as before.
 [[nodiscard]] CISTERN_EXPORT void* allocate(std::size_t bytes);
@@ -39,15 +40,19 @@ namespace cistern {
 
 // Gives a block back, in order on its own stream; nullptr is nothing. With `stream`, also
 // tells that the block was last used there, as record_stream before the free would.
-// Never throws, and never waits for the device, but for a block that was recorded on the
-// per-thread default stream of another thread: no event can be put there. An address that is not a live block's start
+// Never throws. Never waits for the device but where no event can guard the free: after a use
+// on another thread's per-thread default stream, on a stream that is destroyed, or without host
+// memory. If not even waiting works the block stays allocated, and standard error says so. An
+// address that is not a live block's start
 // (a second free, say) changes nothing and is reported on standard error.
 CISTERN_EXPORT void deallocate(void* pointer) noexcept;
 CISTERN_EXPORT void deallocate(void* pointer, const Stream& stream) noexcept;
 
 // Tells that work on `stream` uses the block: after its free it is not reused before the
 // work queued there by then is done. The block's own stream, nullptr and addresses that
-// are not a live block's start are ignored. Orders nothing by itself.
+// are not a live block's start are ignored. Orders nothing by itself. A Stream that somebody
+// owns is kept alive until the block is freed; a raw handle should live as long by itself.
+// Throws InvalidArgument for a stream of another driver.
 CISTERN_EXPORT void record_stream(void* pointer, const Stream& stream);
 
 // Waits for pending frees, then gives every wholly free segment of every device back to

@@ -11,6 +11,7 @@
 
 #include <cstddef>
 #include <new>
+#include <optional>
 #include <stdexcept>
 #include <string>
 
@@ -81,7 +82,9 @@ enum class OutOfMemoryCause {
 
 // The state of one device at the moment a request failed. All sizes in bytes.
 // It adds up: total = free + outside + reserved, and
-// reserved = allocated + pending_free + free_split + free_whole.
+// reserved = allocated + pending_free + free_split + free_whole. The first line is the driver's
+// figure beside the heap's, taken one after the other: while other threads allocate, it is
+// `outside` that takes up the difference.
 struct OutOfMemoryReport {
   int device = 0;
   OutOfMemoryCause cause = OutOfMemoryCause::device_full;
@@ -91,7 +94,7 @@ struct OutOfMemoryReport {
   std::size_t device_total_bytes = 0;
   std::size_t device_free_bytes = 0;
   std::size_t outside_bytes = 0;  // in use on the device, but not held by this allocator
-  std::size_t limit_bytes = 0;    // the memory fraction's limit; 0: none is set
+  std::optional<std::size_t> limit_bytes;  // the memory fraction's limit, if one is set
   std::size_t reserved_bytes = 0;
   std::size_t allocated_bytes = 0;
   std::size_t pending_free_bytes = 0;

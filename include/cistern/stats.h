@@ -80,7 +80,8 @@ struct CISTERN_EXPORT MemoryStats {
 };
 
 // The process-wide heap's statistics of one device. Before the device layer is
-// initialised everything is 0. Throws InvalidArgument, naming the index, for no such device.
+// initialised everything is 0; afterwards it throws InvalidArgument, naming the index, for no
+// such device.
 [[nodiscard]] CISTERN_EXPORT MemoryStats memory_stats(Device device = {});
 // As PyTorch's flat and nested maps, which are empty before the device layer is initialised.
 [[nodiscard]] CISTERN_EXPORT std::map<std::string, std::int64_t> memory_stats_flat(Device device = {});

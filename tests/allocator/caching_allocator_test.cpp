@@ -107,6 +107,53 @@ TEST_F(CachingAllocatorTest, FreeingTwiceOrAStrangeAddressChangesNothing) {
   EXPECT_NO_THROW(allocator_.check());
 }
 
+// A block whose segment the driver refuses to take must not come back as another block.
+TEST_F(CachingAllocatorTest, DirectNeverReusesASegmentThatTheDriverKept) {
+  CachingAllocator direct({.driver = &driver_.api(), .options = AllocatorOptions::parse("policy:direct")});
+  void* first = direct.allocate(5 * kMega);
+  driver_.fail_call("cuMemFree", 1, CUDA_ERROR_LAUNCH_FAILED);
+  direct.deallocate(first);
+  EXPECT_NE(direct.allocate(5 * kMega), first);
+  EXPECT_EQ(driver_.used_bytes(), 12 * kMega);
+  direct.empty_cache();
+  EXPECT_EQ(driver_.used_bytes(), 6 * kMega);
+}
+
+TEST_F(CachingAllocatorTest, ASizeThatNoDeviceHasIsRefusedBeforeAnythingMoves) {
+  static_cast<void>(allocator_.allocate(1000));
+  const MemoryStats before = allocator_.memory_stats();
+  EXPECT_THROW(static_cast<void>(allocator_.allocate(std::size_t{1} << 60)), OutOfMemoryError);
+  EXPECT_EQ(allocator_.memory_stats(), before);
+}
+
+TEST_F(CachingAllocatorTest, AskingForAFractionDoesNotFixThePolicy) {
+  EXPECT_EQ(allocator_.memory_fraction(), 1.0);
+  allocator_.set_options("policy:direct,oom_dump:off");
+  allocator_.deallocate(allocator_.allocate(5 * kMega));
+  EXPECT_EQ(driver_.used_bytes(), 0U) << "direct is in force";
+}
+
+TEST_F(CachingAllocatorTest, AFractionThatATextNamedHoldsForHeapsMadeLater) {
+  allocator_.set_options("oom_dump:off,pytorch_rules:2.4,per_process_memory_fraction:1.0");
+  allocator_.set_options("oom_dump:off,pytorch_rules:2.4");
+  try {
+    static_cast<void>(allocator_.allocate(300 * kMega));
+    FAIL();
+  } catch (const OutOfMemoryError& error) {
+    EXPECT_EQ(error.report().limit_bytes.value_or(0), 256 * kMega);
+  }
+}
+
+TEST_F(CachingAllocatorTest, AFractionOfZeroIsALimit) {
+  allocator_.set_memory_fraction(0.0);
+  try {
+    static_cast<void>(allocator_.allocate(1));
+    FAIL();
+  } catch (const OutOfMemoryError& error) {
+    EXPECT_EQ(error.report().cause, OutOfMemoryCause::limit);
+  }
+}
+
 // Several threads free the same address at once: exactly one of them frees it.
 TEST_F(CachingAllocatorTest, OfSeveralFreesOfOneAddressOneCounts) {
   std::vector<void*> pointers;
@@ -170,7 +217,7 @@ TEST_F(CachingAllocatorTest, FractionOneIsALimitOnlyByTheOldRules) {
       static_cast<void>(allocator->allocate(300 * kMega));
       FAIL();
     } catch (const OutOfMemoryError& error) {
-      EXPECT_EQ(error.report().limit_bytes, allocator == &old ? 256 * kMega : 0U);
+      EXPECT_EQ(error.report().limit_bytes.value_or(0), allocator == &old ? 256 * kMega : 0U);
     }
   }
 }

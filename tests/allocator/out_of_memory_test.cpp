@@ -8,6 +8,7 @@
 
 #include <cstdio>
 #include <fstream>
+#include <memory>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -150,6 +151,15 @@ TEST_F(OutOfMemoryTest, ObserversRunFirstAndMayCallBack) {
   EXPECT_FALSE(allocator_.remove_observer(id));
   failing_request(200 * kMega);
   EXPECT_EQ(seen, 1);
+}
+
+// Removing a callback ends what it owns, which may free memory while another request misses.
+TEST_F(OutOfMemoryTest, ACallbackThatOwnsABlockMayBeRemoved) {
+  std::shared_ptr<void> block(allocator_.allocate(1000), [this](void* pointer) { allocator_.deallocate(pointer); });
+  const ObserverId id = allocator_.add_free_memory_callback([block](int, std::size_t) { return false; });
+  block.reset();
+  EXPECT_TRUE(allocator_.remove_observer(id));
+  EXPECT_EQ(allocator_.memory_stats().allocation.all.current, 0);
 }
 
 TEST_F(OutOfMemoryTest, AFreeMemoryCallbackMaySaveTheRequest) {

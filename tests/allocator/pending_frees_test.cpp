@@ -7,7 +7,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <memory>
 #include <vector>
+
+#include "runtime/stream_access.h"
 
 namespace cistern {
 namespace {
@@ -152,9 +155,64 @@ TEST_F(PendingFreesTest, ABlockWhoseEventIsRefusedIsNotReusedUntilOneIsRecorded)
   driver_.fail_call("cuEventRecord", 1, CUDA_ERROR_LAUNCH_FAILED);
   driver_.fail_call("cuEventRecord", 2, CUDA_ERROR_LAUNCH_FAILED);
   allocator_.deallocate(first);
+  EXPECT_THROW(static_cast<void>(allocator_.allocate(kMega, owner_)), DriverError) << "the failure is not hidden";
   EXPECT_NE(allocator_.allocate(kMega, owner_), first);
   driver_.run_until_idle(reader_);
   EXPECT_EQ(allocator_.allocate(kMega, owner_), first);
+}
+
+// A raw handle keeps nothing alive: the new stream of the same handle is ordered after nothing.
+TEST_F(PendingFreesTest, WorkOfADestroyedStreamIsDoneBeforeReuse) {
+  void* first = allocator_.allocate(kMega, owner_);
+  const StreamHandle gone = driver_.create_stream();
+  bool done = false;
+  driver_.launch(gone, {}, {}, 1ms, [&] { done = true; });
+  allocator_.record_stream(first, gone);
+  driver_.destroy_stream(gone);
+  static_cast<void>(driver_.create_stream());
+  allocator_.deallocate(first);
+  EXPECT_EQ(allocator_.allocate(kMega, owner_), first);
+  EXPECT_TRUE(done);
+}
+
+// What a stream keeps alive may free memory itself when it goes.
+TEST_F(PendingFreesTest, AnOwnerThatFreesMemoryWhenItEndsDoesNotDeadlock) {
+  void* first = allocator_.allocate(kMega, owner_);
+  void* second = allocator_.allocate(kMega, owner_);
+  {
+    std::shared_ptr<void> owner(second, [this](void* pointer) { allocator_.deallocate(pointer); });
+    allocator_.record_stream(first, StreamAccess::wrap(driver_.api(), {reader_, 77}, 0, owner));
+  }
+  EXPECT_EQ(allocator_.memory_stats().allocation.all.current, 2);
+  allocator_.deallocate(first);
+  EXPECT_EQ(allocator_.memory_stats().allocation.all.current, 0);
+}
+
+TEST_F(PendingFreesTest, AStreamOfAnotherDriverIsRefused) {
+  SimulatedDriver other({.backing = Backing::none});
+  const Stream foreign = StreamAccess::wrap(other.api(), {other.create_stream(), 2}, 0);
+  EXPECT_THROW(static_cast<void>(allocator_.allocate(kMega, foreign)), InvalidArgument);
+  void* block = allocator_.allocate(kMega, owner_);
+  EXPECT_THROW(allocator_.record_stream(block, foreign), InvalidArgument);
+}
+
+// The stream may be of any device, so all are waited for; and if that fails nothing is freed.
+TEST_F(PendingFreesTest, AFreeWhoseLastStreamIsUnknownWaitsForEveryDevice) {
+  const StreamHandle remote = driver_.create_stream(1);
+  void* first = allocator_.allocate(kMega, owner_);
+  bool done = false;
+  driver_.launch(remote, {}, {}, 1ms, [&] { done = true; });
+  driver_.fail_call("cuStreamGetId", 1, CUDA_ERROR_INVALID_HANDLE);
+  allocator_.deallocate(first, remote);
+  EXPECT_TRUE(done);
+  EXPECT_EQ(allocator_.memory_stats().allocation.all.current, 0);
+
+  void* second = allocator_.allocate(kMega, owner_);
+  driver_.fail_call("cuStreamGetId", 1, CUDA_ERROR_INVALID_HANDLE);
+  driver_.fail_call("cuCtxSynchronize", 1, CUDA_ERROR_LAUNCH_FAILED);
+  allocator_.deallocate(second, remote);
+  EXPECT_EQ(allocator_.memory_stats().allocation.all.current, 1) << "unguarded, it must stay allocated";
+  allocator_.deallocate(second);
 }
 
 TEST_F(PendingFreesTest, EventsAreReusedAndNeverMadeAgain) {
