@@ -98,12 +98,31 @@ std::atomic<bool> in_use{false};
 // No driver survives a fork: its threads and its connection to the device stay behind.
 std::atomic<bool> lost_in_fork{false};
 
+// Whether this thread holds the mutex because it loads. The driver's cuInit may fork, for
+// nvidia-modprobe: the handlers then find the mutex theirs already, and leave it as it is.
+thread_local bool loading = false;
+
+class LoadingScope {
+ public:
+  LoadingScope() { loading = true; }
+  ~LoadingScope() { loading = false; }
+  LoadingScope(const LoadingScope&) = delete;
+  LoadingScope& operator=(const LoadingScope&) = delete;
+
+ private:
+  std::lock_guard<std::mutex> lock_{load_mutex};
+};
+
 // A child must not find the mutex held by a thread that it does not have.
-void before_fork() { load_mutex.lock(); }
-void after_fork_in_parent() { load_mutex.unlock(); }
+void before_fork() {
+  if (!loading) load_mutex.lock();
+}
+void after_fork_in_parent() {
+  if (!loading) load_mutex.unlock();
+}
 void after_fork_in_child() {
   if (loaded.load(std::memory_order_relaxed) != nullptr) lost_in_fork.store(true, std::memory_order_relaxed);
-  load_mutex.unlock();
+  if (!loading) load_mutex.unlock();
 }
 
 LoadedDriver& load() {
@@ -114,7 +133,7 @@ LoadedDriver& load() {
         "this process was forked from one that had loaded the device's driver already, and drivers do not work in "
         "a forked child: fork before the first use of a device, or start the child with exec");
   if (LoadedDriver* driver = loaded.load(std::memory_order_acquire)) return *driver;
-  const std::lock_guard lock(load_mutex);
+  const LoadingScope scope;
   if (LoadedDriver* driver = loaded.load(std::memory_order_relaxed)) return *driver;
   LoadedDriver* driver = load_chosen().release();
   loaded.store(driver, std::memory_order_release);

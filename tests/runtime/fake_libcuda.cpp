@@ -4,9 +4,13 @@
 //
 // CISTERN_FAKE_CUDA_VERSION   the version it says it has (default 12080)
 // CISTERN_FAKE_CUDA_LACKS     symbols that it does not have, separated by commas
+// CISTERN_FAKE_CUDA_FORKS     set: cuInit runs a child process, as the driver runs nvidia-modprobe
 
 #include <cistern/export.h>
 #include <cistern/simulated.h>
+
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <map>
@@ -36,6 +40,16 @@ struct Forward<member> {
   static CUresult call(Args... args) { return gone ? CUDA_ERROR_DEINITIALIZED : (driver().api().*member)(args...); }
 };
 
+CUresult init(unsigned flags) {
+  if (std::getenv("CISTERN_FAKE_CUDA_FORKS") != nullptr) {
+    const pid_t child = fork();
+    if (child == 0) _exit(0);
+    int status = -1;
+    if (waitpid(child, &status, 0) != child || status != 0) return CUDA_ERROR_SYSTEM_DRIVER_MISMATCH;
+  }
+  return Forward<&DriverApi::init>::call(flags);
+}
+
 struct Function {
   void* address;
   int introduced;
@@ -47,6 +61,7 @@ std::map<std::string, Function> make_functions() {
   functions[symbol] = {reinterpret_cast<void*>(&Forward<&DriverApi::member>::call), version};
 #include "runtime/driver_entries.def"
 #undef CISTERN_DRIVER_ENTRY
+  functions["cuInit"].address = reinterpret_cast<void*>(&init);
   return functions;
 }
 

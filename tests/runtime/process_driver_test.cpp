@@ -322,6 +322,19 @@ TEST_F(ProcessDriverDeathTest, ForkAfterARefusedLoadIsFine) {
       ExitedWithCode(0), IsEmpty());
 }
 
+TEST_F(ProcessDriverDeathTest, ADriverThatForksWhileItLoadsIsLoaded) {
+  EXPECT_EXIT(
+      {
+        choose("cuda", CISTERN_FAKE_LIBCUDA);
+        setenv("CISTERN_FAKE_CUDA_FORKS", "1", 1);
+        alarm(60);  // a load that waits for itself is killed, and so fails
+        initialize();
+        const bool child_held = holds_in_child([] { return is_refused([] { set_device(1); }); });
+        end_story(child_held && is_initialized() && device_count() == 2);
+      },
+      ExitedWithCode(0), IsEmpty());
+}
+
 // Members of static lifetime that end after main, and after the thread's own state.
 struct EndsAtExit {
   Stream stream;
