@@ -207,6 +207,13 @@ TEST_F(CachingAllocatorTest, FractionLimitsWhatIsHeldAndFailsWithoutTheDriver) {
   EXPECT_NE(allocator_.allocate(5 * kMega), nullptr);
 }
 
+TEST_F(CachingAllocatorTest, AnAllocationThatTheDriverFailsTakesNothingOffTheLimit) {
+  allocator_.set_memory_fraction(0.25);
+  driver_.fail_call("cuMemAlloc", 1, CUDA_ERROR_LAUNCH_FAILED);
+  EXPECT_THROW(static_cast<void>(allocator_.allocate(60 * kMega)), DriverError);
+  EXPECT_NE(allocator_.allocate(60 * kMega), nullptr);
+}
+
 TEST_F(CachingAllocatorTest, FractionOneIsALimitOnlyByTheOldRules) {
   CachingAllocator current({.driver = &driver_.api(), .options = AllocatorOptions::parse("oom_dump:off")});
   CachingAllocator old(

@@ -57,14 +57,19 @@ TEST_F(ProcessHeap, AllocatesOnTheCurrentDeviceAndStream) {
   EXPECT_EQ(memory_reserved(1), 20 * kMega);
 }
 
+// The event of the free goes on the stream itself: nobody waits, and the work still guards.
 TEST_F(ProcessHeap, ARecordedStreamLivesUntilTheFreeIsGuarded) {
   void* pointer = allocate(kMega);
   {
     const Stream temporary = Stream::create();
+    simulated::launch(temporary, {}, {}, 1ms, [] {});
     record_stream(pointer, temporary);
   }  // the last copy of the caller's
   deallocate(pointer);
-  EXPECT_EQ(allocate(kMega), pointer) << "the stream was idle, so the free is complete";
+  EXPECT_EQ(simulated::driver().host_synchronizations(), 0U);
+  EXPECT_NE(allocate(kMega), pointer);
+  simulated::driver().run_until_idle();
+  EXPECT_EQ(allocate(kMega), pointer);
 }
 
 // Each device has a default stream of its own, and all of them have the same handle.
