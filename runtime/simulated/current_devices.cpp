@@ -2,6 +2,8 @@
 
 #include <atomic>
 
+#include "runtime/simulated/thread_numbers.h"
+
 namespace cistern::simulated {
 namespace {
 
@@ -17,12 +19,6 @@ thread_local LastAnswer last_answer;
 std::uint64_t next_driver_number() noexcept {
   static std::atomic<std::uint64_t> drivers{0};
   return ++drivers;
-}
-
-std::uint64_t this_thread_number() noexcept {
-  static std::atomic<std::uint64_t> threads{0};
-  thread_local const std::uint64_t number = ++threads;
-  return number;
 }
 
 int CurrentDevices::get() const {
@@ -42,6 +38,16 @@ void CurrentDevices::set(int device) {
     by_thread_[this_thread_number()] = device;
   }
   last_answer = LastAnswer{driver_, device};
+}
+
+void CurrentDevices::forget(std::uint64_t thread) {
+  const std::lock_guard lock(mutex_);
+  by_thread_.erase(thread);
+}
+
+std::size_t CurrentDevices::threads() const {
+  const std::lock_guard lock(mutex_);
+  return by_thread_.size();
 }
 
 }  // namespace cistern::simulated

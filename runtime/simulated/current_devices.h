@@ -5,15 +5,15 @@
 // Thread safety: any member may be called from any thread. Works while a process exits: no
 // thread-local object here has a destructor.
 
+#include <cstddef>
 #include <cstdint>
 #include <mutex>
 #include <unordered_map>
 
 namespace cistern::simulated {
 
-// Numbers that are never used again in a process, unlike addresses and thread ids.
+// Numbers that are never used again in a process, unlike addresses.
 [[nodiscard]] std::uint64_t next_driver_number() noexcept;
-[[nodiscard]] std::uint64_t this_thread_number() noexcept;
 
 class CurrentDevices {
  public:
@@ -22,6 +22,10 @@ class CurrentDevices {
   // The calling thread's; -1: no context is current.
   [[nodiscard]] int get() const;
   void set(int device);
+  // Of a thread that ended, by its number.
+  void forget(std::uint64_t thread);
+  // Of how many threads a device is kept.
+  [[nodiscard]] std::size_t threads() const;
 
  private:
   std::uint64_t driver_;

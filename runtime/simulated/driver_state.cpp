@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <new>
 #include <string>
 #include <utility>
 #include <vector>
@@ -54,6 +55,7 @@ SimulatedOptions checked(SimulatedOptions options) {
 std::vector<int> physical_devices(const SimulatedOptions& options) {
   if (options.visible_devices) return *options.visible_devices;
   std::vector<int> all;
+  all.reserve(static_cast<std::size_t>(options.devices));
   for (int device = 0; device < options.devices; ++device) all.push_back(device);
   return all;
 }
@@ -84,6 +86,7 @@ AddressWindow reserve_virtual_window(const SimulatedOptions& options, std::size_
 
 std::vector<DeviceCapacity*> capacities_of(std::deque<SimulatedDevice>& devices) {
   std::vector<DeviceCapacity*> capacities;
+  capacities.reserve(devices.size());
   for (auto& device : devices) capacities.push_back(&device.capacity);
   return capacities;
 }
@@ -200,6 +203,20 @@ DriverState* find_driver_state(const DriverApi& api) noexcept {
   const std::lock_guard lock(live.mutex);
   const auto found = std::find(live.states.begin(), live.states.end(), api.init.self());
   return found == live.states.end() ? nullptr : *found;
+}
+
+void forget_thread(std::uint64_t thread) noexcept {
+  LiveDrivers& live = live_drivers();
+  const std::lock_guard lock(live.mutex);  // a driver that ends waits for it
+  for (DriverState* state : live.states) {
+    state->current.forget(thread);
+    const std::lock_guard state_lock(state->mutex);
+    try {
+      state->streams.retire_thread(thread);
+    } catch (const std::bad_alloc&) {
+      // The host has no memory: the streams stay until the driver ends.
+    }
+  }
 }
 
 }  // namespace cistern::simulated

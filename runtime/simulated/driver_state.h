@@ -102,5 +102,7 @@ struct DriverState {
 [[nodiscard]] DriverApi make_driver_api(DriverState& state);
 // The driver that an entry of a table belongs to; nullptr if it is not a live simulated driver's.
 [[nodiscard]] DriverState* find_driver_state(const DriverApi& api) noexcept;
+// Drops what the live drivers keep for a thread that ended, by its number.
+void forget_thread(std::uint64_t thread) noexcept;
 
 }  // namespace cistern::simulated

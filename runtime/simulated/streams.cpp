@@ -1,8 +1,8 @@
 #include "runtime/simulated/streams.h"
 
-#include "runtime/simulated/current_devices.h"
-
 #include <algorithm>
+
+#include "runtime/simulated/thread_numbers.h"
 
 namespace cistern::simulated {
 namespace {
@@ -68,6 +68,15 @@ void Streams::destroy(StreamQueue& stream) {
   const std::uint64_t handle = number_of(stream.handle);
   retired_.push_back(std::move(created_.at(handle)));
   created_.erase(handle);
+  drop_retired();
+}
+
+void Streams::retire_thread(std::uint64_t thread) {
+  auto stream = per_thread_.lower_bound({thread, 0});
+  while (stream != per_thread_.end() && stream->first.first == thread) {
+    retired_.push_back(std::move(stream->second));
+    stream = per_thread_.erase(stream);
+  }
   drop_retired();
 }
 

@@ -37,6 +37,8 @@ class Streams {
   [[nodiscard]] static bool is_default(CUstream handle) noexcept;
   // Its queued work still runs. Requires: the stream was created, not a default one.
   void destroy(StreamQueue& stream);
+  // Destroys the default streams of a thread that ended, by its number.
+  void retire_thread(std::uint64_t thread);
 
  private:
   [[nodiscard]] std::unique_ptr<StreamQueue> make(int device, unsigned flags, int priority, CUstream handle);
@@ -47,7 +49,7 @@ class Streams {
   std::vector<std::unique_ptr<StreamQueue>> legacy_;                                  // by device
   std::map<std::pair<std::uint64_t, int>, std::unique_ptr<StreamQueue>> per_thread_;  // by thread and device
   HandleTable<std::unique_ptr<StreamQueue>> created_;
-  std::vector<std::unique_ptr<StreamQueue>> retired_;  // destroyed, perhaps with work left
+  std::vector<std::unique_ptr<StreamQueue>> retired_;  // destroyed or of ended threads, perhaps with work left
   std::uint64_t next_id_ = 1;
 };
 

@@ -5,6 +5,7 @@
 #include <thread>
 #include <vector>
 
+#include "runtime/simulated/driver_state.h"
 #include "tests/simulated/driver_fixture.h"
 
 namespace cistern {
@@ -170,6 +171,84 @@ TEST(SimulatedThreads, StreamsAndEventsComeAndGoWhileOthersWait) {
     }
   });
   EXPECT_EQ(ready.api.ctx_synchronize(), CUDA_SUCCESS);
+}
+
+TEST(SimulatedThreads, NothingIsKeptForThreadsThatEnded) {
+  ReadyDriver ready;
+  simulated::DriverState& state = *simulated::find_driver_state(ready.api);
+  const std::size_t streams = state.executor.device(0).blocking.size();
+  const std::size_t threads = state.current.threads();
+  int ran = 0;
+  for (int i = 0; i < 50; ++i) {
+    in_threads(1, [&](int) {
+      ready.use(0);
+      ready.driver.launch(CU_STREAM_PER_THREAD, {}, {}, 1us, [&ran] { ++ran; });
+      EXPECT_EQ(ready.api.stream_synchronize(CU_STREAM_PER_THREAD), CUDA_SUCCESS);
+    });
+  }
+  EXPECT_EQ(ran, 50);
+  EXPECT_EQ(state.executor.device(0).blocking.size(), streams);
+  EXPECT_EQ(state.current.threads(), threads);
+}
+
+TEST(SimulatedThreads, WorkOfAThreadThatEndedIsStillDone) {
+  ReadyDriver ready;
+  simulated::DriverState& state = *simulated::find_driver_state(ready.api);
+  const std::size_t streams = state.executor.device(0).blocking.size();
+  std::vector<int> order;
+  in_threads(1, [&](int) {
+    ready.use(0);
+    ready.note(CU_STREAM_PER_THREAD, order, 1);
+  });
+  ready.note(nullptr, order, 2);  // the legacy stream waits for it
+  EXPECT_EQ(ready.api.stream_synchronize(nullptr), CUDA_SUCCESS);
+  EXPECT_EQ(order, (std::vector<int>{1, 2}));
+  ready.driver.destroy_stream(ready.driver.create_stream());  // what is done goes with the next
+  EXPECT_EQ(state.executor.device(0).blocking.size(), streams);
+}
+
+TEST(SimulatedThreads, AThreadMayEndAfterItsDriver) {
+  std::atomic<bool> used{false};
+  std::atomic<bool> gone{false};
+  std::thread thread;
+  {
+    ReadyDriver ready;
+    thread = std::thread([&] {
+      ready.use(0);
+      EXPECT_EQ(ready.api.stream_synchronize(CU_STREAM_PER_THREAD), CUDA_SUCCESS);
+      used = true;
+      while (!gone) std::this_thread::yield();
+    });
+    while (!used) std::this_thread::yield();
+  }
+  gone = true;
+  thread.join();
+  ReadyDriver next;
+  EXPECT_EQ(next.api.stream_synchronize(CU_STREAM_PER_THREAD), CUDA_SUCCESS);
+}
+
+// Uses the driver while its thread ends.
+struct UsesDriverAtExit {
+  const DriverApi* api = nullptr;
+  CUresult* result = nullptr;
+  ~UsesDriverAtExit() {
+    if (api != nullptr) *result = api->stream_synchronize(CU_STREAM_PER_THREAD);
+  }
+};
+
+TEST(SimulatedThreads, ObjectsOfAThreadThatEndsStillFindItsStreams) {
+  ReadyDriver ready;
+  std::vector<int> order;
+  CUresult result = CUDA_ERROR_UNKNOWN;
+  in_threads(1, [&](int) {
+    thread_local UsesDriverAtExit at_exit;
+    at_exit.api = &ready.api;
+    at_exit.result = &result;
+    ready.use(0);
+    ready.note(CU_STREAM_PER_THREAD, order, 1);
+  });
+  EXPECT_EQ(result, CUDA_SUCCESS);
+  EXPECT_EQ(order, std::vector<int>{1});
 }
 
 TEST(SimulatedThreads, EachThreadMayHaveItsOwnDriver) {
