@@ -40,6 +40,7 @@ class Timing {
     allocations();
     virtual_memory();
     events();
+    synchronizations();
     return std::move(times_);
   }
 
@@ -222,6 +223,27 @@ class Timing {
         [&] { check(api_.stream_synchronize(waiting), DriverEntryId::stream_synchronize); });
     check(api_.stream_destroy(waiting), DriverEntryId::stream_destroy);
     check(destroy(), DriverEntryId::event_destroy);
+  }
+
+  // What the calls take where there is nothing to wait for, also while others keep the device busy.
+  void synchronizations() {
+    CUevent event = nullptr;
+    check(api_.event_create(&event, CU_EVENT_DISABLE_TIMING), DriverEntryId::event_create);
+    CUstream idle = nullptr;
+    check(api_.stream_create_with_priority(&idle, CU_STREAM_NON_BLOCKING, 0),
+          DriverEntryId::stream_create_with_priority);
+    const auto complete = [&] {
+      check(api_.event_record(event, idle), DriverEntryId::event_record);
+      make_idle();
+    };
+    add(
+        DriverEntryId::event_synchronize, "a completed event", true, complete,
+        [&] { return api_.event_synchronize(event); }, [] {});
+    add(
+        DriverEntryId::stream_synchronize, "an idle stream", true, [] {}, [&] { return api_.stream_synchronize(idle); },
+        [] {});
+    check(api_.stream_destroy(idle), DriverEntryId::stream_destroy);
+    check(api_.event_destroy(event), DriverEntryId::event_destroy);
   }
 
   const DriverApi& api_;
