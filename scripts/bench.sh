@@ -75,7 +75,10 @@ scratch=$root/build/bench
 mkdir -p "$scratch"
 result=$root/bench/results/$name.md
 mkdir -p "$root/bench/results"
-mapfile -t traces < <(workload_traces "$command" && real_traces)
+# Plain commands, so that a workload that fails ends the script.
+workload_traces "$command" >"$scratch/traces"
+real_traces >>"$scratch/traces"
+mapfile -t traces <"$scratch/traces"
 {
   echo "# Benchmarks: $name"
   echo

@@ -118,7 +118,10 @@ echo "== the driver's calls"
 "$build/bench/cistern_driver_costs" --costs "$scratch/costs.json" | tee "$scratch/costs.md"
 
 echo "== the replays"
-mapfile -t traces < <(workload_traces "$build/tools/cistern" && real_traces)
+# Plain commands, so that a workload that fails ends the script.
+workload_traces "$build/tools/cistern" >"$scratch/traces"
+real_traces >>"$scratch/traces"
+mapfile -t traces <"$scratch/traces"
 # Not policy direct: millions of real driver calls, whose cost the table above already says.
 replay_table "$build/tools/cistern" classic "${traces[@]}" | tee "$scratch/replays.md"
 
