@@ -8,12 +8,25 @@ if(CUDAToolkit_FOUND)
   set(CISTERN_CUDA_INCLUDE ${CUDAToolkit_INCLUDE_DIRS})
 else()
   find_path(CISTERN_CUDA_INCLUDE cuda.h
-    HINTS ENV CUDA_HOME ENV CUDA_PATH PATHS /usr/local/cuda PATH_SUFFIXES include targets/x86_64-linux/include)
+    HINTS ENV CUDA_HOME ENV CUDA_PATH PATHS /usr/local/cuda PATH_SUFFIXES
+      include targets/x86_64-linux/include targets/sbsa-linux/include targets/aarch64-linux/include)
 endif()
 if(NOT CISTERN_CUDA_INCLUDE)
   message(FATAL_ERROR
     "cuda.h was not found: install the CUDA Toolkit (12 or later; its headers are enough) "
     "or set CUDA_HOME to where it is.")
+endif()
+# The Toolkit's include folders may be several: the file's own is the one that is compiled with.
+find_file(CISTERN_CUDA_HEADER cuda.h PATHS ${CISTERN_CUDA_INCLUDE} NO_DEFAULT_PATH NO_CACHE)
+if(CISTERN_CUDA_HEADER)
+  file(STRINGS ${CISTERN_CUDA_HEADER} cuda_version_line REGEX "^#define CUDA_VERSION [0-9]+" LIMIT_COUNT 1)
+endif()
+if(NOT cuda_version_line MATCHES "CUDA_VERSION ([0-9]+)")
+  message(FATAL_ERROR "no CUDA_VERSION was found in ${CISTERN_CUDA_INCLUDE}/cuda.h: is it the CUDA Toolkit's?")
+elseif(CMAKE_MATCH_1 LESS 12000)
+  message(FATAL_ERROR
+    "${CISTERN_CUDA_HEADER} has CUDA_VERSION ${CMAKE_MATCH_1}: expected 12000 (CUDA Toolkit 12.0) or later. "
+    "Set CUDA_HOME to a later Toolkit.")
 endif()
 add_library(cistern_cuda_headers INTERFACE)
 target_include_directories(cistern_cuda_headers SYSTEM INTERFACE ${CISTERN_CUDA_INCLUDE})

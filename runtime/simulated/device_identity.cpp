@@ -74,7 +74,6 @@ std::optional<int> device_attribute(CUdevice_attribute attribute, const Simulate
     case CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED:
     case CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED:
     case CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED:
-    case CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED:
       return 0;
     default:
       return std::nullopt;
