@@ -93,7 +93,7 @@ struct OutOfMemoryReport {
   std::size_t segment_bytes = 0;    // what the driver was asked for
   std::size_t device_total_bytes = 0;
   std::size_t device_free_bytes = 0;
-  std::size_t outside_bytes = 0;  // in use on the device, but not held by this allocator
+  std::size_t outside_bytes = 0;           // in use on the device, but not held by this allocator
   std::optional<std::size_t> limit_bytes;  // the memory fraction's limit, if one is set
   std::size_t reserved_bytes = 0;
   std::size_t allocated_bytes = 0;
@@ -109,8 +109,7 @@ struct OutOfMemoryReport {
 // "Tried to allocate <n> <unit>".
 class CISTERN_EXPORT OutOfMemoryError : public Error, public std::bad_alloc {
  public:
-  OutOfMemoryError(OutOfMemoryReport report, std::string text)
-      : report_(std::move(report)), text_(std::move(text)) {}
+  OutOfMemoryError(OutOfMemoryReport report, std::string text) : report_(std::move(report)), text_(std::move(text)) {}
   ~OutOfMemoryError() override;
   [[nodiscard]] const char* what() const noexcept override { return text_.c_str(); }
   [[nodiscard]] const OutOfMemoryReport& report() const noexcept { return report_; }

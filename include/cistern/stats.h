@@ -53,16 +53,16 @@ struct NestedStats {
 };
 
 struct CISTERN_EXPORT MemoryStats {
-  PoolStat allocation;            // blocks in the caller's hands
-  PoolStat segment;               // pieces of memory held from the driver
-  PoolStat active;                // blocks in use, or freed and still awaited by a stream
-  PoolStat inactive_split;        // free blocks that are part of a partly used segment
-  PoolStat allocated_bytes;       // the same five, in bytes of block or segment size
+  PoolStat allocation;       // blocks in the caller's hands
+  PoolStat segment;          // pieces of memory held from the driver
+  PoolStat active;           // blocks in use, or freed and still awaited by a stream
+  PoolStat inactive_split;   // free blocks that are part of a partly used segment
+  PoolStat allocated_bytes;  // the same five, in bytes of block or segment size
   PoolStat reserved_bytes;
   PoolStat active_bytes;
   PoolStat inactive_split_bytes;
-  PoolStat requested_bytes;       // what callers asked for, of the active blocks
-  Stat oversize_allocations;      // blocks and segments of at least max_split_size
+  PoolStat requested_bytes;   // what callers asked for, of the active blocks
+  Stat oversize_allocations;  // blocks and segments of at least max_split_size
   Stat oversize_segments;
   std::int64_t num_alloc_retries = 0;     // driver allocations tried again after a full flush
   std::int64_t num_ooms = 0;              // out-of-memory errors thrown
