@@ -33,6 +33,7 @@ compile() {
 # compile_quietly PRESET TARGET...: nothing on standard output, and the log when it fails.
 compile_quietly() {
   local log=$root/build/$1.log
+  require_packages "${build_packages[@]}"  # what it installs is no secret of the log
   mkdir -p "$root/build"
   if [[ ! -e $root/build/$1/build.ninja ]]; then
     echo "./dev: building build/$1 for the first time (some minutes); progress is in build/$1.log" >&2

@@ -1,4 +1,5 @@
-# Debian packages, installed when they are missing. To be sourced.
+# Debian packages, installed when they are missing. To be sourced. The names are those of
+# Debian 12 (bookworm); "a|b" is one package that has another name elsewhere.
 # shellcheck shell=bash
 
 # What each kind of build needs. Release builds configure the tests too (./dev gpu uses some).
@@ -6,18 +7,37 @@
 build_packages=(cmake ninja-build g++ libfmt-dev nlohmann-json3-dev libcli11-dev zlib1g-dev
   libgtest-dev libgmock-dev librapidcheck-dev libbenchmark-dev)
 # shellcheck disable=SC2034
-bench_packages=(libtcmalloc-minimal4)
+bench_packages=('libtcmalloc-minimal4|libtcmalloc-minimal4t64')
 # shellcheck disable=SC2034
-lint_packages=(clang clang-tidy clang-format libclang-rt-14-dev)
+lint_packages=(clang clang-tidy clang-format)
+# shellcheck disable=SC2034
+fuzz_packages=(cmake ninja-build clang 'libclang-rt-14-dev|libclang-rt-dev')
+# shellcheck disable=SC2034
+coverage_packages=("${fuzz_packages[@]}" llvm)
+
+
+# known_name NAME|NAME...: the first that apt knows, or else the first.
+known_name() {
+  local names name
+  IFS='|' read -r -a names <<<"$1"
+  for name in "${names[@]}"; do
+    if ((${#names[@]} == 1)) || apt-cache show "$name" >/dev/null 2>&1; then
+      echo "$name"
+      return
+    fi
+  done
+  echo "${names[0]}"
+}
 
 # require_packages PACKAGE...: installs those that are missing, and says which on standard error.
 # Where there is no dpkg nothing is known, and CMake will name what it does not find.
 require_packages() {
   command -v dpkg-query >/dev/null || return 0
-  local installed missing=() package
+  local installed missing=() package packages=()
+  for package in "$@"; do packages+=("$(known_name "$package")"); done
   # An installed package's line starts with "ii"; unknown names make the status 1.
-  installed=$(dpkg-query -W -f '${db:Status-Abbrev} ${Package}\n' "$@" 2>/dev/null) || true
-  for package in "$@"; do
+  installed=$(dpkg-query -W -f '${db:Status-Abbrev} ${Package}\n' "${packages[@]}" 2>/dev/null) || true
+  for package in "${packages[@]}"; do
     grep -q "^.i *$package\$" <<<"$installed" || missing+=("$package")
   done
   ((${#missing[@]} == 0)) && return 0
