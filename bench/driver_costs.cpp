@@ -2,13 +2,13 @@
 // costs that the cost model uses, as bench/costs.json has them.
 
 #include <cistern/device.h>
-#include <cistern/error.h>
 
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
 #include <cmath>
+#include <exception>
 #include <fstream>
 #include <iostream>
 
@@ -51,17 +51,15 @@ int run(int repetitions, const std::string& costs_path) {
 }  // namespace
 }  // namespace cistern
 
-int main(int argc, char** argv) {
+int main(int argc, char** argv) try {
   CLI::App app("Times the driver calls that cistern rests on, on the device that CISTERN_DEVICE names.");
   int repetitions = 101;
   std::string costs_path;
   app.add_option("--repetitions", repetitions, "of each call; the median counts")->check(CLI::Range(1, 100000));
   app.add_option("--costs", costs_path, "writes the cost model's figures to this JSON file");
   CLI11_PARSE(app, argc, argv);
-  try {
-    return cistern::run(repetitions, costs_path);
-  } catch (const cistern::Error& error) {
-    std::cerr << "cistern_driver_costs: " << error.what() << '\n';
-    return 2;
-  }
+  return cistern::run(repetitions, costs_path);
+} catch (const std::exception& error) {
+  std::cerr << "cistern_driver_costs: " << error.what() << '\n';
+  return 2;
 }

@@ -43,7 +43,7 @@ void warm_pair(benchmark::State& state) {
   ways.emplace_back([&] { run_pairs(bytes, library.allocate, library.release); });
   if (tcmalloc) ways.emplace_back([&] { run_pairs(bytes, tcmalloc.allocate, tcmalloc.release); });
 
-  for (auto _ : state) {
+  while (state.KeepRunning()) {
     const std::vector<double> medians = interleaved_medians(ways, kPairs, kRounds);
     state.SetIterationTime(medians[0] * 1e-9);
     state.counters["glibc_ns"] = medians[1];

@@ -21,6 +21,7 @@ echo "== clang-format"
 "$root/scripts/format.sh" --check || status=1
 
 echo "== clang-tidy"
+mkdir -p "$root/build"
 configure dev >"$root/build/lint.log" 2>&1 || {
   cat "$root/build/lint.log" >&2
   exit 1
@@ -35,7 +36,7 @@ fi |
 
 echo "== shellcheck"
 if command -v shellcheck >/dev/null; then
-  shellcheck -x dev .ci/run scripts/*.sh || status=1
+  shellcheck -x dev .ci/run scripts/*.sh tests/fuzz/run tests/mutants/run tests/scripts/* || status=1
 else
   echo "shellcheck is not installed: left out"
 fi
