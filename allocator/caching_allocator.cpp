@@ -23,7 +23,7 @@ struct CachingAllocator::State {
   DeviceHeaps heaps;  // after the contexts: its end still uses them
 };
 
-CachingAllocator::CachingAllocator(CachingAllocatorOptions options) : state_(std::make_unique<State>(options)) {}
+CachingAllocator::CachingAllocator(const CachingAllocatorOptions& options) : state_(std::make_unique<State>(options)) {}
 CachingAllocator::~CachingAllocator() = default;
 
 void* CachingAllocator::allocate(std::size_t bytes, StreamHandle stream, int device) {

@@ -95,7 +95,7 @@ class CISTERN_EXPORT CachingAllocator {
  public:
   // Throws InvalidArgument naming an option out of range, NotSupported for a policy that is not
   // built or where the driver has no device.
-  explicit CachingAllocator(CachingAllocatorOptions options = {});
+  explicit CachingAllocator(const CachingAllocatorOptions& options = {});
   // Waits for pending frees and gives all memory back, blocks that are still live included.
   ~CachingAllocator();
   CachingAllocator(const CachingAllocator&) = delete;
