@@ -33,8 +33,11 @@ class JsonWriter {
   JsonWriter& boolean(bool value);
   template <std::integral Number>
   requires(!std::same_as<Number, bool>) JsonWriter& number(Number value) {
-    if constexpr (std::signed_integral<Number>) return signed_number(value);
-    return unsigned_number(value);
+    if constexpr (std::signed_integral<Number>) {
+      return signed_number(value);
+    } else {
+      return unsigned_number(value);
+    }
   }
   // The shortest text that reads back as `value`, always with a fraction or an exponent;
   // null for infinities and NaN, which JSON lacks.
