@@ -3,14 +3,11 @@
 #include <cistern/error.h>
 #include <cistern/simulated.h>
 
-#include <algorithm>
-#include <array>
 #include <charconv>
-#include <limits>
 #include <set>
 #include <string>
-#include <utility>
 
+#include "runtime/byte_size.h"
 #include "runtime/simulated/visible_devices.h"
 
 namespace cistern {
@@ -29,22 +26,9 @@ bool read_number(std::string_view text, Number* number) {
 }
 
 std::size_t read_bytes(std::string_view setting, std::string_view text) {
-  constexpr const char* expected = "a size such as 80GiB, 512MiB or 1048576";
-  constexpr std::array<std::pair<std::string_view, int>, 5> units = {
-      {{"KiB", 10}, {"MiB", 20}, {"GiB", 30}, {"TiB", 40}, {"B", 0}}};
-  std::string_view digits = text;
-  int shift = 0;
-  for (const auto& [unit, unit_shift] : units) {
-    if (text.size() <= unit.size() || text.substr(text.size() - unit.size()) != unit) continue;
-    digits = text.substr(0, text.size() - unit.size());
-    shift = unit_shift;
-    break;
-  }
-  std::size_t number = 0;
-  if (!read_number(digits, &number) || number > std::numeric_limits<std::size_t>::max() >> shift) {
-    refuse(setting, text, expected);
-  }
-  return number << shift;
+  const auto bytes = parse_byte_size(text);
+  if (!bytes) refuse(setting, text, "a size such as 80GiB, 512MiB or 1048576");
+  return *bytes;
 }
 
 void apply(SimulatedOptions& options, std::string_view setting, std::string_view value) {
