@@ -31,6 +31,17 @@ struct LoadedDriver {
   std::string notice;  // said when it is first used; empty: nothing to say
 };
 
+SimulatedOptions simulated_options(std::string_view settings) {
+  SimulatedOptions options;
+  try {
+    options = SimulatedOptions::parse(settings);
+  } catch (const InvalidArgument& error) {
+    throw InvalidArgument(fmt::format("CISTERN_DEVICE: {}", error.what()));
+  }
+  if (const char* visible = std::getenv("CUDA_VISIBLE_DEVICES")) options.set_visible_devices(visible);
+  return options;
+}
+
 std::unique_ptr<LoadedDriver> load_cuda() {
   auto driver = std::make_unique<LoadedDriver>();
   try {
@@ -50,17 +61,6 @@ std::unique_ptr<LoadedDriver> load_simulated(const SimulatedOptions& options) {
   return driver;
 }
 
-std::unique_ptr<LoadedDriver> load_simulated(std::string_view settings) {
-  SimulatedOptions options;
-  try {
-    options = SimulatedOptions::parse(settings);
-  } catch (const InvalidArgument& error) {
-    throw InvalidArgument(fmt::format("CISTERN_DEVICE: {}", error.what()));
-  }
-  if (const char* visible = std::getenv("CUDA_VISIBLE_DEVICES")) options.set_visible_devices(visible);
-  return load_simulated(options);
-}
-
 std::unique_ptr<LoadedDriver> load_auto() {
   std::string reason;
   try {
@@ -77,18 +77,17 @@ std::unique_ptr<LoadedDriver> load_auto() {
   return driver;
 }
 
-// By CISTERN_DEVICE; unset or empty means cuda.
-std::unique_ptr<LoadedDriver> load_chosen() {
-  const char* variable = std::getenv("CISTERN_DEVICE");
-  const std::string_view choice = variable == nullptr ? "" : variable;
-  if (choice.empty() || choice == kCuda) return load_cuda();
-  if (choice == kAuto) return load_auto();
-  if (choice == kSimulated) return load_simulated("");
-  if (choice.starts_with(kSimulated) && choice[kSimulated.size()] == ':')
-    return load_simulated(choice.substr(kSimulated.size() + 1));
-  throw InvalidArgument(fmt::format(
-      "CISTERN_DEVICE={}: expected cuda, simulated, simulated:SETTINGS (e.g. devices=2,capacity=80GiB) or auto",
-      choice));
+std::unique_ptr<LoadedDriver> load_requested() {
+  const DeviceRequest request = requested_device();
+  switch (request.kind) {
+    case DeviceRequest::Kind::cuda:
+      break;
+    case DeviceRequest::Kind::simulated:
+      return load_simulated(request.simulated);
+    case DeviceRequest::Kind::automatic:
+      return load_auto();
+  }
+  return load_cuda();
 }
 
 // None of these has a destructor that does anything: code that runs at exit may call.
@@ -135,7 +134,7 @@ LoadedDriver& load() {
   if (LoadedDriver* driver = loaded.load(std::memory_order_acquire)) return *driver;
   const LoadingScope scope;
   if (LoadedDriver* driver = loaded.load(std::memory_order_relaxed)) return *driver;
-  LoadedDriver* driver = load_chosen().release();
+  LoadedDriver* driver = load_requested().release();
   loaded.store(driver, std::memory_order_release);
   return *driver;
 }
@@ -148,6 +147,20 @@ LoadedDriver& use() {
 }
 
 }  // namespace
+
+DeviceRequest requested_device() {
+  using Kind = DeviceRequest::Kind;
+  const char* variable = std::getenv("CISTERN_DEVICE");
+  const std::string_view choice = variable == nullptr ? "" : variable;
+  if (choice.empty() || choice == kCuda) return {};
+  if (choice == kAuto) return {.kind = Kind::automatic};
+  if (choice == kSimulated) return {Kind::simulated, simulated_options("")};
+  if (choice.starts_with(kSimulated) && choice[kSimulated.size()] == ':')
+    return {Kind::simulated, simulated_options(choice.substr(kSimulated.size() + 1))};
+  throw InvalidArgument(fmt::format(
+      "CISTERN_DEVICE={}: expected cuda, simulated, simulated:SETTINGS (e.g. devices=2,capacity=80GiB) or auto",
+      choice));
+}
 
 const DriverApi& process_driver() { return use().contexts->api(); }
 

@@ -6,11 +6,22 @@
 // the process has ended: it is never destroyed.
 
 #include <cistern/device.h>
+#include <cistern/simulated.h>
 
 #include "runtime/context.h"
 #include "runtime/driver_api.h"
 
 namespace cistern {
+
+// What CISTERN_DEVICE asks for; unset or empty: cuda.
+struct DeviceRequest {
+  enum class Kind { cuda, simulated, automatic };
+  Kind kind = Kind::cuda;
+  SimulatedOptions simulated = {};  // its settings, those of CUDA_VISIBLE_DEVICES included
+};
+// Reads CISTERN_DEVICE, and loads nothing. Throws InvalidArgument "CISTERN_DEVICE..." if it
+// names no device, or a setting that is none.
+[[nodiscard]] DeviceRequest requested_device();
 
 // Loads the driver on first use. Throws NotSupported, with what to do, where there is none,
 // and in a process that was forked after its parent had loaded it; InvalidArgument if
