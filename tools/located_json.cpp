@@ -96,12 +96,7 @@ class TreeBuilder {
     return true;
   }
   bool parse_error(std::size_t position, const std::string& /*token*/, const nlohmann::detail::exception& error) {
-    constexpr std::size_t before = 40, after = 20;
-    const std::size_t offset = std::min(position == 0 ? 0 : position - 1, text_.size());
-    const std::size_t line_start = offset == 0 ? 0 : text_.find_last_of('\n', offset - 1) + 1;
-    const std::size_t start = std::max(line_start, offset > before ? offset - before : 0);
-    const std::size_t end = std::min(text_.find('\n', offset), offset + after);
-    fail_input(name_, line_of(text_, offset), text_.substr(start, end - start), expectation(error.what()));
+    fail_at(std::min(position == 0 ? 0 : position - 1, text_.size()), expectation(error.what()));
   }
 
  private:
@@ -110,6 +105,15 @@ class TreeBuilder {
   [[nodiscard]] std::size_t offset() const {
     const auto read = static_cast<std::size_t>(reached_ - text_.data());
     return read == 0 ? 0 : read - 1;
+  }
+
+  // Quotes the text around the offset, on its line.
+  [[noreturn]] void fail_at(std::size_t offset, std::string_view expected) const {
+    constexpr std::size_t before = 40, after = 20;
+    const std::size_t line_start = offset == 0 ? 0 : text_.find_last_of('\n', offset - 1) + 1;
+    const std::size_t start = std::max(line_start, offset > before ? offset - before : 0);
+    const std::size_t end = std::min(text_.find('\n', offset), offset + after);
+    fail_input(name_, line_of(text_, offset), text_.substr(start, end - start), expected);
   }
 
   bool add(LocatedJson value) {
@@ -129,8 +133,7 @@ class TreeBuilder {
     const bool skipped = !open_.empty() && open_.back()->type == LocatedJson::Type::object &&
                          std::find(skipped_.begin(), skipped_.end(), key_) != skipped_.end();
     LocatedJson& opened = place({.type = type});
-    if (open_.size() == kMostLevels)
-      fail_input(name_, line_of(text_, opened.offset), opened.brief(), fmt::format("at most {} levels", kMostLevels));
+    if (open_.size() == kMostLevels) fail_at(opened.offset, fmt::format("at most {} levels", kMostLevels));
     open_.push_back(&opened);
     depth_in_skipped_ = skipped ? 1 : 0;
     return true;

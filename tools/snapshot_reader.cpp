@@ -6,6 +6,7 @@
 #include <array>
 #include <charconv>
 #include <limits>
+#include <numeric>
 #include <tuple>
 
 #include "stats/fields.h"
@@ -50,10 +51,7 @@ class SnapshotParser {
     if (json.type != LocatedJson::Type::object) fail(top, "an object with segments and device_traces");
     Snapshot snapshot;
     devices_ = array(member(top, "device_traces")).size;
-    for_each(member(top, "segments"), [&](const Place& place) { snapshot.segments.push_back(segment(place)); });
-    std::stable_sort(snapshot.segments.begin(), snapshot.segments.end(), [](const auto& a, const auto& b) {
-      return std::tie(a.device, a.address) < std::tie(b.device, b.address);
-    });
+    snapshot.segments = segments(member(top, "segments"));
     if (json.find("allocator_settings") != nullptr) snapshot.settings = settings(member(top, "allocator_settings"));
     if (json.find("device_stats") != nullptr)
       for_each(member(top, "device_stats"), [&](const Place& place) { snapshot.device_stats.push_back(stats(place)); });
@@ -128,6 +126,45 @@ class SnapshotParser {
   // Stacks are no part of a Snapshot, and may be absent; but when there, they are a list.
   void check_frames(const Place& parent) const {
     if (parent.json.find("frames") != nullptr) array(member(parent, "frames"));
+  }
+
+  // By device, then address.
+  std::vector<SegmentInfo> segments(const Place& place) const {
+    std::vector<SegmentInfo> read;
+    for_each(place, [&](const Place& at) { read.push_back(segment(at)); });
+    std::vector<std::size_t> order(read.size());
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    std::ranges::stable_sort(order, {}, [&](std::size_t i) { return std::tie(read[i].device, read[i].address); });
+    std::vector<SegmentInfo> sorted;
+    sorted.reserve(read.size());
+    std::int64_t device_bytes = 0;
+    for (const std::size_t index : order) {
+      const SegmentInfo* before = sorted.empty() ? nullptr : &sorted.back();
+      if (before != nullptr && before->device != read[index].device) {
+        before = nullptr;
+        device_bytes = 0;
+      }
+      check_extent({place.json.elements[index], &place, {}, index}, read[index], before, device_bytes);
+      device_bytes += read[index].total_size;
+      sorted.push_back(std::move(read[index]));
+    }
+    return sorted;
+  }
+
+  // A segment lies in the address space, after the one before it on its device, and the sums
+  // of all that are on the device can be counted: `device_bytes` are those before.
+  void check_extent(const Place& place, const SegmentInfo& info, const SegmentInfo* before,
+                    std::int64_t device_bytes) const {
+    const auto bytes = static_cast<std::uint64_t>(info.total_size);
+    // That the last address is one, not the end, which may be 2^64.
+    if (info.address > std::numeric_limits<std::uint64_t>::max() - (bytes - 1))
+      fail(member(place, "total_size"), "a segment that ends at the address 2^64 or before");
+    if (before != nullptr && info.address - before->address < static_cast<std::uint64_t>(before->total_size))
+      fail(member(place, "address"), fmt::format("an address outside the device's segment at {}, which has {} bytes",
+                                                 before->address, before->total_size));
+    if (info.total_size > std::numeric_limits<std::int64_t>::max() - device_bytes)
+      fail(member(place, "total_size"),
+           fmt::format("segments of device {} that are less than 2^63 bytes together", info.device));
   }
 
   SegmentInfo segment(const Place& place) const {

@@ -4,11 +4,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "tests/tools/temporary_file.h"
 #include "tools/located_json.h"
+#include "tools/snapshot_stats.h"
 
 namespace cistern {
 namespace {
@@ -134,13 +136,14 @@ TEST(SnapshotReader, SegmentsComeByDeviceThenAddress) {
   Json second = segment(json);
   second["device"] = 1;
   Json third = segment(json);
-  third["address"] = 512;
-  third["blocks"] = Json::array({block(512, 1024, 1000, "active_allocated"),
-                                 block(1536, 512, 500, "active_pending_free"), block(2048, 2095616, 7, "inactive")});
-  json["segments"] = Json::array({second, segment(json), third});
+  third["address"] = 2101248;
+  third["blocks"] =
+      Json::array({block(2101248, 1024, 1000, "active_allocated"), block(2102272, 512, 500, "active_pending_free"),
+                   block(2102784, 2095616, 7, "inactive")});
+  json["segments"] = Json::array({second, third, segment(json)});
   const Snapshot snapshot = parse_snapshot(json.dump(), "s.json");
-  EXPECT_EQ(snapshot.segments[0].address, 512u);
-  EXPECT_EQ(snapshot.segments[1].address, 4096u);
+  EXPECT_EQ(snapshot.segments[0].address, 4096u);
+  EXPECT_EQ(snapshot.segments[1].address, 2101248u);
   EXPECT_EQ(snapshot.segments[2].device, 1);
 }
 
@@ -268,6 +271,56 @@ TEST(SnapshotReader, SizesAtTheEdgeOfTheAddressSpaceDoNotWrap) {
   EXPECT_THAT(refusal_of(json), HasSubstr("blocks that end where their segment does"));
 }
 
+// A segment that is one live block.
+Json whole_segment(int device, std::uint64_t address, std::int64_t size) {
+  Json json = sample()["segments"][0];
+  json["device"] = device;
+  json["address"] = address;
+  for (const char* key : {"total_size", "allocated_size", "active_size", "requested_size"}) json[key] = size;
+  json["blocks"] = Json::array({block(address, size, size, "active_allocated")});
+  return json;
+}
+
+Json with_segments(const std::vector<Json>& segments) {
+  Json json = sample();
+  json["segments"] = segments;
+  json["device_traces"] = {Json::array(), Json::array()};
+  return json;
+}
+
+TEST(SnapshotReader, SegmentsOfADeviceDoNotOverlap) {
+  EXPECT_EQ(refusal_of(with_segments({whole_segment(0, 8192, 4096), whole_segment(0, 4096, 4096)})), "");
+  EXPECT_EQ(refusal_of(with_segments({whole_segment(0, 4096, 4096), whole_segment(1, 4096, 4096)})), "");
+  // The later one in the address space is named, by its place in the file.
+  const Json overlap = with_segments({whole_segment(0, 8191, 4096), whole_segment(0, 4096, 4096)});
+  EXPECT_EQ(refusal_of(overlap),
+            "s.json:5: 'segments[0].address: 8191': expected an address outside the device's segment at 4096, which "
+            "has 4096 bytes");
+  EXPECT_THAT(refusal_of(with_segments({whole_segment(0, 4096, 4096), whole_segment(0, 4096, 4096)})),
+              HasSubstr("segments[1].address: 4096'"));
+  EXPECT_THAT(refusal_of(with_segments({whole_segment(0, 4096, 1 << 20), whole_segment(0, 8192, 4096)})),
+              HasSubstr("segments[1].address: 8192'"));
+}
+
+TEST(SnapshotReader, SumsOfADeviceCanBeCounted) {
+  constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max();
+  constexpr auto end = static_cast<std::uint64_t>(most);
+  const Json fits = with_segments({whole_segment(0, 0, most - 1), whole_segment(0, end, 1), whole_segment(1, 0, most)});
+  ASSERT_EQ(refusal_of(fits), "");
+  const Snapshot snapshot = parse_snapshot(fits.dump(), "s.json");
+  EXPECT_EQ(current_stats_of_segments(snapshot, 0).reserved_bytes.all.current, most);
+  EXPECT_EQ(current_stats_of_segments(snapshot, 1).allocated_bytes.all.current, most);
+  EXPECT_THAT(refusal_of(with_segments({whole_segment(0, 0, most), whole_segment(0, end, 1)})),
+              AllOf(HasSubstr("segments[1].total_size: 1'"), HasSubstr("device 0"), HasSubstr("less than 2^63")));
+}
+
+TEST(SnapshotReader, ASegmentEndsInTheAddressSpace) {
+  const std::uint64_t last_page = 18446744073709547520u;
+  EXPECT_EQ(refusal_of(with_segments({whole_segment(0, last_page, 4096)})), "");
+  EXPECT_THAT(refusal_of(with_segments({whole_segment(0, last_page, 4097)})),
+              AllOf(HasSubstr("segments[0].total_size: 4097'"), HasSubstr("2^64")));
+}
+
 TEST(SnapshotReader, DeviceStatisticsNeedEveryKey) {
   Snapshot snapshot;
   snapshot.device_stats = {MemoryStats{}};
@@ -298,6 +351,9 @@ TEST(SnapshotReader, DeepNestingIsRefusedWhereItIsKeptAndSkippedElsewhere) {
   const std::string deep(100000, '['), closed = deep + std::string(deep.size(), ']');
   EXPECT_THAT(refusal(deep), HasSubstr("at most 64 levels"));
   EXPECT_THAT(refusal("{\"x\":" + deep), HasSubstr("at most 64 levels"));
+  // What is quoted stands in the file, there.
+  EXPECT_EQ(refusal("{\n\"x\":" + std::string(62, '[') + "\n[{\"deep\": 1}]"),
+            "s.json:3: '[{\"deep\": 1}]': expected at most 64 levels");
   EXPECT_EQ(refusal("{\"segments\":[],\"device_traces\":[],\"external_annotations\":" + closed + "}"), "");
 }
 
