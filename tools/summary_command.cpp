@@ -35,8 +35,11 @@ void note_what_is_missing(const std::string& path, std::ostream& err) {
 
 void print_summaries(const Snapshot& snapshot, bool abbreviated, const std::string& path,
                      const CommandStreams& streams) {
+  const std::set<int> devices = devices_of(snapshot);
+  if (devices.empty())
+    streams.err << fmt::format("cistern: {}: no device in it has memory or ever had any: nothing to summarise\n", path);
   bool noted = false;
-  for (const int device : devices_of(snapshot)) {
+  for (const int device : devices) {
     if (static_cast<std::size_t>(device) < snapshot.device_stats.size()) {
       const MemoryStats& stats = snapshot.device_stats[static_cast<std::size_t>(device)];
       streams.out << format_summary(stats, device, abbreviated, kTitle);

@@ -73,6 +73,19 @@ TEST_F(SummaryCommandTest, WithoutStatisticsCurrentFiguresAreRecomputedAndTheRes
   EXPECT_NE(result.out.find("CUDA OOMs: -            |        cudaMalloc retries: -         |"), std::string::npos);
 }
 
+TEST_F(SummaryCommandTest, ASnapshotWithoutAnyUseSaysSo) {
+  CachingAllocator unused{{&driver.api(), {}}};
+  write_json(unused.snapshot(), path("unused.json"));
+  for (const std::string& file :
+       {path("unused.json"), write("empty.json", "{\"segments\": [], \"device_traces\": []}")}) {
+    const Result result = run({"summary", file});
+    EXPECT_EQ(result.status, kExitSuccess);
+    EXPECT_EQ(result.out, "");
+    EXPECT_EQ(result.error_lines(), 1);
+    EXPECT_NE(result.err.find(file + ": no device"), std::string::npos) << result.err;
+  }
+}
+
 TEST_F(SummaryCommandTest, AFileThatIsNoSnapshotIsRefusedWithLineAndText) {
   expect_refused(run({"summary", write("bad.json", "{\n \"device_traces\": [[]],\n \"segments\": 7\n}\n")}),
                  {"bad.json:3:", "7", "expected"});
