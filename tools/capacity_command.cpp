@@ -1,16 +1,14 @@
 // cistern capacity: the least device memory with which traces complete.
 
-#include <cistern/error.h>
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <ostream>
 
 #include "stats/sizes.h"
 #include "tools/capacity.h"
 #include "tools/command.h"
+#include "tools/json_line.h"
 #include "tools/progress.h"
 #include "tools/replay_arguments.h"
 #include "tools/table.h"
@@ -36,10 +34,6 @@ struct CapacityUsage {
 
 using Capacity = std::optional<std::uint64_t>;
 
-double ratio_over_live(std::uint64_t capacity, const ReplayScript& script) {
-  return static_cast<double>(capacity) / static_cast<double>(script.peak_live_bytes);
-}
-
 nlohmann::ordered_json to_json(const NamedTrace& trace, const ReplayScript& script, const AllocatorOptions& options,
                                const std::string& config, const Capacity& capacity) {
   nlohmann::ordered_json object = {{"trace", trace.name}, {"policy", to_string(options.policy)}, {"config", config}};
@@ -47,15 +41,13 @@ nlohmann::ordered_json to_json(const NamedTrace& trace, const ReplayScript& scri
   if (capacity) object["min_capacity_bytes"] = *capacity;
   object["peak_live_bytes"] = script.peak_live_bytes;
   object["min_capacity_over_live"] = nullptr;
-  if (capacity && script.peak_live_bytes > 0) object["min_capacity_over_live"] = ratio_over_live(*capacity, script);
+  if (capacity && script.peak_live_bytes > 0) object["min_capacity_over_live"] = script.ratio_over_live(*capacity);
   return object;
 }
 
 Table make_table(std::ostream& out, const std::vector<NamedTrace>& traces) {
-  std::size_t name_width = 0;
-  for (const NamedTrace& trace : traces) name_width = std::max(name_width, trace.name.size());
   return {out,
-          {{"trace", name_width}, {"ops", 9}, {"peak live", 10}, {"least capacity", 14}, {"bytes", 14}, {"ratio", 6}}};
+          {trace_column(traces), {"ops", 9}, {"peak live", 10}, {"least capacity", 14}, {"bytes", 14}, {"ratio", 6}}};
 }
 
 std::vector<std::string> to_row(const NamedTrace& trace, const ReplayScript& script, const Capacity& capacity) {
@@ -65,7 +57,7 @@ std::vector<std::string> to_row(const NamedTrace& trace, const ReplayScript& scr
           format_size(script.peak_live_bytes),
           capacity ? format_size(*capacity) : "none",
           capacity ? fmt::to_string(*capacity) : "-",
-          has_ratio ? fmt::format("{:.3f}", ratio_over_live(*capacity, script)) : "-"};
+          has_ratio ? fmt::format("{:.3f}", script.ratio_over_live(*capacity)) : "-"};
 }
 
 }  // namespace
@@ -76,6 +68,7 @@ int capacity_command(const Arguments& arguments, const CommandStreams& streams) 
   usage.add_to(app);
   if (!parse_usage(app, arguments, streams)) return kExitSuccess;
   const AllocatorOptions options = usage.allocator.parse();
+  if (usage.json) require_json_alone_on_output(options, "--json");
   const std::vector<NamedTrace> traces = read_traces(usage.traces);
   warn_of_options_without_effect(options, streams.err);
 
@@ -94,10 +87,12 @@ int capacity_command(const Arguments& arguments, const CommandStreams& streams) 
     });
     progress.clear();
     all_found = all_found && capacity.has_value();
-    if (usage.json)
-      streams.out << to_json(traces[i], script, options, usage.allocator.config, capacity).dump() << std::endl;
-    else
+    if (usage.json) {
+      print_json_line(streams.out, to_json(traces[i], script, options, usage.allocator.config, capacity));
+      streams.out.flush();
+    } else {
       table.print_row(to_row(traces[i], script, capacity));
+    }
   }
   return all_found ? kExitSuccess : kExitOutOfMemory;
 }

@@ -70,6 +70,7 @@ class Replayer {
         allocator_({&device.api(), settings.options}),
         blocks_(script.blocks, nullptr) {
     if (settings.memory_fraction) allocator_.set_memory_fraction(*settings.memory_fraction, kDevice);
+    device_.start_memory_watch();
   }
 
   // Passes `operations` once. Calls `after(n)` when n operations are done. False if memory
@@ -258,10 +259,12 @@ ReplayFigures measure_replay(const ReplayScript& script, ReplayDevice& device, c
 }
 
 std::int64_t replay_checkpoints(const ReplayScript& script, ReplayDevice& device, const ReplaySettings& settings,
-                                std::size_t count, const CheckpointSink& sink) {
+                                std::size_t count, const CheckpointSink& sink, const ReplayProgress& progress) {
   Replayer replayer(script, device, settings);
+  const PassProgress pass_progress(progress, "replaying", script.ops);
   const std::size_t interval = std::max<std::size_t>(1, script.ops / count);
   replayer.pass(script.operations, OnOutOfMemory::go_on, [&](std::size_t done) {
+    pass_progress(done);
     if (done % interval == 0 || done == script.ops) sink(done, false, replayer.stats());
   });
   replayer.allocator().empty_cache();

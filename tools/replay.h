@@ -32,6 +32,11 @@ struct ReplayScript {
   std::size_t steps = 0;
   // The most requested bytes that are live at once: no allocator can do with less.
   std::uint64_t peak_live_bytes = 0;
+
+  // How many times that is in `bytes`; not a number, or infinite, where nothing was ever live.
+  [[nodiscard]] double ratio_over_live(std::uint64_t bytes) const {
+    return static_cast<double>(bytes) / static_cast<double>(peak_live_bytes);
+  }
 };
 // `trace` must outlive the script. Without `steps`, all of it.
 [[nodiscard]] ReplayScript make_script(const Trace& trace, std::optional<std::size_t> steps = std::nullopt);
@@ -65,7 +70,7 @@ struct ReplayFigures {
 // operations were done, and whether empty_cache came after them.
 using CheckpointSink = std::function<void(std::size_t ops, bool after_empty_cache, const MemoryStats& stats)>;
 std::int64_t replay_checkpoints(const ReplayScript& script, ReplayDevice& device, const ReplaySettings& settings,
-                                std::size_t count, const CheckpointSink& sink);
+                                std::size_t count, const CheckpointSink& sink, const ReplayProgress& progress = {});
 
 // Whether one pass over a simulated device of this capacity runs without an out-of-memory error.
 [[nodiscard]] bool completes(const ReplayScript& script, std::uint64_t capacity_bytes, const AllocatorOptions& options);

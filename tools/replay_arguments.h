@@ -8,8 +8,10 @@
 #include <iosfwd>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "tools/table.h"
 #include "tools/trace.h"
 
 namespace cistern {
@@ -20,11 +22,14 @@ struct AllocatorArguments {
 
   // Declares --policy and --config.
   void add_to(CLI::App& app);
-  // Reads them as one text. Summaries at out of memory are off unless the text asks for them: a replay counts
-  // errors and goes on. `memory_fraction`: what will be set by call before the first
-  // allocation. Throws as AllocatorOptions::parse does.
+  // Reads them as one text. Summaries at out of memory are off unless the text asks for them: a
+  // replay counts errors and goes on. `memory_fraction`: what will be set by call before the first
+  // allocation, in 0..1. Throws as AllocatorOptions::parse does, and InvalidArgument naming both
+  // for a --policy or a --memory-fraction that --config contradicts.
   [[nodiscard]] AllocatorOptions parse(std::optional<double> memory_fraction = {}) const;
 };
+// `flag` makes standard output JSON. Throws InvalidArgument if summaries would go there too.
+void require_json_alone_on_output(const AllocatorOptions& options, std::string_view flag);
 // Says on `err`, a line each, which of the options that were given have no effect, and why.
 void warn_of_options_without_effect(const AllocatorOptions& options, std::ostream& err);
 
@@ -34,5 +39,7 @@ struct NamedTrace {
 };
 // Reads them all before anything is replayed: a bad one among them stops the command.
 [[nodiscard]] std::vector<NamedTrace> read_traces(const std::vector<std::string>& paths);
+// The first column of a table with a row a trace.
+[[nodiscard]] TableColumn trace_column(const std::vector<NamedTrace>& traces);
 
 }  // namespace cistern

@@ -4,14 +4,13 @@
 #include <fmt/format.h>
 
 #include <array>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <ostream>
 
 #include "stats/sizes.h"
-#include "tools/byte_count.h"
 #include "tools/checkpoint_json.h"
 #include "tools/command.h"
+#include "tools/json_line.h"
 #include "tools/progress.h"
 #include "tools/replay.h"
 #include "tools/replay_arguments.h"
@@ -24,36 +23,30 @@ namespace {
 struct ReplayUsage {
   std::vector<std::string> traces;
   AllocatorArguments allocator;
-  std::string capacity;
+  std::optional<std::uint64_t> capacity;
   std::optional<double> memory_fraction;
   std::optional<std::uint64_t> event_lag;
-  std::optional<std::size_t> steps;
-  double perturb = 0;
-  std::uint64_t seed = 0;
+  std::optional<std::uint64_t> steps;
+  std::optional<double> perturb;
+  std::optional<std::uint64_t> seed;
   bool json = false;
-  std::optional<std::size_t> checkpoints;
+  std::optional<std::uint64_t> checkpoints;
 
   void add_to(CLI::App& app) {
     app.add_option("TRACE", traces, "allocation traces, plain or gzip'd")->required();
     allocator.add_to(app);
-    app.add_option("--capacity", capacity, "memory of the simulated device; by default 80GiB")
-        ->type_name("BYTES|40GiB");
-    app.add_option("--memory-fraction", memory_fraction, "limit the allocator to this share of the device's memory")
-        ->type_name("F");
-    app.add_option("--event-lag", event_lag, "the simulated device completes an event N operations after its record")
-        ->type_name("N");
-    app.add_option("--steps", steps, "replay only the first N steps")->type_name("N")->check(CLI::PositiveNumber);
-    app.add_option("--perturb", perturb,
-                   "make this share of the sizes smaller by a sixteenth in the second and third pass, "
-                   "drawn anew for each")
-        ->type_name("SHARE")
-        ->check(CLI::Range(0.0, 1.0));
-    app.add_option("--seed", seed, "chooses what --perturb changes; by default 0")->type_name("N");
+    add_byte_size(app, "--capacity", capacity, "memory of the simulated device; by default 80GiB");
+    add_share(app, "--memory-fraction", memory_fraction, "limit the allocator to this share of the device's memory");
+    add_whole_number(app, "--event-lag", event_lag,
+                     "the simulated device completes an event N operations after its record");
+    add_whole_number(app, "--steps", steps, "replay only the first N steps", 1);
+    add_share(app, "--perturb", perturb,
+              "make this share of the sizes smaller by a sixteenth in the second and third pass, "
+              "drawn anew for each");
+    add_whole_number(app, "--seed", seed, "chooses what --perturb changes; by default 0");
     app.add_flag("--json", json, "print one JSON object a trace");
-    app.add_option("--stats-checkpoints", checkpoints,
-                   "print instead, for one trace, the statistics after every operations / N and after the last")
-        ->type_name("N")
-        ->check(CLI::PositiveNumber);
+    add_whole_number(app, "--stats-checkpoints", checkpoints,
+                     "print instead, for one trace, the statistics after every operations / N and after the last", 1);
     app.footer(
         "Figures are of the first pass, but for repeat_driver_calls (the third, with the cache kept) and\n"
         "ns_per_op (the best of later passes, over a simulated device). Exit status 1: memory ran out.");
@@ -80,18 +73,14 @@ struct ReplayRun {
   }
 };
 
-DeviceChoice chosen_device(const ReplayUsage& usage, std::optional<std::uint64_t> capacity) {
+DeviceChoice chosen_device(const ReplayUsage& usage) {
   DeviceChoice choice = choose_device();
-  if (!choice.is_simulated && (capacity || usage.event_lag))
+  if (!choice.is_simulated && (usage.capacity || usage.event_lag))
     throw InvalidArgument(fmt::format("{} is a setting of the simulated device; expected CISTERN_DEVICE=simulated",
                                       usage.event_lag ? "--event-lag" : "--capacity"));
-  if (capacity) choice.simulated.capacity_bytes = *capacity;
+  if (usage.capacity) choice.simulated.capacity_bytes = *usage.capacity;
   if (usage.event_lag) choice.simulated.event_lag_ticks = *usage.event_lag;
   return choice;
-}
-
-double ratio_over_live(std::uint64_t bytes, const ReplayScript& script) {
-  return static_cast<double>(bytes) / static_cast<double>(script.peak_live_bytes);
 }
 
 nlohmann::ordered_json to_json(const NamedTrace& trace, const ReplayScript& script, const ReplayRun& run,
@@ -109,7 +98,7 @@ nlohmann::ordered_json to_json(const NamedTrace& trace, const ReplayScript& scri
       {"peak_live_bytes", script.peak_live_bytes},
       {"peak_reserved_bytes", figures.peak_reserved_bytes},
       // Not a number, and so null, where nothing was ever live.
-      {"peak_reserved_over_live", ratio_over_live(figures.peak_reserved_bytes, script)},
+      {"peak_reserved_over_live", script.ratio_over_live(figures.peak_reserved_bytes)},
       {"driver_calls", calls},
       {"repeat_driver_calls", figures.repeat_driver_calls},
       {"host_synchronizations", figures.driver.host_synchronizations},
@@ -121,10 +110,8 @@ nlohmann::ordered_json to_json(const NamedTrace& trace, const ReplayScript& scri
 }
 
 Table make_table(std::ostream& out, const std::vector<NamedTrace>& traces) {
-  std::size_t name_width = 0;
-  for (const NamedTrace& trace : traces) name_width = std::max(name_width, trace.name.size());
   return {out,
-          {{"trace", name_width},
+          {trace_column(traces),
            {"ops", 9},
            {"steps", 6},
            {"peak live", 10},
@@ -146,7 +133,7 @@ std::vector<std::string> to_row(const NamedTrace& trace, const ReplayScript& scr
       fmt::to_string(script.steps),
       format_size(script.peak_live_bytes),
       format_size(figures.peak_reserved_bytes),
-      script.peak_live_bytes == 0 ? "-" : fmt::format("{:.3f}", ratio_over_live(figures.peak_reserved_bytes, script)),
+      script.peak_live_bytes == 0 ? "-" : fmt::format("{:.3f}", script.ratio_over_live(figures.peak_reserved_bytes)),
       fmt::to_string(figures.driver.memory_management_calls()),
       fmt::to_string(figures.repeat_driver_calls),
       fmt::to_string(figures.driver.host_synchronizations),
@@ -169,7 +156,8 @@ int print_figures(const ReplayRun& run, const std::vector<NamedTrace>& traces, c
     progress.clear();
     ooms += figures.ooms;
     if (run.usage.json) {
-      streams.out << to_json(traces[i], script, run, device->name(), figures).dump() << std::endl;
+      print_json_line(streams.out, to_json(traces[i], script, run, device->name(), figures));
+      streams.out.flush();
       continue;
     }
     if (i == 0) {
@@ -186,12 +174,27 @@ int print_figures(const ReplayRun& run, const std::vector<NamedTrace>& traces, c
 int print_checkpoints(const ReplayRun& run, const NamedTrace& trace, const CommandStreams& streams) {
   const ReplayScript script = make_script(trace.trace, run.usage.steps);
   const auto device = run.make_device();
-  const std::int64_t ooms = replay_checkpoints(script, *device, run.settings, *run.usage.checkpoints,
-                                               [&](std::size_t ops, bool after_empty_cache, const MemoryStats& stats) {
-                                                 if (after_empty_cache) streams.out << "{\"empty_cache\": true}\n";
-                                                 streams.out << checkpoint_json(ops, stats).dump() << '\n';
-                                               });
+  Progress progress(streams.err, streams.show_progress);
+  progress.start(trace.name, 0, 1);
+  const std::int64_t ooms = replay_checkpoints(
+      script, *device, run.settings, *run.usage.checkpoints,
+      [&](std::size_t ops, bool after_empty_cache, const MemoryStats& stats) {
+        progress.clear();
+        if (after_empty_cache) print_json_line(streams.out, {{"empty_cache", true}});
+        print_json_line(streams.out, checkpoint_json(ops, stats));
+      },
+      [&](std::string_view phase, double share) { progress.update(phase, share); });
   return ooms > 0 ? kExitOutOfMemory : kExitSuccess;
+}
+
+// What the arguments say together, each being right by itself.
+AllocatorOptions checked_options(const ReplayUsage& usage) {
+  if (usage.checkpoints && usage.traces.size() != 1)
+    throw InvalidArgument(fmt::format("--stats-checkpoints with {} traces; expected one", usage.traces.size()));
+  AllocatorOptions options = usage.allocator.parse(usage.memory_fraction);
+  if (usage.checkpoints) require_json_alone_on_output(options, "--stats-checkpoints");
+  if (usage.json) require_json_alone_on_output(options, "--json");
+  return options;
 }
 
 }  // namespace
@@ -201,17 +204,11 @@ int replay_command(const Arguments& arguments, const CommandStreams& streams) {
   ReplayUsage usage;
   usage.add_to(app);
   if (!parse_usage(app, arguments, streams)) return kExitSuccess;
-  if (usage.checkpoints && usage.traces.size() != 1)
-    throw InvalidArgument(
-        fmt::format("cistern replay: --stats-checkpoints with {} traces; expected one", usage.traces.size()));
-
-  std::optional<std::uint64_t> capacity;
-  if (!usage.capacity.empty()) capacity = parse_byte_count(usage.capacity, "cistern replay: --capacity");
-  const AllocatorOptions options = usage.allocator.parse(usage.memory_fraction);
+  const AllocatorOptions options = checked_options(usage);
   const std::vector<NamedTrace> traces = read_traces(usage.traces);
   // Only now, when nothing can be wrong with the usage: both may have something to say.
   const ReplayRun run{
-      usage, chosen_device(usage, capacity), {options, usage.memory_fraction, usage.perturb, usage.seed}};
+      usage, chosen_device(usage), {options, usage.memory_fraction, usage.perturb.value_or(0), usage.seed.value_or(0)}};
   warn_of_options_without_effect(options, streams.err);
   return usage.checkpoints ? print_checkpoints(run, traces.front(), streams) : print_figures(run, traces, streams);
 }

@@ -4,9 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdlib>
 #include <functional>
-#include <string_view>
 
 #include "runtime/call_meter.h"
 #include "runtime/context.h"
@@ -34,6 +32,8 @@ class SimulatedReplayDevice final : public ReplayDevice {
     figures.modelled_ms = milliseconds(driver_.modelled_cost());
     return figures;
   }
+  // Its driver counts what is allocated alone, and nothing is before a replay.
+  void start_memory_watch() override {}
   std::uint64_t peak_reserved_bytes() const override { return driver_.peak_used_bytes(0); }
   bool has_event_lag() const override { return options_.event_lag_ticks != 0; }
   void tick() override { driver_.tick(); }
@@ -45,27 +45,33 @@ class SimulatedReplayDevice final : public ReplayDevice {
 
 // A table that asks the driver how much memory is free after each call that takes some, and
 // remembers the least. It stands below the meter, so that its questions are not counted.
+// The driver tells only the device's sum: what other processes take or give back meanwhile
+// counts as the replay's, and so does what the driver takes for itself while it runs.
 class MemoryWatch {
  public:
   // The device's context must be current.
   explicit MemoryWatch(const DriverApi& inner) : inner_(inner), api_(inner) {
-    std::size_t total = 0;
-    check_driver(inner_, inner_.mem_get_info(&free_at_start_, &total), DriverEntryId::mem_get_info,
-                 [] { return std::string("device 0"); });
-    least_free_ = free_at_start_;
     api_.mem_alloc = {this, [](void* self, CUdeviceptr* pointer, std::size_t bytes) {
                         return watch(self).after(watch(self).inner_.mem_alloc(pointer, bytes));
                       }};
-    if (!inner_.mem_create) return;
-    api_.mem_create = {this, [](void* self, CUmemGenericAllocationHandle* handle, std::size_t bytes,
-                                const CUmemAllocationProp* properties, unsigned long long flags) {
-                         return watch(self).after(watch(self).inner_.mem_create(handle, bytes, properties, flags));
-                       }};
+    if (inner_.mem_create)
+      api_.mem_create = {this, [](void* self, CUmemGenericAllocationHandle* handle, std::size_t bytes,
+                                  const CUmemAllocationProp* properties, unsigned long long flags) {
+                           return watch(self).after(watch(self).inner_.mem_create(handle, bytes, properties, flags));
+                         }};
+    start();
   }
   MemoryWatch(const MemoryWatch&) = delete;
   MemoryWatch& operator=(const MemoryWatch&) = delete;
 
   const DriverApi& api() const { return api_; }
+  // Counts from what is free now.
+  void start() {
+    std::size_t total = 0;
+    check_driver(inner_, inner_.mem_get_info(&free_at_start_, &total), DriverEntryId::mem_get_info,
+                 [] { return std::string("device 0"); });
+    least_free_ = free_at_start_;
+  }
   std::uint64_t peak_bytes() const { return free_at_start_ - least_free_; }
 
  private:
@@ -102,6 +108,7 @@ class ProcessReplayDevice final : public ReplayDevice {
     figures.modelled_ms = milliseconds(meter_.modelled_cost());
     return figures;
   }
+  void start_memory_watch() override { watch_.start(); }
   std::uint64_t peak_reserved_bytes() const override { return watch_.peak_bytes(); }
   bool has_event_lag() const override { return false; }
   void tick() override {}
@@ -141,18 +148,10 @@ std::unique_ptr<ReplayDevice> make_simulated_replay_device(const SimulatedOption
 std::unique_ptr<ReplayDevice> make_process_replay_device() { return std::make_unique<ProcessReplayDevice>(); }
 
 DeviceChoice choose_device() {
-  constexpr std::string_view kSimulated = "simulated";
-  const char* variable = std::getenv("CISTERN_DEVICE");
-  const std::string_view text = variable == nullptr ? "" : variable;
-  DeviceChoice choice;
-  if (text == kSimulated) return choice;
-  if (text.starts_with("simulated:")) {
-    choice.simulated = SimulatedOptions::parse(text.substr(kSimulated.size() + 1));
-    return choice;
-  }
+  const DeviceRequest request = requested_device();
+  if (request.kind == DeviceRequest::Kind::simulated) return {true, request.simulated};
   // `cuda` fails here where there is no device, with what to do; `auto` falls back and says so.
-  choice.is_simulated = SimulatedDriver::behind(process_driver()) != nullptr;
-  return choice;
+  return {SimulatedDriver::behind(process_driver()) != nullptr, {}};
 }
 
 }  // namespace cistern

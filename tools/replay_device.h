@@ -41,7 +41,10 @@ class ReplayDevice {
   [[nodiscard]] virtual bool is_simulated() const = 0;
   [[nodiscard]] virtual std::uint64_t capacity_bytes() const = 0;
   [[nodiscard]] virtual DriverFigures figures() const = 0;
-  // The most bytes of device memory that the driver counted as held since the device was made.
+  // Begins the count of the peak: called when the allocator and its streams are made, so that
+  // what the driver took for them is not counted. The device's context must be current.
+  virtual void start_memory_watch() = 0;
+  // The most bytes of device memory that the driver counted as held beyond those at the start.
   [[nodiscard]] virtual std::uint64_t peak_reserved_bytes() const = 0;
   // Whether events wait for ticks; `tick` ends one.
   [[nodiscard]] virtual bool has_event_lag() const = 0;
@@ -62,7 +65,7 @@ struct DeviceChoice {
   bool is_simulated = true;
   SimulatedOptions simulated;  // its settings, when it is simulated
 };
-// Reads CISTERN_DEVICE, and loads the process's driver where the answer depends on it.
+// Asks requested_device, and loads the process's driver where the answer depends on it.
 // Throws InvalidArgument naming a bad setting, NotSupported where there is no such device.
 [[nodiscard]] DeviceChoice choose_device();
 

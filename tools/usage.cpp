@@ -3,9 +3,39 @@
 #include <cistern/error.h>
 #include <fmt/format.h>
 
+#include <charconv>
+#include <functional>
 #include <ostream>
+#include <string_view>
+
+#include "allocator/quoted_text.h"
+#include "runtime/byte_size.h"
 
 namespace cistern {
+namespace {
+
+// The whole text as a number; nothing if it is none, or none that a Number holds.
+template <class Number>
+std::optional<Number> read_number(std::string_view text) {
+  Number number{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return number;
+}
+
+// An option whose text `read` makes a value of; nothing: not what was expected.
+template <class Value, class Read>
+CLI::Option* add_value(CLI::App& app, const std::string& name, std::optional<Value>& value,
+                       const std::string& description, const std::string& expected, Read read) {
+  const std::function<void(const std::string&)> assign = [&app, &value, name, expected, read](const std::string& text) {
+    value = read(text);
+    if (!value)
+      throw InvalidArgument(fmt::format("{}: {} {}: expected {}", app.get_name(), name, quoted_text(text), expected));
+  };
+  return app.add_option_function(name, assign, description);
+}
+
+}  // namespace
 
 bool parse_usage(CLI::App& app, const Arguments& arguments, const CommandStreams& streams) {
   // CLI11 takes a vector from its end.
@@ -19,6 +49,33 @@ bool parse_usage(CLI::App& app, const Arguments& arguments, const CommandStreams
     throw InvalidArgument(fmt::format("{}: {}; see {} --help", app.get_name(), error.what(), app.get_name()));
   }
   return true;
+}
+
+CLI::Option* add_whole_number(CLI::App& app, const std::string& name, std::optional<std::uint64_t>& value,
+                              const std::string& description, std::uint64_t least) {
+  const auto read = [least](std::string_view text) {
+    const auto number = read_number<std::uint64_t>(text);
+    return number && *number >= least ? number : std::nullopt;
+  };
+  return add_value(app, name, value, description, fmt::format("a whole number from {}, below 2^64", least), read)
+      ->type_name("N");
+}
+
+CLI::Option* add_share(CLI::App& app, const std::string& name, std::optional<double>& value,
+                       const std::string& description) {
+  const auto read = [](std::string_view text) {
+    const auto number = read_number<double>(text);
+    // Not a number is in no range.
+    return number && *number >= 0 && *number <= 1 ? number : std::nullopt;
+  };
+  return add_value(app, name, value, description, "a number from 0 to 1", read)->type_name("SHARE");
+}
+
+CLI::Option* add_byte_size(CLI::App& app, const std::string& name, std::optional<std::uint64_t>& value,
+                           const std::string& description) {
+  return add_value(app, name, value, description,
+                   "a whole number of bytes below 2^64, or one with KiB, MiB, GiB or TiB", parse_byte_size)
+      ->type_name("BYTES|40GiB");
 }
 
 }  // namespace cistern

@@ -1,8 +1,13 @@
 #pragma once
 
-// Reads a subcommand's arguments: CLI11's grammar, our manners (one line, status 2).
+// Reads a subcommand's arguments: CLI11's grammar, our manners (one line, status 2) and our
+// numbers. CLI11's own take "-1" and "nan" as they come, and a value that is too large or
+// empty as one that is not.
 
 #include <CLI/CLI.hpp>
+#include <cstdint>
+#include <optional>
+#include <string>
 
 #include "tools/command.h"
 
@@ -11,5 +16,18 @@ namespace cistern {
 // Parses `arguments` into what `app` is bound to. False when help was asked for and printed.
 // Throws InvalidArgument, naming the subcommand and the argument, for bad usage.
 [[nodiscard]] bool parse_usage(CLI::App& app, const Arguments& arguments, const CommandStreams& streams);
+
+// Declare an option of `app` that sets `value`, which must outlive the parsing. It throws
+// InvalidArgument naming the subcommand, the option, its text and what was expected.
+
+// A whole number of at least `least`.
+CLI::Option* add_whole_number(CLI::App& app, const std::string& name, std::optional<std::uint64_t>& value,
+                              const std::string& description, std::uint64_t least = 0);
+// A number from 0 to 1.
+CLI::Option* add_share(CLI::App& app, const std::string& name, std::optional<double>& value,
+                       const std::string& description);
+// A size as parse_byte_size reads it.
+CLI::Option* add_byte_size(CLI::App& app, const std::string& name, std::optional<std::uint64_t>& value,
+                           const std::string& description);
 
 }  // namespace cistern

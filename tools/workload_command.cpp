@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <cstring>
+#include <optional>
 #include <ostream>
 
 #include "bench/workloads/workload.h"
@@ -49,10 +50,10 @@ int workload_command(const Arguments& arguments, const CommandStreams& streams) 
   CLI::App app("Writes a generated allocation trace; without NAME, lists the generators.", "cistern workload");
   std::string name;
   std::string path;
-  std::uint64_t seed = kDefaultWorkloadSeed;
+  std::optional<std::uint64_t> seed;
   app.add_option("NAME", name, "the workload");
-  const CLI::Option* seed_option =
-      app.add_option("--seed", seed, fmt::format("chooses sizes and arrivals; by default {}", seed))->type_name("N");
+  const CLI::Option* seed_option = add_whole_number(
+      app, "--seed", seed, fmt::format("chooses sizes and arrivals; by default {}", kDefaultWorkloadSeed));
   const CLI::Option* path_option =
       app.add_option("-o", path, "write to this file, gzip'd if it ends with .gz; by default to standard output")
           ->type_name("FILE");
@@ -67,11 +68,11 @@ int workload_command(const Arguments& arguments, const CommandStreams& streams) 
   }
   const Workload& workload = require_workload(name);
   if (path.empty()) {
-    generate(workload, seed, streams.out);
+    generate(workload, seed.value_or(kDefaultWorkloadSeed), streams.out);
     return kExitSuccess;
   }
   const auto write = path.ends_with(".gz") ? generate_compressed : generate;
-  write_file(path, [&](std::ostream& out) { write(workload, seed, out); });
+  write_file(path, [&](std::ostream& out) { write(workload, seed.value_or(kDefaultWorkloadSeed), out); });
   return kExitSuccess;
 }
 

@@ -1,4 +1,5 @@
 #include <cstdlib>
+#include <optional>
 #include <set>
 
 #include "tests/command/command_fixture.h"
@@ -17,6 +18,22 @@ constexpr const char* kTwoSteps =
     "f 1\n"
     "f 3\n"
     "i\n";
+
+// Sets a variable, and gives back what it was.
+class EnvironmentVariable {
+ public:
+  EnvironmentVariable(const char* name, const char* value) : name_(name) {
+    if (const char* before = std::getenv(name)) before_ = before;
+    ::setenv(name, value, 1);
+  }
+  ~EnvironmentVariable() { before_ ? ::setenv(name_, before_->c_str(), 1) : ::unsetenv(name_); }
+  EnvironmentVariable(const EnvironmentVariable&) = delete;
+  EnvironmentVariable& operator=(const EnvironmentVariable&) = delete;
+
+ private:
+  const char* name_;
+  std::optional<std::string> before_;
+};
 
 class ReplayCommandTest : public CommandTest {
  protected:
@@ -138,6 +155,52 @@ TEST_F(ReplayCommandTest, PolicyAndConfigAreShownAsTheyWereInForce) {
   EXPECT_EQ(figures["repeat_driver_calls"], 6);
 }
 
+TEST_F(ReplayCommandTest, APolicyThatTheConfigContradictsIsRefused) {
+  expect_refused(run({"replay", two_steps, "--policy", "classic", "--config", "oom_dump:off,policy:direct"}),
+                 {"--policy 'classic'", "--config 'oom_dump:off,policy:direct'", "direct"});
+  expect_refused(run({"replay", two_steps, "--policy", "direct", "--config", "policy:classic"}),
+                 {"--policy 'direct'", "--config 'policy:classic'"});
+  expect_refused(run({"capacity", two_steps, "--policy", "classic", "--config", "policy:direct"}),
+                 {"--policy 'classic'", "--config 'policy:direct'"});
+  expect_refused(run({"replay", two_steps, "--policy", "classic,policy:direct"}), {"--policy 'classic,policy:direct'"});
+  EXPECT_EQ(run({"replay", two_steps, "--policy", "direct", "--config", "policy:direct", "--json"}).object()["policy"],
+            "direct");
+}
+
+TEST_F(ReplayCommandTest, AMemoryFractionThatTheConfigContradictsIsRefused) {
+  expect_refused(run({"replay", two_steps, "--memory-fraction", "0.5", "--config", "per_process_memory_fraction:0.25"}),
+                 {"--memory-fraction 0.5", "--config 'per_process_memory_fraction:0.25'"});
+  EXPECT_EQ(
+      run({"replay", two_steps, "--memory-fraction", "0.5", "--config", "per_process_memory_fraction:0.5"}).status,
+      kExitSuccess);
+}
+
+TEST_F(ReplayCommandTest, SummariesDoNotGoBetweenTheJson) {
+  const std::string trace = write("large.trace", "a 1 67108864 0\nf 1\n");
+  const Arguments replay = {"replay", trace, "--capacity", "32MiB", "--config", "oom_dump:stdout"};
+  const auto with = [&](const Arguments& more) {
+    Arguments all = replay;
+    all.insert(all.end(), more.begin(), more.end());
+    return run(all);
+  };
+  expect_refused(with({"--json"}), {"--json", "oom_dump:stdout"});
+  expect_refused(with({"--stats-checkpoints", "2"}), {"--stats-checkpoints", "oom_dump:stdout"});
+  expect_refused(run({"capacity", trace, "--json", "--config", "oom_dump:stdout"}), {"--json", "oom_dump:stdout"});
+}
+
+TEST_F(ReplayCommandTest, NamesAndOptionsThatAreNotUtf8AreShownWithReplacements) {
+  const std::string trace = write("b\xff.trace", kTwoSteps);
+  const Arguments config = {"--config", "oom_dump:" + path("no\xfe"), "--json"};
+  for (const char* subcommand : {"replay", "capacity"}) {
+    Arguments arguments = {subcommand, trace};
+    arguments.insert(arguments.end(), config.begin(), config.end());
+    const Result result = run(arguments);
+    ASSERT_EQ(result.status, kExitSuccess) << result.err;
+    EXPECT_EQ(result.object()["trace"], "b\uFFFD.trace");
+    EXPECT_TRUE(result.object()["config"].get<std::string>().ends_with("no\uFFFD"));
+  }
+}
+
 TEST_F(ReplayCommandTest, CheckpointsComeAtTheirIntervalAfterTheLastAndAfterEmptyCache) {
   const Result result = run({"replay", two_steps, "--stats-checkpoints", "3"});
   ASSERT_EQ(result.status, kExitSuccess) << result.err;
@@ -176,19 +239,27 @@ TEST_F(ReplayCommandTest, EventLagKeepsBlocksPendingForThatManyOperations) {
 
 TEST_F(ReplayCommandTest, SettingsOfTheSimulatedDeviceAreRefusedOnARealOne) {
   // Where there is no real device, that is what is said; either way nothing is replayed.
-  const std::string device = std::getenv("CISTERN_DEVICE");
-  ::setenv("CISTERN_DEVICE", "cuda", 1);
-  const Result result = run({"replay", two_steps, "--event-lag", "1"});
-  ::setenv("CISTERN_DEVICE", device.c_str(), 1);
-  expect_refused(result, {});
+  const EnvironmentVariable device("CISTERN_DEVICE", "cuda");
+  expect_refused(run({"replay", two_steps, "--event-lag", "1"}), {});
 }
 
-TEST_F(ReplayCommandTest, ABadDeviceSettingIsRefused) {
-  const std::string device = std::getenv("CISTERN_DEVICE");
-  ::setenv("CISTERN_DEVICE", "simulated:capacity=much", 1);
-  const Result result = run({"replay", two_steps});
-  ::setenv("CISTERN_DEVICE", device.c_str(), 1);
-  expect_refused(result, {"capacity", "much"});
+TEST_F(ReplayCommandTest, ABadDeviceSettingIsRefusedWithTheVariablesName) {
+  for (const char* bad : {"simulated:capacity=much", "simulated:much", "simulatedmuch", "much"}) {
+    const EnvironmentVariable device("CISTERN_DEVICE", bad);
+    expect_refused(run({"replay", two_steps}), {"CISTERN_DEVICE", "much"});
+  }
+}
+
+TEST_F(ReplayCommandTest, TheSimulatedDeviceIsTheVisibleOne) {
+  const EnvironmentVariable device("CISTERN_DEVICE", "simulated:devices=2");
+  {
+    const EnvironmentVariable visible("CUDA_VISIBLE_DEVICES", "");
+    expect_refused(run({"replay", two_steps}), {"CUDA_VISIBLE_DEVICES"});
+  }
+  const EnvironmentVariable visible("CUDA_VISIBLE_DEVICES", "1");
+  const Result result = run({"replay", two_steps, "--json"});
+  ASSERT_EQ(result.status, kExitSuccess) << result.err;
+  EXPECT_EQ(result.object()["peak_reserved_bytes"], 22 << 20);
 }
 
 TEST_F(ReplayCommandTest, AnEmptyTraceHasNoRatioAndNoErrors) {

@@ -3,7 +3,8 @@
 #include <cistern/error.h>
 #include <gtest/gtest.h>
 
-#include "tools/byte_count.h"
+#include "runtime/context.h"
+#include "runtime/process_driver.h"
 
 namespace cistern {
 namespace {
@@ -82,13 +83,36 @@ TEST(ReplayEngine, TheProcesssDeviceIsMeasuredFromOutside) {
   EXPECT_GT(process->capacity_bytes(), 0U);
 }
 
-TEST(ByteCount, TakesWholeNumbersAndBinaryUnits) {
-  EXPECT_EQ(parse_byte_count("0", "x"), 0U);
-  EXPECT_EQ(parse_byte_count("1048576", "x"), 1048576U);
-  EXPECT_EQ(parse_byte_count("40GiB", "x"), std::uint64_t{40} << 30);
-  EXPECT_EQ(parse_byte_count("3KiB", "x"), 3072U);
-  for (const char* bad : {"", "GiB", "-1", "1.5GiB", "4GB", "4 GiB", "18446744073709551616", "16777216TiB"})
-    EXPECT_THROW((void)parse_byte_count(bad, "x"), InvalidArgument) << bad;
+TEST(ReplayEngine, WhatWasHeldBeforeTheReplayIsNotItsPeak) {
+  const Trace trace = parse_trace("a 1 3000000 0\nf 1\n", "one.trace");
+  const auto device = make_process_replay_device();
+  // Through the watched table, as the driver would take memory for streams or a context.
+  const ContextGuard context(process_driver(), process_contexts().primary(0));
+  CUdeviceptr before = 0;
+  ASSERT_EQ(device->api().mem_alloc(&before, 64 << 20), CUDA_SUCCESS);
+  const ReplayFigures figures = measure_replay(make_script(trace), *device, quiet());
+  EXPECT_EQ(figures.peak_reserved_bytes, 20U << 20);
+  EXPECT_EQ(device->api().mem_free(before), CUDA_SUCCESS);
+}
+
+TEST(ReplayEngine, CheckpointsTellTheirProgress) {
+  std::string text;
+  for (int i = 0; i < 20000; ++i) text += "a 1 512 0\nf 1\n";
+  const Trace trace = parse_trace(text, "long.trace");
+  const auto device = make_simulated_replay_device({});
+  std::vector<double> shares;
+  std::size_t checkpoints = 0;
+  replay_checkpoints(
+      make_script(trace), *device, quiet(), 4, [&](std::size_t, bool, const MemoryStats&) { ++checkpoints; },
+      [&](std::string_view phase, double share) {
+        EXPECT_EQ(phase, "replaying");
+        shares.push_back(share);
+      });
+  EXPECT_EQ(checkpoints, 5U);
+  ASSERT_EQ(shares.size(), 2U);
+  EXPECT_LT(0.0, shares[0]);
+  EXPECT_LT(shares[0], shares[1]);
+  EXPECT_LT(shares[1], 1.0);
 }
 
 }  // namespace
