@@ -300,6 +300,7 @@ TEST(SimulatedStreams, QueuedWorkIsDroppedWithTheDriver) {
 TEST(SimulatedStreams, WhatAFunctionHoldsIsReleasedWithNoLockHeld) {
   ReadyDriver ready;
   struct Caller {
+    Caller(SimulatedDriver* the_driver, bool* flag) : driver(the_driver), released(flag) {}
     SimulatedDriver* driver;
     bool* released;
     ~Caller() {
