@@ -59,7 +59,9 @@ grep -E '^[0-9]+% tests passed|^Total Test|\*\*\*' "$build/tests.log" || true
 llvm-profdata merge -sparse "$build"/profiles/*.profraw -o "$build/tests.profdata"
 programs=()
 while IFS= read -r -d '' program; do
-  programs+=(-object "$program")
+  # The first stands alone: a file without an option is llvm-cov's program, later ones are sources.
+  if ((${#programs[@]} > 0)); then programs+=(-object); fi
+  programs+=("$program")
 done < <(find "$build/tests" "$build/tools" -type f -executable ! -name '*.so*' ! -name '*.a' -print0 | sort -z)
 sources=("$root/include" "$root/runtime" "$root/stats" "$root/allocator" "$root/tools")
 llvm-cov report -instr-profile "$build/tests.profdata" "${programs[@]}" "${sources[@]}" >"$build/files"
