@@ -2,15 +2,19 @@
 find_package(Threads REQUIRED)
 find_package(fmt 9 REQUIRED)
 
-# Only the Toolkit's headers are used: the driver itself is loaded at run time.
-find_package(CUDAToolkit QUIET)
-if(CUDAToolkit_FOUND)
-  set(CISTERN_CUDA_INCLUDE ${CUDAToolkit_INCLUDE_DIRS})
-else()
-  find_path(CISTERN_CUDA_INCLUDE cuda.h
-    HINTS ENV CUDA_HOME ENV CUDA_PATH PATHS /usr/local/cuda PATH_SUFFIXES
-      include targets/x86_64-linux/include targets/sbsa-linux/include targets/aarch64-linux/include)
+# Only the Toolkit's headers are used: the driver itself is loaded at run time. CMake's own
+# FindCUDAToolkit is not: that of 3.25 stops with an error on CUDA 13, which has no nvToolsExt.
+find_program(CISTERN_NVCC nvcc)
+mark_as_advanced(CISTERN_NVCC)
+if(CISTERN_NVCC)
+  get_filename_component(CISTERN_NVCC_ROOT ${CISTERN_NVCC} REALPATH)
+  get_filename_component(CISTERN_NVCC_ROOT ${CISTERN_NVCC_ROOT} DIRECTORY)
+  get_filename_component(CISTERN_NVCC_ROOT ${CISTERN_NVCC_ROOT} DIRECTORY)
 endif()
+find_path(CISTERN_CUDA_INCLUDE cuda.h
+  HINTS ${CUDAToolkit_ROOT} ENV CUDAToolkit_ROOT ENV CUDA_HOME ENV CUDA_PATH ${CISTERN_NVCC_ROOT}
+  PATHS /usr/local/cuda /opt/cuda
+  PATH_SUFFIXES include targets/x86_64-linux/include targets/sbsa-linux/include targets/aarch64-linux/include)
 if(NOT CISTERN_CUDA_INCLUDE)
   message(FATAL_ERROR
     "cuda.h was not found: install the CUDA Toolkit (12 or later; its headers are enough) "
