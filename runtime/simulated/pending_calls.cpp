@@ -1,0 +1,104 @@
+// Entries of the table that the simulated driver does not serve yet.
+
+#include "runtime/simulated/driver_state.h"
+
+namespace cistern::simulated {
+
+CUresult DriverState::primary_ctx_get_state(CUdevice, unsigned*, int*) { return CUDA_ERROR_NOT_SUPPORTED; }
+CUresult DriverState::ctx_enable_peer_access(CUcontext, unsigned) { return CUDA_ERROR_NOT_SUPPORTED; }
+CUresult DriverState::ctx_disable_peer_access(CUcontext) { return CUDA_ERROR_NOT_SUPPORTED; }
+CUresult DriverState::memcpy(CUdeviceptr, CUdeviceptr, std::size_t) { return CUDA_ERROR_NOT_SUPPORTED; }
+CUresult DriverState::memcpy_peer_async(CUdeviceptr, CUcontext, CUdeviceptr, CUcontext, std::size_t, CUstream) {
+  return CUDA_ERROR_NOT_SUPPORTED;
+}
+CUresult DriverState::memset_d16_async(CUdeviceptr, unsigned short, std::size_t, CUstream) {
+  return CUDA_ERROR_NOT_SUPPORTED;
+}
+CUresult DriverState::memset_d32_async(CUdeviceptr, unsigned, std::size_t, CUstream) {
+  return CUDA_ERROR_NOT_SUPPORTED;
+}
+CUresult DriverState::pointer_get_attribute(void*, CUpointer_attribute, CUdeviceptr) {
+  return CUDA_ERROR_NOT_SUPPORTED;
+}
+CUresult DriverState::mem_get_address_range(CUdeviceptr*, std::size_t*, CUdeviceptr) {
+  return CUDA_ERROR_NOT_SUPPORTED;
+}
+CUresult DriverState::mem_host_alloc(void**, std::size_t, unsigned) { return CUDA_ERROR_NOT_SUPPORTED; }
+CUresult DriverState::mem_free_host(void*) { return CUDA_ERROR_NOT_SUPPORTED; }
+CUresult DriverState::mem_host_register(void*, std::size_t, unsigned) { return CUDA_ERROR_NOT_SUPPORTED; }
+CUresult DriverState::mem_host_unregister(void*) { return CUDA_ERROR_NOT_SUPPORTED; }
+CUresult DriverState::mem_host_get_device_pointer(CUdeviceptr*, void*, unsigned) { return CUDA_ERROR_NOT_SUPPORTED; }
+CUresult DriverState::mem_host_get_flags(unsigned*, void*) { return CUDA_ERROR_NOT_SUPPORTED; }
+CUresult DriverState::mem_get_access(unsigned long long*, const CUmemLocation*, CUdeviceptr) {
+  return CUDA_ERROR_NOT_SUPPORTED;
+}
+CUresult DriverState::mem_get_allocation_properties(CUmemAllocationProp*, CUmemGenericAllocationHandle) {
+  return CUDA_ERROR_NOT_SUPPORTED;
+}
+CUresult DriverState::mem_retain_allocation_handle(CUmemGenericAllocationHandle*, void*) {
+  return CUDA_ERROR_NOT_SUPPORTED;
+}
+CUresult DriverState::mem_export_to_shareable_handle(void*, CUmemGenericAllocationHandle, CUmemAllocationHandleType,
+                                                     unsigned long long) {
+  return CUDA_ERROR_NOT_SUPPORTED;
+}
+CUresult DriverState::mem_import_from_shareable_handle(CUmemGenericAllocationHandle*, void*,
+                                                       CUmemAllocationHandleType) {
+  return CUDA_ERROR_NOT_SUPPORTED;
+}
+CUresult DriverState::stream_add_callback(CUstream, CUstreamCallback, void*, unsigned) {
+  return CUDA_ERROR_NOT_SUPPORTED;
+}
+CUresult DriverState::stream_begin_capture(CUstream, CUstreamCaptureMode) { return CUDA_ERROR_NOT_SUPPORTED; }
+CUresult DriverState::stream_end_capture(CUstream, CUgraph*) { return CUDA_ERROR_NOT_SUPPORTED; }
+CUresult DriverState::stream_is_capturing(CUstream, CUstreamCaptureStatus*) { return CUDA_ERROR_NOT_SUPPORTED; }
+CUresult DriverState::stream_get_capture_info(CUstream, CUstreamCaptureStatus*, cuuint64_t*, CUgraph*,
+                                              const CUgraphNode**, std::size_t*) {
+  return CUDA_ERROR_NOT_SUPPORTED;
+}
+CUresult DriverState::thread_exchange_stream_capture_mode(CUstreamCaptureMode*) { return CUDA_ERROR_NOT_SUPPORTED; }
+CUresult DriverState::event_record_with_flags(CUevent, CUstream, unsigned) { return CUDA_ERROR_NOT_SUPPORTED; }
+CUresult DriverState::graph_instantiate(CUgraphExec*, CUgraph, unsigned long long) { return CUDA_ERROR_NOT_SUPPORTED; }
+CUresult DriverState::graph_launch(CUgraphExec, CUstream) { return CUDA_ERROR_NOT_SUPPORTED; }
+CUresult DriverState::graph_upload(CUgraphExec, CUstream) { return CUDA_ERROR_NOT_SUPPORTED; }
+CUresult DriverState::graph_exec_update(CUgraphExec, CUgraph, CUgraphExecUpdateResultInfo*) {
+  return CUDA_ERROR_NOT_SUPPORTED;
+}
+CUresult DriverState::graph_exec_destroy(CUgraphExec) { return CUDA_ERROR_NOT_SUPPORTED; }
+CUresult DriverState::graph_destroy(CUgraph) { return CUDA_ERROR_NOT_SUPPORTED; }
+CUresult DriverState::graph_get_nodes(CUgraph, CUgraphNode*, std::size_t*) { return CUDA_ERROR_NOT_SUPPORTED; }
+CUresult DriverState::graph_get_edges(CUgraph, CUgraphNode*, CUgraphNode*, std::size_t*) {
+  return CUDA_ERROR_NOT_SUPPORTED;
+}
+CUresult DriverState::graph_node_get_type(CUgraphNode, CUgraphNodeType*) { return CUDA_ERROR_NOT_SUPPORTED; }
+CUresult DriverState::graph_debug_dot_print(CUgraph, const char*, unsigned) { return CUDA_ERROR_NOT_SUPPORTED; }
+CUresult DriverState::mem_alloc_async(CUdeviceptr*, std::size_t, CUstream) { return CUDA_ERROR_NOT_SUPPORTED; }
+CUresult DriverState::mem_free_async(CUdeviceptr, CUstream) { return CUDA_ERROR_NOT_SUPPORTED; }
+CUresult DriverState::mem_alloc_from_pool_async(CUdeviceptr*, std::size_t, CUmemoryPool, CUstream) {
+  return CUDA_ERROR_NOT_SUPPORTED;
+}
+CUresult DriverState::mem_pool_create(CUmemoryPool*, const CUmemPoolProps*) { return CUDA_ERROR_NOT_SUPPORTED; }
+CUresult DriverState::mem_pool_destroy(CUmemoryPool) { return CUDA_ERROR_NOT_SUPPORTED; }
+CUresult DriverState::mem_pool_trim_to(CUmemoryPool, std::size_t) { return CUDA_ERROR_NOT_SUPPORTED; }
+CUresult DriverState::mem_pool_set_attribute(CUmemoryPool, CUmemPool_attribute, void*) {
+  return CUDA_ERROR_NOT_SUPPORTED;
+}
+CUresult DriverState::mem_pool_get_attribute(CUmemoryPool, CUmemPool_attribute, void*) {
+  return CUDA_ERROR_NOT_SUPPORTED;
+}
+CUresult DriverState::mem_pool_set_access(CUmemoryPool, const CUmemAccessDesc*, std::size_t) {
+  return CUDA_ERROR_NOT_SUPPORTED;
+}
+CUresult DriverState::mem_pool_get_access(CUmemAccess_flags*, CUmemoryPool, CUmemLocation*) {
+  return CUDA_ERROR_NOT_SUPPORTED;
+}
+CUresult DriverState::device_get_default_mem_pool(CUmemoryPool*, CUdevice) { return CUDA_ERROR_NOT_SUPPORTED; }
+CUresult DriverState::device_get_mem_pool(CUmemoryPool*, CUdevice) { return CUDA_ERROR_NOT_SUPPORTED; }
+CUresult DriverState::device_set_mem_pool(CUdevice, CUmemoryPool) { return CUDA_ERROR_NOT_SUPPORTED; }
+CUresult DriverState::ipc_get_mem_handle(CUipcMemHandle*, CUdeviceptr) { return CUDA_ERROR_NOT_SUPPORTED; }
+CUresult DriverState::ipc_open_mem_handle(CUdeviceptr*, CUipcMemHandle, unsigned) { return CUDA_ERROR_NOT_SUPPORTED; }
+CUresult DriverState::ipc_close_mem_handle(CUdeviceptr) { return CUDA_ERROR_NOT_SUPPORTED; }
+CUresult DriverState::ipc_get_event_handle(CUipcEventHandle*, CUevent) { return CUDA_ERROR_NOT_SUPPORTED; }
+CUresult DriverState::ipc_open_event_handle(CUevent*, CUipcEventHandle) { return CUDA_ERROR_NOT_SUPPORTED; }
+
+}  // namespace cistern::simulated
