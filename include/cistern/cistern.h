@@ -10,6 +10,7 @@
 #include <cistern/memory.h>
 #include <cistern/options.h>
 #include <cistern/simulated.h>
+#include <cistern/simulated_controls.h>
 #include <cistern/snapshot.h>
 #include <cistern/stats.h>
 #include <cistern/stream.h>

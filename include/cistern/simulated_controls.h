@@ -1,0 +1,39 @@
+#pragma once
+
+// The controls of the simulated driver for a program that reaches it through a driver loader,
+// as any CUDA program does: by our libcuda.so.1, which exports the driver's entries and one
+// function more, cistern_simulated_controls. A plain C interface, for the library's own objects are not
+// those of the program.
+//
+//   void* library = dlopen("libcuda.so.1", RTLD_NOW);
+//   auto get = reinterpret_cast<const cistern::SimulatedControls* (*)()>(
+//       dlsym(library, "cistern_simulated_controls"));  // null on NVIDIA's driver
+//
+// Each function returns a CUresult: 0, or the error of what SimulatedDriver's member of the same
+// name throws (CUDA_ERROR_INVALID_VALUE for InvalidArgument). Streams are CUstream handles of the
+// driver. Thread safety: any function may be called from any thread.
+
+#include <cistern/simulated.h>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace cistern {
+
+struct SimulatedControls {
+  // The bytes of this struct as the library knows it; later members are appended.
+  std::size_t size;
+  // Queues `function(data)` as a kernel that takes `nanoseconds` of virtual time. It runs as often
+  // as the work runs: again at each launch of a graph that captured it. A null function only takes time.
+  int (*launch)(void* stream, const MemoryRange* reads, std::size_t read_count, const MemoryRange* writes,
+                std::size_t write_count, std::uint64_t nanoseconds, void (*function)(void* data), void* data);
+  int (*step)(int* ran);  // *ran: whether there was anything to run
+  int (*run_until_idle)();
+  int (*tick)();
+  int (*fail_call)(const char* entry, std::uint64_t k, int error);
+  int (*clear_faults)();
+};
+
+}  // namespace cistern
+
+extern "C" CISTERN_EXPORT const cistern::SimulatedControls* cistern_simulated_controls();
