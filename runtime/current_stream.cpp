@@ -57,19 +57,40 @@ void set_stream(const Stream& stream) {
   restore_current_device(device);
 }
 
-StreamGuard::StreamGuard(const Stream& stream)
-    : replaced_(current_stream(stream.device())), previous_device_(current_device().index()) {
+const Stream& Stream::use() const {
+  set_stream(*this);
+  return *this;
+}
+
+StreamGuard::StreamGuard(const Stream& stream) { enter(stream); }
+
+StreamGuard::StreamGuard(const std::optional<Stream>& stream) {
+  if (stream) enter(*stream);
+}
+
+void StreamGuard::enter(const Stream& stream) {
+  Replaced replaced{current_stream(), current_stream(stream.device())};
+  // The place of either device exists from here on: restoring allocates nothing.
+  static_cast<void>(place_of(replaced.on_original_device.device().index()));
   set_stream(stream);
+  replaced_ = std::move(replaced);
 }
 
 StreamGuard::~StreamGuard() {
+  if (!replaced_) return;
   try {
-    place_of(replaced_.device().index()) = replaced_;
+    for (const Stream* stream : {&replaced_->on_streams_device, &replaced_->on_original_device})
+      place_of(stream->device().index()) = *stream;
   } catch (const std::bad_alloc&) {
-    // The place exists since the constructor. Only a guard that a static destructor ends may
-    // find it gone, with the thread's own state, and then no stream is current any more.
+    // The places exist since the constructor. Only a guard that a static destructor ends may
+    // find them gone, with the thread's own state, and then no stream is current any more.
   }
-  restore_current_device(previous_device_);
+  restore_current_device(replaced_->on_original_device.device().index());
+}
+
+std::optional<Stream> StreamGuard::original_stream() const {
+  if (!replaced_) return std::nullopt;
+  return replaced_->on_original_device;
 }
 
 }  // namespace cistern

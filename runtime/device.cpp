@@ -58,6 +58,8 @@ Device::Device(int index) : index_(index) {
 
 Device::Device(std::string_view text) : index_(parse_device(text)) {}
 
+std::string Device::to_string() const { return is_current() ? "cuda" : fmt::format("cuda:{}", index_); }
+
 int device_count() { return process_device_count(); }
 
 bool is_available() noexcept try { return process_device_count() > 0; } catch (...) {
@@ -132,10 +134,6 @@ bool can_access_peer(Device from, Device to) {
       DriverEntryId::device_can_access_peer, [&] { return fmt::format("device {} to device {}", source, target); });
   return can_access != 0;
 }
-
-DeviceGuard::DeviceGuard(Device device) : previous_(current_index) { set_device(device); }
-
-DeviceGuard::~DeviceGuard() { restore_current_device(previous_); }
 
 void restore_current_device(int index) noexcept { current_index = index; }
 

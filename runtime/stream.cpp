@@ -49,10 +49,10 @@ void CUDA_CB run_boxed_function(void* box) noexcept {
 Stream Stream::create(StreamOptions options) {
   const int device = resolve_device(options.device);
   const DeviceScope scope(nullptr, device);
-  const PriorityRange range = priority_range(scope.api(), device);
+  const PriorityRange range = driver_priority_range(scope.api(), device);
   const StreamIdentity identity =
       create_stream(scope.api(), device, options.non_blocking ? CU_STREAM_NON_BLOCKING : CU_STREAM_DEFAULT,
-                    std::clamp(options.priority, range.greatest, range.least));
+                    std::clamp(options.priority.value(), range.greatest, range.least));
   Stream stream;
   try {
     stream.owner_ = std::make_shared<StreamOwner>(identity.handle, device);
@@ -68,7 +68,7 @@ Stream Stream::create(StreamOptions options) {
 
 Stream Stream::from_pool(StreamOptions options) {
   const int device = resolve_device(options.device);
-  const StreamIdentity identity = process_stream_pool().next(device, options.priority);
+  const StreamIdentity identity = process_stream_pool().next(device, options.priority.value());
   Stream stream;
   stream.handle_ = identity.handle;
   stream.id_ = identity.id;

@@ -9,7 +9,7 @@
 
 namespace cistern {
 
-PriorityRange priority_range(const DriverApi& api, int device) {
+PriorityRange driver_priority_range(const DriverApi& api, int device) {
   PriorityRange range;
   check_driver(api, api.ctx_get_stream_priority_range(&range.least, &range.greatest),
                DriverEntryId::ctx_get_stream_priority_range, [device] { return fmt::format("device {}", device); });
@@ -50,7 +50,7 @@ StreamIdentity StreamPool::next(int device, int priority) {
   const std::lock_guard lock(mutex_);
   DevicePool& pool = devices_[static_cast<std::size_t>(device)];
   if (!pool.has_range) {
-    pool.range = priority_range(contexts_.api(), device);
+    pool.range = driver_priority_range(contexts_.api(), device);
     pool.has_range = true;
   }
   const int level = std::clamp(priority, std::max(kGreatestPriority, pool.range.greatest), 0);

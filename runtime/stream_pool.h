@@ -18,13 +18,8 @@
 
 namespace cistern {
 
-// A device's range of stream priorities, the driver's: lower is higher.
-struct PriorityRange {
-  int least = 0;
-  int greatest = 0;
-};
-// The device's context must be current. Throws DriverError.
-[[nodiscard]] PriorityRange priority_range(const DriverApi& api, int device);
+// The driver's range for a device, whose context must be current. Throws DriverError.
+[[nodiscard]] PriorityRange driver_priority_range(const DriverApi& api, int device);
 
 // A new stream of the driver, with its id; destroyed again if the id cannot be had. The
 // device's context must be current. Throws DriverError.

@@ -7,6 +7,8 @@
 #include <cistern/device.h>
 #include <cistern/error.h>
 #include <cistern/event.h>
+#include <cistern/graph.h>
+#include <cistern/host_memory.h>
 #include <cistern/memory.h>
 #include <cistern/options.h>
 #include <cistern/simulated.h>

@@ -2,8 +2,11 @@
 
 // Events: marks in a stream's work that others can wait for.
 //
-// The driver's event is made by the first record, on the recording stream's device.
-// Before that `query` is true, and `wait` and `synchronize` do nothing (as PyTorch's).
+// The driver's event is made by the first record, on the recording stream's device, or by
+// the export to another process, on the current one. Before that `query` is true, and `wait`
+// and `synchronize` do nothing (as PyTorch's).
+// Recording again replaces the captured work; what waits already keeps what it waits for.
+// Any use of an event that was moved from throws InvalidArgument, but is_created and device.
 // Thread safety: an Event is a value like std::unique_ptr: different threads may use
 // different events; one event needs the caller's own ordering.
 
@@ -13,16 +16,36 @@
 
 #include <memory>
 
+struct CUevent_st;  // the driver's own: CUevent is a pointer to it
+
 namespace cistern {
 
+// The defaults are PyTorch's and MindSpore's plain event, and Paddle's.
 struct EventOptions {
   bool enable_timing = false;
   bool blocking = false;      // the host sleeps in `synchronize` instead of spinning
   bool interprocess = false;  // may be shared with other processes; excludes timing
+  // In a capture, `record` and `wait` become nodes of the graph that act on this event, instead of
+  // edges within the graph. Without effect outside of capture. Not for joining captured streams.
+  bool external = false;
+
+  [[nodiscard]] static constexpr EventOptions pytorch() noexcept { return {}; }
+  // cupy.cuda.Event(block=False, disable_timing=False, interprocess=False): with timing.
+  [[nodiscard]] static constexpr EventOptions cupy() noexcept {
+    EventOptions options{};
+    options.enable_timing = true;
+    return options;
+  }
+  // paddle.device.Event(enable_timing=False, blocking=False, interprocess=False).
+  [[nodiscard]] static constexpr EventOptions paddle() noexcept { return {}; }
+  // mindspore.hal.Event(enable_timing=False, blocking=False).
+  [[nodiscard]] static constexpr EventOptions mindspore() noexcept { return {}; }
 };
 
 class CISTERN_EXPORT Event {
  public:
+  using Handle = CUevent_st*;
+
   // Throws InvalidArgument when both `enable_timing` and `interprocess` are asked for.
   explicit Event(EventOptions options = {});
   // Releases the driver's event; never throws. Waits queued on it stay in force.
@@ -31,10 +54,14 @@ class CISTERN_EXPORT Event {
   Event& operator=(Event&&) noexcept;
   Event(const Event&) = delete;
   Event& operator=(const Event&) = delete;
+  // A view of an event that somebody else owns and keeps alive: used as one's own, not destroyed.
+  // The driver says then whether it has timing. Throws InvalidArgument for a null handle.
+  [[nodiscard]] static Event view(Handle handle, Device device = {});
 
   // Captures the work queued so far on `stream`, or on the current stream of the event's
   // device (the current device if the event is not made yet). Does not block.
-  // Throws InvalidArgument, naming both devices, if the event belongs to another device.
+  // Throws InvalidArgument, naming both devices, if the event belongs to another device; it and
+  // the stream are as before then.
   void record(const Stream& stream);
   void record();
   // Whether the captured work is done. Does not block.
@@ -51,9 +78,16 @@ class CISTERN_EXPORT Event {
   // Whether the driver's event exists, and on which device (-1 before that).
   [[nodiscard]] bool is_created() const noexcept;
   [[nodiscard]] Device device() const noexcept;
+  // The driver's handle, which stays this object's; null before the driver's event exists.
+  [[nodiscard]] Handle native_handle() const noexcept;
+  // What it was made with; a view has the defaults.
+  [[nodiscard]] EventOptions options() const;
 
  private:
   struct State;
+  explicit Event(std::unique_ptr<State> state) noexcept;
+  // Throws InvalidArgument, naming the operation, if the event was moved from.
+  [[nodiscard]] State& require(const char* operation) const;
   std::unique_ptr<State> state_;
 };
 
