@@ -35,7 +35,7 @@ void DeviceMemory::give_back_granules(std::uint64_t address, std::size_t bytes) 
   extents_[granule] = 0;
   starts_[granule / 64] &= ~(std::uint64_t{1} << (granule % 64));
   capacity_.give_back(bytes);
-  pages_.discard(address, bytes);
+  pages_.discard_device(address, bytes);
 }
 
 std::optional<std::uint64_t> DeviceMemory::allocate_small(std::size_t bytes) {
@@ -60,7 +60,7 @@ void DeviceMemory::release_small(std::map<std::uint64_t, std::size_t>::iterator 
   if (free_shared_.take(granule, kGranule)) {
     give_back_granules(granule, kGranule);
   } else {
-    pages_.discard(address, rounded);
+    pages_.discard_device(address, rounded);
   }
 }
 

@@ -69,7 +69,7 @@ std::deque<SimulatedDevice> make_devices(const SimulatedOptions& options, HostPa
   const std::vector<int> physical = physical_devices(options);
   if (physical.empty()) return devices;
   const std::size_t window = window_bytes(options);
-  std::uint64_t begin = pages.reserve_private(window * physical.size());
+  std::uint64_t begin = pages.reserve_device(window * physical.size());
   for (const int index : physical) {
     devices.emplace_back(index, options.capacity_bytes, AddressWindow{begin, begin + window}, pages);
     begin += window;

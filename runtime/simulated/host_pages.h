@@ -3,8 +3,10 @@
 // HostPages: the host memory behind simulated device addresses.
 //
 // With Backing::memory, address space is reserved at once and pages appear when they are
-// touched. Device allocations are private pages. Physical handles are parts of an unnamed
-// file, which is mapped wherever a handle is: two addresses of one handle are one memory.
+// touched. All device memory is one unnamed file: device allocations are its first part, seen
+// at their addresses from the start; physical handles are places behind it, mapped wherever a
+// handle is, so that two addresses of one handle are one memory. Another process that is given
+// the file can map the same bytes (place_of), and `map` takes a place in such a process's file.
 // With Backing::none addresses are plain numbers and every other call does nothing.
 // Not thread-safe: the driver holds its lock around every call.
 
@@ -18,6 +20,15 @@ namespace cistern::simulated {
 
 enum class PageAccess { none, read, read_write };
 
+// Where bytes live: a file descriptor and an offset in the file. -1: nowhere (Backing::none).
+struct FilePlace {
+  int file = -1;
+  std::uint64_t offset = 0;
+
+  [[nodiscard]] FilePlace operator+(std::uint64_t bytes) const noexcept { return {file, offset + bytes}; }
+  [[nodiscard]] bool operator==(const FilePlace&) const noexcept = default;
+};
+
 class HostPages {
  public:
   explicit HostPages(Backing backing) : backing_(backing) {}
@@ -25,34 +36,45 @@ class HostPages {
   HostPages(const HostPages&) = delete;
   HostPages& operator=(const HostPages&) = delete;
 
-  // Address space at a multiple of the granule, for private pages and for mappings of the
-  // file. Throws InvalidArgument if the host refuses so much.
-  [[nodiscard]] std::uint64_t reserve_private(std::size_t bytes);
+  // Address space at a multiple of the granule. Each throws InvalidArgument if the host refuses
+  // so much. For device allocations: pages of the file from its next offset on, always there.
+  [[nodiscard]] std::uint64_t reserve_device(std::size_t bytes);
+  // For mappings of the file, and for memory of the host's own that no other process sees.
   [[nodiscard]] std::uint64_t reserve_for_mappings(std::size_t bytes);
+  [[nodiscard]] std::uint64_t reserve_private(std::size_t bytes);
+  // A part of the file that is mapped nowhere yet.
+  [[nodiscard]] FilePlace reserve_file(std::size_t bytes);
 
-  // Gives private pages back: they read as zero from now on.
-  void discard(std::uint64_t address, std::size_t bytes) noexcept;
+  // The bytes of an address in what reserve_device gave.
+  [[nodiscard]] FilePlace place_of(std::uint64_t address) const noexcept;
 
-  // Makes [offset, offset + bytes) of the file appear at `address`, replacing what was there.
-  // False, unchanged, if the host refuses.
-  [[nodiscard]] bool map(std::uint64_t address, std::uint64_t offset, std::size_t bytes, PageAccess access) noexcept;
+  // Gives pages of this file back: they read as zero from now on, wherever they are mapped.
+  void discard(FilePlace place, std::size_t bytes) noexcept;
+  void discard_device(std::uint64_t address, std::size_t bytes) noexcept { discard(place_of(address), bytes); }
+  void discard_private(std::uint64_t address, std::size_t bytes) noexcept;
+
+  // Makes `bytes` at `place`, in this file or another process's, appear at `address`, replacing
+  // what was there. False, unchanged, if the host refuses.
+  [[nodiscard]] bool map(std::uint64_t address, FilePlace place, std::size_t bytes, PageAccess access) noexcept;
   [[nodiscard]] bool unmap(std::uint64_t address, std::size_t bytes) noexcept;
-  // Gives pages of the file back: they read as zero from now on.
-  void discard_file(std::uint64_t offset, std::size_t bytes) noexcept;
 
  private:
   struct Reservation {
     void* address;
     std::size_t bytes;
   };
+  struct DeviceRange {
+    std::uint64_t begin;
+    std::uint64_t bytes;
+    std::uint64_t offset;
+  };
 
   std::uint64_t reserve(std::size_t bytes, int protection);
-  bool open_file() noexcept;
-  bool grow_file(std::uint64_t bytes) noexcept;
 
   Backing backing_;
   std::uint64_t next_number_ = std::uint64_t{1} << 40;  // of Backing::none: above what programs use
   std::vector<Reservation> reservations_;
+  std::vector<DeviceRange> device_ranges_;
   int file_ = -1;
   std::uint64_t file_bytes_ = 0;
 };

@@ -21,6 +21,7 @@ VirtualMemory::VirtualMemory(AddressWindow window, std::vector<DeviceCapacity*> 
   if (window.end == window.begin) return;
   free_addresses_.give_back(window.begin, window.end - window.begin);
   // As roomy as the addresses: holes in the file cost nothing, and a handle is one piece of it.
+  file_ = pages_.reserve_file(window.end - window.begin);
   free_offsets_.give_back(0, window.end - window.begin);
 }
 
@@ -88,27 +89,42 @@ CUresult VirtualMemory::create(CUmemGenericAllocationHandle* handle, std::size_t
     handles_.erase(created);
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
-  *physical = Physical{device, bytes, *offset, 0, false};
+  *physical = Physical{device, bytes, file_ + *offset, {}, 1, 0};
   *handle = created;
   return CUDA_SUCCESS;
 }
 
+CUmemGenericAllocationHandle VirtualMemory::adopt(int device, std::size_t bytes, OwnedFile file, std::uint64_t offset) {
+  Physical* physical = nullptr;
+  const CUmemGenericAllocationHandle adopted = handles_.insert(&physical);
+  const FilePlace place{file.get(), offset};
+  *physical = Physical{device, bytes, place, std::move(file), 1, 0};
+  return adopted;
+}
+
+std::optional<VirtualMemory::Extent> VirtualMemory::extent_of(CUmemGenericAllocationHandle handle) const {
+  const Physical* physical = handles_.find(handle);
+  if (physical == nullptr || physical->references == 0) return std::nullopt;
+  return Extent{physical->device, physical->bytes, physical->place};
+}
+
 CUresult VirtualMemory::release(CUmemGenericAllocationHandle handle) {
   Physical* physical = handles_.find(handle);
-  if (physical == nullptr || physical->released) return CUDA_ERROR_INVALID_VALUE;
-  physical->released = true;
+  if (physical == nullptr || physical->references == 0) return CUDA_ERROR_INVALID_VALUE;
+  --physical->references;
   drop_if_unused(handle);
   return CUDA_SUCCESS;
 }
 
 // Requires: `handle` is in the table.
 void VirtualMemory::drop_if_unused(CUmemGenericAllocationHandle handle) {
-  const Physical physical = handles_.at(handle);
-  if (!physical.released || physical.mappings != 0) return;
+  if (handles_.at(handle).references != 0 || handles_.at(handle).mappings != 0) return;
+  const Physical physical = std::move(handles_.at(handle));
   handles_.erase(handle);
+  if (physical.adopted) return;  // what counts it is in another process
   capacities_[static_cast<std::size_t>(physical.device)]->give_back(physical.bytes);
-  free_offsets_.give_back(physical.offset, physical.bytes);
-  pages_.discard_file(physical.offset, physical.bytes);
+  free_offsets_.give_back(physical.place.offset - file_.offset, physical.bytes);
+  pages_.discard(physical.place, physical.bytes);
 }
 
 bool VirtualMemory::is_reserved(std::uint64_t address, std::size_t bytes) const {
@@ -129,11 +145,11 @@ bool VirtualMemory::is_mapped_anywhere(std::uint64_t address, std::size_t bytes)
 CUresult VirtualMemory::map(CUdeviceptr address, std::size_t bytes, std::size_t offset,
                             CUmemGenericAllocationHandle handle, unsigned long long flags) {
   Physical* physical = handles_.find(handle);
-  if (physical == nullptr || physical->released || offset != 0 || flags != 0 || bytes != physical->bytes ||
+  if (physical == nullptr || physical->references == 0 || offset != 0 || flags != 0 || bytes != physical->bytes ||
       !is_whole_granules(address) || !is_reserved(address, bytes) || is_mapped_anywhere(address, bytes)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  mappings_.emplace(address, Mapping{bytes, handle, physical->offset, 0, 0});
+  mappings_.emplace(address, Mapping{bytes, handle, physical->place, 0, 0});
   ++physical->mappings;
   return CUDA_SUCCESS;
 }
@@ -175,10 +191,10 @@ bool VirtualMemory::show(Mappings::const_iterator first, Mappings::const_iterato
     std::size_t bytes = head.bytes;
     for (++first; first != last; ++first) {
       const Mapping& next = first->second;
-      if (next.offset != head.offset + bytes || next.page_access() != head.page_access()) break;
+      if (next.place != head.place + bytes || next.page_access() != head.page_access()) break;
       bytes += next.bytes;
     }
-    if (!pages_.map(address, head.offset, bytes, head.page_access())) return false;
+    if (!pages_.map(address, head.place, bytes, head.page_access())) return false;
   }
   return true;
 }

@@ -14,10 +14,12 @@
 #include "runtime/simulated/granule.h"
 #include "runtime/simulated/handle_table.h"
 #include "runtime/simulated/host_pages.h"
+#include "runtime/simulated/owned_file.h"
 
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <vector>
 
 namespace cistern::simulated {
@@ -41,6 +43,18 @@ class VirtualMemory {
   CUresult unmap(CUdeviceptr address, std::size_t bytes);
   CUresult set_access(CUdeviceptr address, std::size_t bytes, const CUmemAccessDesc* access, std::size_t count);
 
+  // A handle over bytes in another process's file, which count against their device there, not
+  // here. It keeps the file until it is gone. Requires: whole granules at a multiple of the host's
+  // page in the file. Throws std::bad_alloc, unchanged.
+  [[nodiscard]] CUmemGenericAllocationHandle adopt(int device, std::size_t bytes, OwnedFile file, std::uint64_t offset);
+  // Where a handle's bytes live, how many they are and whose: nothing if there is no such handle.
+  struct Extent {
+    int device;
+    std::size_t bytes;
+    FilePlace place;
+  };
+  [[nodiscard]] std::optional<Extent> extent_of(CUmemGenericAllocationHandle handle) const;
+
   // Whether all of [address, address + bytes) is mapped and `device` may read (and write) it.
   [[nodiscard]] bool is_accessible(std::uint64_t address, std::size_t bytes, int device, bool write) const;
   // The devices whose memory is mapped in a range: a bit a device.
@@ -51,14 +65,15 @@ class VirtualMemory {
   struct Physical {
     int device = 0;
     std::size_t bytes = 0;
-    std::uint64_t offset = 0;  // in the pages' file
+    FilePlace place;
+    OwnedFile adopted;           // the file, if the bytes are another process's
+    std::size_t references = 0;  // from create and retain, until as many releases
     std::size_t mappings = 0;
-    bool released = false;
   };
   struct Mapping {
     std::size_t bytes = 0;
     CUmemGenericAllocationHandle handle = 0;
-    std::uint64_t offset = 0;
+    FilePlace place;
     std::uint64_t readers = 0;  // a bit a device
     std::uint64_t writers = 0;
     [[nodiscard]] PageAccess page_access() const {
@@ -82,6 +97,7 @@ class VirtualMemory {
   std::vector<DeviceCapacity*> capacities_;
   HostPages& pages_;
   FreeRanges free_addresses_;
+  FilePlace file_;  // where the places of handles begin
   FreeRanges free_offsets_;
   std::map<std::uint64_t, std::size_t> reservations_;
   Mappings mappings_;
