@@ -3,15 +3,16 @@
 // The simulated driver: GPU memory, streams and events in process, at CPU speed.
 //
 // Device addresses are host addresses, so copies move real bytes and host code can be a
-// kernel. The drive is stepped: queued work moves when somebody waits for it or steps it.
-// Event records and waits take no step: they are done with the last work that they wait for,
-// at once if there is none.
+// kernel. Event records and waits take no step: they are done with the last work that they wait
+// for, at once if there is none.
+// Queued work moves in one of two ways, see Drive. Stepped, everything is deterministic.
 // Time is virtual. Work starts when what it waits for has ended, and no earlier than the latest
-// end of anything that had run when it was queued. Copies, fills and host functions take none.
+// end of anything that had run when it was queued (with Drive::free: that the host had waited
+// for or found done). Copies, fills and host functions take none.
 // Host memory counts as page-locked: a copy reads and writes it when it runs, not before.
-// Everything is deterministic: memory at the lowest free address, first fit.
+// Memory is handed out at the lowest free address, first fit.
 // Thread safety: any member may be called from any thread; functions that are run as
-// kernels run with no lock held, one at a time. They may call nothing of their driver: entries
+// kernels run with no lock held. They may call nothing of their driver: entries
 // answer CUDA_ERROR_NOT_PERMITTED, the controls that queue or run work throw DriverError.
 // A function that throws fails its device as a kernel that crashes does: what is queued there
 // is dropped, and its later calls return CUDA_ERROR_LAUNCH_FAILED.
@@ -40,10 +41,25 @@ enum class Backing {
   none,    // nothing: only accounts are kept, and nothing may be dereferenced
 };
 
+// Who moves queued work, and when.
+enum class Drive {
+  // Whoever waits for it or steps it, on their thread, one operation at a time; nothing moves
+  // otherwise. The same program runs the same way every time, and a test chooses any order of
+  // completion. The default, also of CISTERN_DEVICE=simulated: what was seen once can be seen
+  // again. A program that never waits, but asks until an event is done, asks for ever.
+  stepped,
+  // Threads of the driver, at once, as a device does: functions of different streams run at the
+  // same time, so one that blocks holds up its own stream only; queries answer by what has
+  // really been done. There are at most as many threads as streams, as many as were ever busy at
+  // once. Of two streams that are ready the one with the higher priority is taken first.
+  free,
+};
+
 struct SimulatedOptions {
   int devices = 1;                                     // at least 1
   std::size_t capacity_bytes = std::size_t{80} << 30;  // of each device
   Backing backing = Backing::memory;
+  Drive drive = Drive::stepped;  // free needs a backing: accounts alone keep no threads
   // An event completes at the later of its stream's work and this many ticks after its
   // record (see SimulatedDriver::tick), as the host sees it; work that waits for it on the device
   // is not held up. Freeing device memory, or synchronising, completes all that the device has
@@ -55,7 +71,8 @@ struct SimulatedOptions {
   // Unset: all. With none, cuInit finds no device.
   std::optional<std::vector<int>> visible_devices = {};
 
-  // Reads "devices=2,capacity=80GiB,backing=none,event_lag=64,compute_capability=9.0".
+  // Reads "devices=2,capacity=80GiB,backing=none,event_lag=64,compute_capability=9.0" or
+  // "drive=free".
   // Throws InvalidArgument naming the setting and what was expected.
   [[nodiscard]] CISTERN_EXPORT static SimulatedOptions parse(std::string_view text);
 
@@ -74,7 +91,7 @@ struct MemoryRange {
 class CISTERN_EXPORT SimulatedDriver {
  public:
   explicit SimulatedDriver(SimulatedOptions options = {});
-  // Drops queued work without running it, and all memory.
+  // Drops queued work without running it, and all memory. Waits for functions that run.
   ~SimulatedDriver();
   SimulatedDriver(const SimulatedDriver&) = delete;
   SimulatedDriver& operator=(const SimulatedDriver&) = delete;
@@ -92,16 +109,19 @@ class CISTERN_EXPORT SimulatedDriver {
   // the ranges named. Default streams are those of the current device, or of the first.
   // Throws InvalidArgument for a range that is not device memory at this moment. One that no
   // longer is when the work's turn comes fails the device with CUDA_ERROR_ILLEGAL_ADDRESS.
+  // Reports call it by `name`.
   void launch(StreamHandle stream, std::vector<MemoryRange> reads, std::vector<MemoryRange> writes,
-              std::chrono::nanoseconds duration, std::function<void()> function);
+              std::chrono::nanoseconds duration, std::function<void()> function, std::string name = {});
   // Keeps `stream` busy for `duration` of virtual time.
   void occupy(StreamHandle stream, std::chrono::nanoseconds duration);
 
   // Runs one operation: the one that is ready first in virtual time, then by priority, then
   // by stream; with `stream`, that stream's next one and what it needs. False: nothing to run.
+  // Throws NotSupported with Drive::free.
   bool step();
   bool step(StreamHandle stream, int device = 0);
-  // Runs everything that is queued, or all that `stream` needs to be idle.
+  // Runs everything that is queued, or all that `stream` needs to be idle; with Drive::free,
+  // waits for it.
   void run_until_idle();
   void run_until_idle(StreamHandle stream, int device = 0);
   // Ends one tick of the event lag (the replayer ticks once an operation).
@@ -150,7 +170,7 @@ namespace simulated {
 
 // As SimulatedDriver::launch, on a Stream.
 CISTERN_EXPORT void launch(const Stream& stream, std::vector<MemoryRange> reads, std::vector<MemoryRange> writes,
-                           std::chrono::nanoseconds duration, std::function<void()> function);
+                           std::chrono::nanoseconds duration, std::function<void()> function, std::string name = {});
 
 }  // namespace simulated
 }  // namespace cistern

@@ -42,6 +42,10 @@ SimulatedOptions checked(SimulatedOptions options) {
                           " bytes: expected at most " + std::to_string(most / windows) + " for " +
                           std::to_string(options.devices) + " devices");
   }
+  if (options.drive == Drive::free && options.backing == Backing::none) {
+    throw InvalidArgument(
+        "simulated driver: drive=free with backing=none: expected backing=memory: accounts alone keep no threads");
+  }
   if (!options.visible_devices) return options;
   for (const int device : *options.visible_devices) {
     if (device < 0 || device >= options.devices) {
@@ -100,7 +104,7 @@ DriverState::DriverState(SimulatedOptions settings, SimulatedDriver* owner)
       devices(make_devices(options, pages)),
       virtual_memory(reserve_virtual_window(options, devices.size(), pages), capacities_of(devices), pages,
                      handle_number()),
-      executor(device_count(), this),
+      executor(device_count(), this, options.drive, mutex),
       streams(executor, device_count(), handle_number()),
       events(HandleKind::event, handle_number(), HandleReuse::never) {
   executor.set_event_lag(options.event_lag_ticks);
@@ -111,6 +115,7 @@ DriverState::DriverState(SimulatedOptions settings, SimulatedDriver* owner)
 }
 
 DriverState::~DriverState() {
+  executor.stop();
   LiveDrivers& live = live_drivers();
   const std::lock_guard lock(live.mutex);
   live.states.erase(std::find(live.states.begin(), live.states.end(), this));
@@ -168,15 +173,15 @@ bool DriverState::is_device_memory(std::uint64_t address, std::size_t bytes, int
 }
 
 void DriverState::queue_access(StreamQueue& stream, std::function<bool()> is_valid, Nanoseconds duration,
-                               std::function<void()> access) {
-  executor.queue_work(stream, duration, [this, is_valid = std::move(is_valid), access = std::move(access)] {
-    {
-      const std::lock_guard lock(mutex);
-      if (!is_valid()) return CUDA_ERROR_ILLEGAL_ADDRESS;
-    }
-    if (access) access();
-    return CUDA_SUCCESS;
-  });
+                               std::function<void()> access, OperationLabel label) {
+  Work work{.label = std::move(label), .duration = duration, .is_valid = std::move(is_valid)};
+  if (access) {
+    work.function = [access = std::move(access)](CUresult) {
+      access();
+      return CUDA_SUCCESS;
+    };
+  }
+  executor.queue_work(stream, std::move(work));
 }
 
 // One call of the host's waits once, however many devices it waits for.

@@ -69,9 +69,10 @@ struct DriverState {
   // Whether operations of `device` may touch the range. Host memory is not looked at.
   [[nodiscard]] bool is_device_memory(std::uint64_t address, std::size_t bytes, int device, bool write) const;
   // Queues `access` as work that touches memory. `is_valid` is asked again when its turn has
-  // come: the memory may be gone by then, and the device fails as on an illegal address.
+  // come, with the lock held: the memory may be gone by then, and the device fails as on an illegal
+  // address.
   void queue_access(StreamQueue& stream, std::function<bool()> is_valid, Nanoseconds duration,
-                    std::function<void()> access);
+                    std::function<void()> access, OperationLabel label = {});
   // Makes the host wait for all work of a device, or of the devices in a set of bits, and
   // completes its events. Nothing runs on another thread when it returns.
   CUresult wait_for_device(Lock& lock, int device) { return wait_for_devices(lock, std::uint64_t{1} << device); }

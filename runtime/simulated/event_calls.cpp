@@ -44,7 +44,9 @@ CUresult DriverState::event_query(CUevent handle) {
   const std::lock_guard lock(mutex);
   Event* event = nullptr;
   if (const CUresult refused = find_event(handle, &event); refused != CUDA_SUCCESS) return refused;
-  return executor.is_complete(*event) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+  if (!executor.is_complete(*event)) return CUDA_ERROR_NOT_READY;
+  executor.observe(*event);
+  return CUDA_SUCCESS;
 }
 
 CUresult DriverState::event_synchronize(CUevent handle) {
@@ -53,6 +55,7 @@ CUresult DriverState::event_synchronize(CUevent handle) {
   if (const CUresult refused = find_event(handle, &event); refused != CUDA_SUCCESS) return refused;
   const int index = event->device;  // the event may be destroyed while this thread waits
   if (!executor.is_complete(*event)) meter.count_host_synchronization();
+  executor.observe(*event);
   executor.finish(lock, executor.targets(*event));
   executor.complete_lagging_records(index);
   return executor.device(index).failure;

@@ -1,50 +1,11 @@
+// Queueing operations, and what follows when one is done.
+
 #include "runtime/simulated/executor.h"
 
 #include <algorithm>
-#include <tuple>
 #include <utility>
 
 namespace cistern::simulated {
-namespace {
-
-thread_local const void* running_driver = nullptr;
-
-class InsideOperation {
- public:
-  explicit InsideOperation(const void* driver) : outer_(std::exchange(running_driver, driver)) {}
-  ~InsideOperation() { running_driver = outer_; }
-  InsideOperation(const InsideOperation&) = delete;
-  InsideOperation& operator=(const InsideOperation&) = delete;
-
- private:
-  const void* outer_;
-};
-
-// A function that throws has crashed, as a kernel does; nobody is there to catch it.
-CUresult call(const std::function<CUresult()>& function) noexcept {
-  try {
-    return function();
-  } catch (...) {
-    return CUDA_ERROR_LAUNCH_FAILED;
-  }
-}
-
-void remove(std::vector<Operation*>& from, const Operation* operation) {
-  from.erase(std::find(from.begin(), from.end(), operation));
-}
-
-}  // namespace
-
-bool is_inside_operation(const void* driver) noexcept { return running_driver == driver; }
-
-bool Executor::RunsFirst::operator()(const Operation* a, const Operation* b) const {
-  const auto rank = [](const Operation* op) {
-    return std::make_tuple(op->start, op->stream->priority, op->stream->device, op->stream->id, op->id);
-  };
-  return rank(a) < rank(b);
-}
-
-Executor::Executor(int devices, const void* driver) : devices_(static_cast<std::size_t>(devices)), driver_(driver) {}
 
 // --- Queueing ---------------------------------------------------------------------------
 
@@ -57,19 +18,28 @@ Operation& Executor::make_operation(StreamQueue& stream) {
   idle_operations_.pop_back();
   operation.id = next_id_++;
   operation.stream = &stream;
-  operation.start = clock_;
+  operation.device = stream.device;
+  operation.start = earliest_start(stream);
+  operation.open_predecessors = 1;  // this hold
   return operation;
+}
+
+Operation& Executor::make_mark(StreamQueue& stream, OperationKind kind) {
+  Operation& mark = make_operation(stream);
+  mark.is_mark = true;
+  mark.work.label.kind = kind;
+  return mark;
 }
 
 void Executor::depend(Operation& operation, Operation* predecessor) {
   if (predecessor == nullptr) return;
-  auto& predecessors = operation.predecessors;
-  if (std::find(predecessors.begin(), predecessors.end(), predecessor) != predecessors.end()) return;
-  predecessors.push_back(predecessor);
+  operation.predecessors.push_back({predecessor, predecessor->id});
   predecessor->successors.push_back(&operation);
+  ++operation.open_predecessors;
 }
 
-// The legacy stream waits for all blocking streams of its device, and they for it.
+// "Stream synchronization behavior": the legacy stream waits for all blocking streams of its
+// device, and they for it.
 void Executor::order_behind_stream(Operation& operation) {
   const StreamQueue& stream = *operation.stream;
   const DeviceQueues& queues = device(stream.device);
@@ -81,52 +51,113 @@ void Executor::order_behind_stream(Operation& operation) {
   }
 }
 
-void Executor::append(Operation& operation) {
+void Executor::append_to_stream(Operation& operation) {
   StreamQueue& stream = *operation.stream;
   (stream.last == nullptr ? stream.first : stream.last->next_in_stream) = &operation;
   stream.last = &operation;
   ++device(stream.device).unfinished;
-  if (!operation.predecessors.empty()) return;
+}
+
+void Executor::release(Operation& operation) {
+  if (--operation.open_predecessors != 0) return;
   if (operation.is_mark) {
     complete(operation);
   } else {
-    ready_.insert(&operation);
+    insert_ready(operation);
   }
 }
 
-void Executor::queue_work(StreamQueue& stream, Nanoseconds duration, std::function<CUresult()> function) {
+void Executor::queue_work(StreamQueue& stream, Work work) {
   Operation& operation = make_operation(stream);
-  operation.duration = duration;
-  operation.function = std::move(function);
+  operation.work = std::move(work);
   order_behind_stream(operation);
-  append(operation);
+  append_to_stream(operation);
+  release(operation);
+  engage_workers();
 }
 
-void Executor::record(Event& event, StreamQueue& stream) {
+void Executor::attach_record(Operation& mark, Event& event, StreamQueue& stream) {
   forget(event);
   event.recorded = true;
   note_lag(event, stream);
-  if (nothing_precedes(stream)) {
-    event.time = clock_;
-    device(stream.device).latest_end = clock_;
-    return;
-  }
-  Operation& mark = make_operation(stream);
-  mark.is_mark = true;
   mark.records = &event;
   event.pending = &mark;
+}
+
+void Executor::record(Event& event, StreamQueue& stream) {
+  if (nothing_precedes(stream)) {
+    forget(event);
+    event.recorded = true;
+    note_lag(event, stream);
+    event.time = earliest_start(stream);
+    Nanoseconds& latest_end = device(stream.device).latest_end;
+    latest_end = std::max(latest_end, event.time);
+    return;
+  }
+  Operation& mark = make_mark(stream, OperationKind::event_record);
+  attach_record(mark, event, stream);
   order_behind_stream(mark);
-  append(mark);
+  append_to_stream(mark);
+  release(mark);
 }
 
 void Executor::wait_event(StreamQueue& stream, const Event& event) {
-  // What is done already ended before the clock stood where it does.
-  if (event.pending == nullptr && nothing_precedes(stream)) return;
-  Operation& mark = make_operation(stream);
-  mark.is_mark = true;
+  if (event.pending == nullptr && nothing_precedes(stream)) {
+    stream.latest_end = std::max(stream.latest_end, event.time);
+    return;
+  }
+  Operation& mark = make_mark(stream, OperationKind::event_wait);
+  mark.start = std::max(mark.start, event.time);
   depend(mark, event.pending);
   order_behind_stream(mark);
-  append(mark);
+  append_to_stream(mark);
+  release(mark);
+}
+
+Operation& Executor::make_graph_node(StreamQueue& stream, GraphOperation& node) {
+  Operation& operation = make_operation(stream);
+  operation.in_stream = false;
+  if (node.device >= 0) operation.device = node.device;
+  operation.is_mark = node.records != nullptr || node.waits_for != nullptr;
+  operation.work = std::move(node.work);
+  if (node.waits_for != nullptr) {
+    operation.start = std::max(operation.start, node.waits_for->time);
+    depend(operation, node.waits_for->pending);
+  }
+  ++device(stream.device).unfinished;
+  return operation;
+}
+
+Target Executor::queue_graph(StreamQueue& stream, std::vector<GraphOperation> nodes, const Targets& behind) {
+  // All are held back until all are linked: a mark that waits for nothing would be done, and
+  // its place used again, before its successors could name it.
+  std::vector<Operation*> operations;
+  operations.reserve(nodes.size() + 1);
+  const auto depend_on_what_precedes = [&](Operation& operation) {
+    order_behind_stream(operation);
+    for (const Target& target : behind) {
+      if (target.operation->id == target.id) depend(operation, const_cast<Operation*>(target.operation));
+    }
+  };
+  for (GraphOperation& node : nodes) {
+    Operation& operation = make_graph_node(stream, node);
+    for (const std::size_t place : node.after) depend(operation, operations[place]);
+    if (node.after.empty()) depend_on_what_precedes(operation);
+    operations.push_back(&operation);
+  }
+  Operation& end = make_mark(stream, OperationKind::graph_end);
+  for (Operation* operation : operations) depend(end, operation);
+  depend_on_what_precedes(end);
+  append_to_stream(end);
+  const Target target{&end, end.id};
+  // Waits of this graph's nodes are for records made before the launch: these come after.
+  for (std::size_t i = 0; i < nodes.size(); ++i) {
+    if (nodes[i].records != nullptr) attach_record(*operations[i], *nodes[i].records, stream);
+  }
+  operations.push_back(&end);
+  for (Operation* operation : operations) release(*operation);
+  engage_workers();
+  return target;
 }
 
 void Executor::forget(Event& event) {
@@ -134,75 +165,7 @@ void Executor::forget(Event& event) {
   event.pending = nullptr;
 }
 
-// --- Completion -------------------------------------------------------------------------
-
-void Executor::retire(Operation& operation, std::vector<Operation*>& done) {
-  StreamQueue& stream = *operation.stream;
-  DeviceQueues& queues = device(stream.device);
-  const Nanoseconds end = operation.start + operation.duration;
-  clock_ = std::max(clock_, end);
-  queues.latest_end = std::max(queues.latest_end, end);
-  --queues.unfinished;
-  stream.first = operation.next_in_stream;
-  if (stream.first == nullptr) stream.last = nullptr;
-  if (operation.records != nullptr) {
-    operation.records->pending = nullptr;
-    operation.records->time = end;
-  }
-  for (Operation* successor : operation.successors) {
-    successor->start = std::max(successor->start, end);
-    remove(successor->predecessors, &operation);
-    if (!successor->predecessors.empty()) continue;
-    if (successor->is_mark) {
-      done.push_back(successor);
-    } else {
-      ready_.insert(successor);
-    }
-  }
-}
-
-void Executor::complete(Operation& first) {
-  // A list, not recursion: a chain of marks may be long.
-  std::vector<Operation*> done{&first};
-  while (!done.empty()) {
-    Operation& operation = *done.back();
-    done.pop_back();
-    retire(operation, done);
-    operation.id = 0;
-    operation.next_in_stream = nullptr;
-    operation.is_mark = false;
-    operation.records = nullptr;
-    operation.duration = Nanoseconds::zero();
-    operation.function = nullptr;
-    operation.successors.clear();
-    idle_operations_.push_back(&operation);
-  }
-}
-
-void Executor::run(Lock& lock, Operation& operation) {
-  ready_.erase(&operation);
-  DeviceQueues& queues = device(operation.stream->device);
-  if (operation.function) {
-    running_ = &operation;
-    std::function<CUresult()> function = std::exchange(operation.function, nullptr);
-    const bool skip = queues.failure != CUDA_SUCCESS;
-    CUresult result = CUDA_SUCCESS;
-    lock.unlock();
-    {
-      const InsideOperation inside(driver_);
-      if (!skip) result = call(function);
-      // What it holds is its owner's code too: let go of it before the lock comes back.
-      function = nullptr;
-    }
-    lock.lock();
-    running_ = nullptr;
-    if (queues.failure == CUDA_SUCCESS) queues.failure = result;
-  }
-  complete(operation);
-  ran_.notify_all();
-}
-
-// --- Waiting and stepping ---------------------------------------------------------------
+// --- What precedes ----------------------------------------------------------------------
 
 bool Executor::is_idle(const StreamQueue& stream) const {
   const DeviceQueues& queues = device(stream.device);
@@ -216,88 +179,74 @@ bool Executor::nothing_precedes(const StreamQueue& stream) const {
   return is_idle(stream) && (!stream.synchronizes_with_legacy() || device(stream.device).legacy->last == nullptr);
 }
 
-Executor::Targets Executor::targets(const StreamQueue& stream) const {
-  Targets result;
-  const auto add = [&](const StreamQueue& queue) {
-    if (queue.last != nullptr) result.push_back({queue.last, queue.last->id});
-  };
+Nanoseconds Executor::earliest_start(const StreamQueue& stream) const {
+  Nanoseconds start = std::max(clock_, stream.latest_end);
+  if (drive_ == Drive::stepped) return start;  // the clock is past all that is done
   const DeviceQueues& queues = device(stream.device);
-  add(stream);
   if (&stream == queues.legacy) {
-    for (const StreamQueue* blocking : queues.blocking) add(*blocking);
+    for (const StreamQueue* blocking : queues.blocking) start = std::max(start, blocking->latest_end);
+  } else if (stream.synchronizes_with_legacy()) {
+    start = std::max(start, queues.legacy->latest_end);
   }
-  return result;
+  return start;
 }
 
-Executor::Targets Executor::targets(const Event& event) const {
-  if (event.pending == nullptr) return {};
-  return {{event.pending, event.pending->id}};
-}
+// --- Completion -------------------------------------------------------------------------
 
-Executor::Targets Executor::targets(int index) const {
-  const DeviceQueues& queues = device(index);
-  Targets result = targets(*queues.legacy);
-  for (const StreamQueue* stream : queues.non_blocking) {
-    if (stream->last != nullptr) result.push_back({stream->last, stream->last->id});
+void Executor::retire(Operation& operation) {
+  StreamQueue& stream = *operation.stream;
+  DeviceQueues& queues = device(stream.device);
+  const Nanoseconds end = operation.start + operation.work.duration;
+  if (drive_ == Drive::stepped) clock_ = std::max(clock_, end);
+  queues.latest_end = std::max(queues.latest_end, end);
+  --queues.unfinished;
+  if (operation.in_stream) {
+    stream.latest_end = std::max(stream.latest_end, end);
+    stream.first = operation.next_in_stream;
+    if (stream.first == nullptr) stream.last = nullptr;
   }
-  return result;
-}
-
-Executor::Needed Executor::needed_for(const Targets& targets) {
-  Needed needed;
-  std::vector<const Operation*> open;
-  for (const Target& target : targets) {
-    if (target.operation->id == target.id && needed.insert(target.id).second) open.push_back(target.operation);
+  if (operation.records != nullptr) {
+    operation.records->pending = nullptr;
+    operation.records->time = end;
   }
-  while (!open.empty()) {
-    const Operation* operation = open.back();
-    open.pop_back();
-    for (const Operation* predecessor : operation->predecessors) {
-      if (needed.insert(predecessor->id).second) open.push_back(predecessor);
-    }
+  for (HostWaitLink* link = operation.host_waits; link != nullptr; link = link->next) {
+    --link->wait->open;
+    link->wait->end = std::max(link->wait->end, end);
   }
-  return needed;
-}
-
-Operation* Executor::first_ready(const Needed& needed) const {
-  const auto found =
-      std::find_if(ready_.begin(), ready_.end(), [&](const Operation* op) { return needed.count(op->id) != 0; });
-  return found == ready_.end() ? nullptr : *found;
-}
-
-void Executor::finish(Lock& lock, const Targets& targets) {
-  const auto unfinished = [&] {
-    return std::any_of(targets.begin(), targets.end(),
-                       [](const Target& target) { return target.operation->id == target.id; });
-  };
-  if (!unfinished()) return;
-  // What an operation waits for is settled when it is queued: this stays true while we wait.
-  const Needed needed = needed_for(targets);
-  while (unfinished()) {
-    Operation* next = running_ == nullptr ? first_ready(needed) : nullptr;
-    if (next != nullptr) {
-      run(lock, *next);
+  for (Operation* successor : operation.successors) {
+    successor->start = std::max(successor->start, end);
+    if (--successor->open_predecessors != 0) continue;
+    if (successor->is_mark) {
+      done_.push_back(successor);
     } else {
-      ran_.wait(lock);
+      insert_ready(*successor);
     }
   }
 }
 
-void Executor::wait_for_running(Lock& lock) {
-  ran_.wait(lock, [&] { return running_ == nullptr; });
+void Executor::recycle(Operation& operation) {
+  operation.id = 0;
+  operation.next_in_stream = nullptr;
+  operation.in_stream = true;
+  operation.is_mark = false;
+  operation.records = nullptr;
+  operation.work.label.name.clear();
+  operation.work.duration = Nanoseconds::zero();
+  operation.predecessors.clear();
+  operation.successors.clear();
+  operation.host_waits = nullptr;
+  idle_operations_.push_back(&operation);
 }
 
-bool Executor::step(Lock& lock) {
-  wait_for_running(lock);
-  if (ready_.empty()) return false;
-  run(lock, **ready_.begin());
-  return true;
-}
-
-bool Executor::step(Lock& lock, const StreamQueue& stream) {
-  if (stream.first == nullptr) return false;
-  finish(lock, {{stream.first, stream.first->id}});
-  return true;
+void Executor::complete(Operation& first) {
+  // A list, not recursion: a chain of marks may be long.
+  done_.push_back(&first);
+  while (!done_.empty()) {
+    Operation& operation = *done_.back();
+    done_.pop_back();
+    retire(operation);
+    recycle(operation);
+  }
 }
 
 // --- Event lag --------------------------------------------------------------------------

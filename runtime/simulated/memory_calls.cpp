@@ -59,9 +59,12 @@ CUresult DriverState::memcpy_async(CUdeviceptr destination, CUdeviceptr source, 
            (!is_device_address(source) || is_device_memory(source, bytes, index, false));
   };
   if (!is_valid()) return CUDA_ERROR_INVALID_VALUE;
-  queue_access(*stream, is_valid, Nanoseconds::zero(), [this, destination, source, bytes] {
-    if (options.backing == Backing::memory) std::memmove(pointer_to(destination), pointer_to(source), bytes);
-  });
+  queue_access(*stream, is_valid, Nanoseconds::zero(),
+               [this, destination, source, bytes] {
+                 if (options.backing == Backing::memory)
+                   std::memmove(pointer_to(destination), pointer_to(source), bytes);
+               },
+               {OperationKind::copy});
   return CUDA_SUCCESS;
 }
 
@@ -74,9 +77,11 @@ CUresult DriverState::memset_d8_async(CUdeviceptr destination, unsigned char val
   const int index = stream->device;
   const auto is_valid = [this, destination, bytes, index] { return is_device_memory(destination, bytes, index, true); };
   if (!is_valid()) return CUDA_ERROR_INVALID_VALUE;
-  queue_access(*stream, is_valid, Nanoseconds::zero(), [this, destination, value, bytes] {
-    if (options.backing == Backing::memory) std::memset(pointer_to(destination), value, bytes);
-  });
+  queue_access(*stream, is_valid, Nanoseconds::zero(),
+               [this, destination, value, bytes] {
+                 if (options.backing == Backing::memory) std::memset(pointer_to(destination), value, bytes);
+               },
+               {OperationKind::fill});
   return CUDA_SUCCESS;
 }
 

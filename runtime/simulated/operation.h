@@ -7,8 +7,10 @@
 #include "runtime/driver_api.h"
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <string>
 #include <vector>
 
 namespace cistern::simulated {
@@ -16,23 +18,79 @@ namespace cistern::simulated {
 using Nanoseconds = std::chrono::nanoseconds;
 
 struct Event;
+struct Operation;
 struct StreamQueue;
 
-// One piece of queued work, or a mark: an event's record or a wait for one. An object is
-// used again once it is done, under another id.
+enum class OperationKind : std::uint8_t {
+  kernel,
+  copy,
+  fill,
+  host_function,
+  callback,
+  allocation,
+  release,
+  event_record,
+  event_wait,
+  graph_end,
+};
+[[nodiscard]] const char* to_string(OperationKind kind) noexcept;
+
+// What reports call an operation.
+struct OperationLabel {
+  OperationKind kind = OperationKind::kernel;
+  std::string name = {};  // may be empty
+};
+// "kernel", or "kernel 'name'".
+[[nodiscard]] std::string to_string(const OperationLabel& label);
+
+// What an operation does when its turn has come.
+struct Work {
+  OperationLabel label = {};
+  Nanoseconds duration{};
+  // Asked with the driver's lock held, right before the function runs; may be empty. False: it
+  // does not run, and the device fails as on an illegal address.
+  std::function<bool()> is_valid = {};
+  // May be empty. Runs with no lock held. What it returns, if not CUDA_SUCCESS, is the device's
+  // failure. It gets CUDA_SUCCESS, or what the device had failed with, see below.
+  std::function<CUresult(CUresult status)> function = {};
+  // Whether the function runs on a device that has failed, too, and learns of it.
+  bool runs_after_failure = false;
+};
+
+// An operation as it was queued: still the same while the id is.
+struct Target {
+  const Operation* operation;
+  std::uint64_t id;
+};
+using Targets = std::vector<Target>;
+
+// A host thread's wait for some operations, on its stack.
+struct HostWait {
+  std::size_t open = 0;  // how many are not done
+  Nanoseconds end{};     // the latest end of those that are
+};
+struct HostWaitLink {
+  HostWait* wait = nullptr;
+  HostWaitLink* next = nullptr;
+};
+
+// One piece of queued work, or a mark: an event's record, a wait for one, or the end of a
+// graph. An object is used again once it is done, under another id.
 struct Operation {
   // Ascends in the order of submission, so predecessors have lower ones. 0: done.
   std::uint64_t id = 0;
   StreamQueue* stream = nullptr;
+  int device = 0;  // where it runs; a graph's node may run on another device than its stream's
   Operation* next_in_stream = nullptr;
+  bool in_stream = true;  // of the stream's own queue; a graph's nodes stand beside it
   bool is_mark = false;
   Event* records = nullptr;  // the event that this mark completes, unless it was recorded again
   Nanoseconds start{};       // the earliest that is known yet
-  Nanoseconds duration{};
-  std::function<CUresult()> function;  // may be empty
-  // What is not done yet, each once in both directions.
-  std::vector<Operation*> predecessors;
+  Work work;
+  std::size_t open_predecessors = 0;  // those that are not done, counted as often as they are named
+  Targets predecessors;               // done ones among them
   std::vector<Operation*> successors;
+  HostWaitLink* host_waits = nullptr;
 };
 
 // The event lag of what has been recorded: unfinished until the tick `due`, unless all
@@ -50,6 +108,7 @@ struct StreamQueue {
   unsigned flags = CU_STREAM_DEFAULT;
   Operation* first = nullptr;  // the oldest operation that is not done
   Operation* last = nullptr;
+  Nanoseconds latest_end{};  // of what is done
   RecordLag latest_record;
 
   [[nodiscard]] bool synchronizes_with_legacy() const { return (flags & CU_STREAM_NON_BLOCKING) == 0; }

@@ -39,6 +39,9 @@ void apply(SimulatedOptions& options, std::string_view setting, std::string_view
   } else if (setting == "backing") {
     if (value != "memory" && value != "none") refuse(setting, value, "memory or none");
     options.backing = value == "none" ? Backing::none : Backing::memory;
+  } else if (setting == "drive") {
+    if (value != "stepped" && value != "free") refuse(setting, value, "stepped or free");
+    options.drive = value == "free" ? Drive::free : Drive::stepped;
   } else if (setting == "event_lag") {
     if (!read_number(value, &options.event_lag_ticks)) refuse(setting, value, "a number of ticks");
   } else if (setting == "compute_capability") {
@@ -50,7 +53,7 @@ void apply(SimulatedOptions& options, std::string_view setting, std::string_view
     if (!valid) refuse(setting, value, "a version such as 9.0");
   } else {
     throw InvalidArgument("simulated device: unknown setting '" + std::string(setting) +
-                          "'; expected devices, capacity, backing, event_lag or compute_capability");
+                          "'; expected devices, capacity, backing, drive, event_lag or compute_capability");
   }
 }
 

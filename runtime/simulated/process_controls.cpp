@@ -4,6 +4,7 @@
 #include <cistern/simulated.h>
 
 #include <exception>
+#include <string>
 #include <utility>
 
 #include "runtime/process_driver.h"
@@ -32,10 +33,11 @@ bool is_active() noexcept {
 SimulatedDriver& driver() { return require(SimulatedDriver::behind(process_driver())); }
 
 void launch(const Stream& stream, std::vector<MemoryRange> reads, std::vector<MemoryRange> writes,
-            std::chrono::nanoseconds duration, std::function<void()> function) {
+            std::chrono::nanoseconds duration, std::function<void()> function, std::string name) {
   SimulatedDriver& simulated = driver();
   const ContextGuard context(process_driver(), process_contexts().primary(StreamAccess::device(stream)));
-  simulated.launch(stream.native_handle(), std::move(reads), std::move(writes), duration, std::move(function));
+  simulated.launch(stream.native_handle(), std::move(reads), std::move(writes), duration, std::move(function),
+                   std::move(name));
 }
 
 }  // namespace cistern::simulated

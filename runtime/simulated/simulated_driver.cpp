@@ -12,6 +12,7 @@
 namespace cistern {
 namespace {
 
+using simulated::OperationKind;
 using simulated::StreamQueue;
 using Lock = simulated::DriverState::Lock;
 
@@ -47,6 +48,13 @@ struct SimulatedDriver::Implementation : simulated::DriverState {
     if (!simulated::is_inside_operation(static_cast<const DriverState*>(this))) return;
     throw DriverError(CUDA_ERROR_NOT_PERMITTED, control,
                       std::string(control) + ": a function that runs as an operation may call nothing of its driver");
+  }
+
+  void require_stepped() const {
+    if (options.drive == Drive::stepped) return;
+    throw NotSupported(
+        "simulated driver: step: with drive=free work runs by itself; wait for it, or make the driver with "
+        "drive=stepped");
   }
 
   StreamQueue& require_stream(CUstream handle, int index) {
@@ -103,7 +111,7 @@ void SimulatedDriver::destroy_stream(StreamHandle stream) {
 }
 
 void SimulatedDriver::launch(StreamHandle stream, std::vector<MemoryRange> reads, std::vector<MemoryRange> writes,
-                             std::chrono::nanoseconds duration, std::function<void()> function) {
+                             std::chrono::nanoseconds duration, std::function<void()> function, std::string name) {
   Implementation& state = *implementation_;
   state.require_outside_operation("launch");
   if (duration < std::chrono::nanoseconds::zero()) {
@@ -121,7 +129,7 @@ void SimulatedDriver::launch(StreamHandle stream, std::vector<MemoryRange> reads
            std::all_of(writes.begin(), writes.end(),
                        [&](const MemoryRange& range) { return state.is_touchable(range, index, true); });
   };
-  state.queue_access(queue, is_valid, duration, std::move(function));
+  state.queue_access(queue, is_valid, duration, std::move(function), {OperationKind::kernel, std::move(name)});
 }
 
 void SimulatedDriver::occupy(StreamHandle stream, std::chrono::nanoseconds duration) {
@@ -133,6 +141,7 @@ void SimulatedDriver::occupy(StreamHandle stream, std::chrono::nanoseconds durat
 bool SimulatedDriver::step() {
   Implementation& state = *implementation_;
   state.require_outside_operation("step");
+  state.require_stepped();
   Lock lock(state.mutex);
   return state.executor.step(lock);
 }
@@ -140,13 +149,20 @@ bool SimulatedDriver::step() {
 bool SimulatedDriver::step(StreamHandle stream, int device) {
   Implementation& state = *implementation_;
   state.require_outside_operation("step");
+  state.require_stepped();
   Lock lock(state.mutex);
   return state.executor.step(lock, state.require_stream(stream, device));
 }
 
 void SimulatedDriver::run_until_idle() {
-  while (step()) {
+  if (implementation_->options.drive == Drive::stepped) {
+    while (step()) {
+    }
+    return;
   }
+  implementation_->require_outside_operation("run_until_idle");
+  Lock lock(implementation_->mutex);
+  implementation_->executor.finish_all(lock);
 }
 
 void SimulatedDriver::run_until_idle(StreamHandle stream, int device) {

@@ -26,7 +26,9 @@ CUresult DriverState::stream_query(CUstream handle) {
   const std::lock_guard lock(mutex);
   StreamQueue* stream = nullptr;
   if (const CUresult refused = find_stream(handle, &stream); refused != CUDA_SUCCESS) return refused;
-  return executor.is_idle(*stream) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+  if (!executor.is_idle(*stream)) return CUDA_ERROR_NOT_READY;
+  executor.observe(*stream);
+  return CUDA_SUCCESS;
 }
 
 CUresult DriverState::stream_synchronize(CUstream handle) {
@@ -35,6 +37,7 @@ CUresult DriverState::stream_synchronize(CUstream handle) {
   if (const CUresult refused = find_stream(handle, &stream); refused != CUDA_SUCCESS) return refused;
   const int index = stream->device;  // the stream may be destroyed while this thread waits
   if (!executor.is_idle(*stream) || executor.has_lagging_records(*stream)) meter.count_host_synchronization();
+  executor.observe(*stream);
   executor.finish(lock, executor.targets(*stream));
   executor.complete_lagging_records(index);
   return executor.device(index).failure;
@@ -93,10 +96,11 @@ CUresult DriverState::launch_host_func(CUstream handle, CUhostFn function, void*
   const std::lock_guard lock(mutex);
   StreamQueue* stream = nullptr;
   if (const CUresult refused = find_stream(handle, &stream); refused != CUDA_SUCCESS) return refused;
-  executor.queue_work(*stream, Nanoseconds::zero(), [function, user_data] {
+  const auto call = [function, user_data](CUresult) {
     function(user_data);
     return CUDA_SUCCESS;
-  });
+  };
+  executor.queue_work(*stream, {.label = {OperationKind::host_function, {}}, .function = call});
   return CUDA_SUCCESS;
 }
 

@@ -1,0 +1,171 @@
+// The free-running drive: the driver's own threads run what is ready. Clean under ThreadSanitizer.
+#include <cistern/error.h>
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "tests/simulated/driver_fixture.h"
+
+namespace cistern {
+namespace {
+
+using namespace std::chrono_literals;
+using cistern::testing::MiB;
+using cistern::testing::ReadyDriver;
+
+// A host function that waits until the test opens it.
+class Gate {
+ public:
+  ~Gate() { open(); }
+  void open() {
+    const std::lock_guard lock(mutex_);
+    is_open_ = true;
+    changed_.notify_all();
+  }
+  // Until a stream has come as far as the gate.
+  void wait_until_reached() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return reached_; });
+  }
+  static void pass(void* gate) { static_cast<Gate*>(gate)->pass(); }
+
+ private:
+  void pass() {
+    std::unique_lock lock(mutex_);
+    reached_ = true;
+    changed_.notify_all();
+    changed_.wait(lock, [this] { return is_open_; });
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool reached_ = false;
+  bool is_open_ = false;
+};
+
+// Gates are declared before the driver, which waits for what runs when it ends: the test opens them.
+ReadyDriver make_free(int devices = 1) {
+  return ReadyDriver({.devices = devices, .capacity_bytes = 64 * MiB, .drive = Drive::free});
+}
+
+TEST(FreeDrive, WorkIsDoneThoughNobodyWaits) {
+  std::atomic<bool> ran{false};
+  ReadyDriver ready = make_free();
+  const StreamHandle stream = ready.driver.create_stream();
+  const CUevent event = ready.create_event();
+  ready.driver.launch(stream, {}, {}, 1ms, [&] { ran = true; });
+  EXPECT_EQ(ready.api.event_record(event, stream), CUDA_SUCCESS);
+  while (ready.api.event_query(event) == CUDA_ERROR_NOT_READY) std::this_thread::yield();
+  EXPECT_TRUE(ran);
+  EXPECT_EQ(ready.api.stream_query(stream), CUDA_SUCCESS);
+}
+
+TEST(FreeDrive, AStreamThatIsBlockedHoldsUpNoOther) {
+  Gate gate;
+  std::vector<int> order;
+  ReadyDriver ready = make_free();
+  const StreamHandle blocked = ready.driver.create_stream();
+  const StreamHandle other = ready.driver.create_stream();
+  EXPECT_EQ(ready.api.launch_host_func(blocked, Gate::pass, &gate), CUDA_SUCCESS);
+  gate.wait_until_reached();
+  ready.note(other, order, 1);
+  EXPECT_EQ(ready.api.stream_synchronize(other), CUDA_SUCCESS);
+  EXPECT_EQ(order, std::vector<int>{1});
+  EXPECT_EQ(ready.api.stream_query(blocked), CUDA_ERROR_NOT_READY);
+  gate.open();
+  EXPECT_EQ(ready.api.stream_synchronize(blocked), CUDA_SUCCESS);
+}
+
+TEST(FreeDrive, AsManyFunctionsRunAtOnceAsThereAreStreams) {
+  constexpr std::size_t kStreams = 12;
+  std::vector<Gate> gates(kStreams);
+  ReadyDriver ready = make_free();
+  std::vector<StreamHandle> streams;
+  for (Gate& gate : gates) {
+    streams.push_back(ready.driver.create_stream());
+    EXPECT_EQ(ready.api.launch_host_func(streams.back(), Gate::pass, &gate), CUDA_SUCCESS);
+    EXPECT_EQ(ready.api.launch_host_func(streams.back(), Gate::pass, &gate), CUDA_SUCCESS);
+  }
+  for (Gate& gate : gates) gate.wait_until_reached();  // all are blocked at once
+  for (const StreamHandle stream : streams) EXPECT_EQ(ready.api.stream_query(stream), CUDA_ERROR_NOT_READY);
+  for (Gate& gate : gates) gate.open();
+  EXPECT_EQ(ready.api.ctx_synchronize(), CUDA_SUCCESS);
+}
+
+TEST(FreeDrive, OneFunctionOfAStreamRunsAtATimeAndInOrder) {
+  std::vector<int> order;  // guarded by the order of the stream
+  ReadyDriver ready = make_free();
+  const StreamHandle stream = ready.driver.create_stream();
+  std::vector<int> expected;
+  for (int i = 0; i < 500; ++i) {
+    ready.note(stream, order, i);
+    expected.push_back(i);
+  }
+  EXPECT_EQ(ready.api.stream_synchronize(stream), CUDA_SUCCESS);
+  EXPECT_EQ(order, expected);
+}
+
+TEST(FreeDrive, VirtualTimeDoesNotDependOnHowFastThreadsAre) {
+  for (int round = 0; round < 20; ++round) {
+    ReadyDriver ready = make_free();
+    const StreamHandle first = ready.driver.create_stream();
+    const StreamHandle second = ready.driver.create_stream();
+    const CUevent start = ready.create_event();
+    const CUevent middle = ready.create_event();
+    const CUevent end = ready.create_event();
+    EXPECT_EQ(ready.api.event_record(start, second), CUDA_SUCCESS);
+    ready.driver.occupy(first, 5ms);
+    EXPECT_EQ(ready.api.event_record(middle, first), CUDA_SUCCESS);
+    ready.driver.occupy(second, 1ms);
+    EXPECT_EQ(ready.api.stream_wait_event(second, middle, 0), CUDA_SUCCESS);
+    ready.driver.occupy(second, 2ms);
+    EXPECT_EQ(ready.api.event_record(end, second), CUDA_SUCCESS);
+    EXPECT_EQ(ready.api.event_synchronize(end), CUDA_SUCCESS);
+    float elapsed = 0;
+    EXPECT_EQ(ready.api.event_elapsed_time(&elapsed, start, end), CUDA_SUCCESS);
+    EXPECT_FLOAT_EQ(elapsed, 7.0F);
+    EXPECT_EQ(ready.driver.virtual_time(), 7ms);
+  }
+}
+
+TEST(FreeDrive, ItsThreadsEndWithItWhateverIsQueued) {
+  std::atomic<int> ran{0};
+  Gate gate;
+  std::thread opener;
+  {
+    ReadyDriver ready = make_free();
+    const StreamHandle stream = ready.driver.create_stream();
+    EXPECT_EQ(ready.api.launch_host_func(stream, Gate::pass, &gate), CUDA_SUCCESS);
+    gate.wait_until_reached();
+    ready.driver.launch(stream, {}, {}, 0ns, [&] { ++ran; });
+    opener = std::thread([&gate] { gate.open(); });
+  }  // waits for the function that runs, and no more
+  opener.join();
+  EXPECT_LE(ran, 1);
+}
+
+TEST(FreeDrive, ItHasNoSteps) {
+  ReadyDriver ready = make_free();
+  EXPECT_THROW(ready.driver.step(), NotSupported);
+  EXPECT_THROW(ready.driver.step(ready.driver.create_stream()), NotSupported);
+  std::atomic<int> ran{0};
+  for (int i = 0; i < 4; ++i) ready.driver.launch(ready.driver.create_stream(), {}, {}, 0ns, [&ran] { ++ran; });
+  ready.driver.run_until_idle();
+  EXPECT_EQ(ran, 4);
+}
+
+TEST(FreeDrive, AccountsAloneKeepNoThreads) {
+  EXPECT_THROW(SimulatedDriver({.backing = Backing::none, .drive = Drive::free}), InvalidArgument);
+  EXPECT_EQ(SimulatedOptions::parse("drive=free").drive, Drive::free);
+  EXPECT_EQ(SimulatedOptions::parse("drive=stepped").drive, Drive::stepped);
+  EXPECT_EQ(SimulatedOptions::parse("").drive, Drive::stepped);
+  EXPECT_THROW((void)SimulatedOptions::parse("drive=fast"), InvalidArgument);
+}
+
+}  // namespace
+}  // namespace cistern
