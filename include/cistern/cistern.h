@@ -9,6 +9,7 @@
 #include <cistern/event.h>
 #include <cistern/graph.h>
 #include <cistern/host_memory.h>
+#include <cistern/ipc.h>
 #include <cistern/memory.h>
 #include <cistern/options.h>
 #include <cistern/simulated.h>
