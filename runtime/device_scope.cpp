@@ -7,23 +7,24 @@
 
 namespace cistern {
 
-DeviceScope::Share::Share(const DriverApi* driver, int index) : api(driver != nullptr ? *driver : process_driver()) {
+PrimaryContext::PrimaryContext(const DriverApi* driver, int index)
+    : api_(driver != nullptr ? *driver : process_driver()) {
   if (driver == nullptr) {
-    context = process_contexts().primary(index);
+    context_ = process_contexts().primary(index);
     return;
   }
   const auto describe = [index] { return fmt::format("device {}", index); };
-  check_driver(api, api.device_get(&device, index), DriverEntryId::device_get, describe);
-  check_driver(api, api.primary_ctx_retain(&context, device), DriverEntryId::primary_ctx_retain, describe);
-  retained = true;
+  check_driver(api_, api_.device_get(&device_, index), DriverEntryId::device_get, describe);
+  check_driver(api_, api_.primary_ctx_retain(&context_, device_), DriverEntryId::primary_ctx_retain, describe);
+  retained_ = true;
 }
 
-DeviceScope::Share::~Share() {
+PrimaryContext::~PrimaryContext() {
   // Nothing can be done about a refusal: the driver is gone, and the context with it.
-  if (retained) static_cast<void>(api.primary_ctx_release(device));
+  if (retained_) static_cast<void>(api_.primary_ctx_release(device_));
 }
 
 DeviceScope::DeviceScope(const DriverApi* driver, int device)
-    : share_(driver, device), guard_(share_.api, share_.context) {}
+    : share_(driver, device), guard_(share_.api(), share_.get()) {}
 
 }  // namespace cistern

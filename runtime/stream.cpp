@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "runtime/deferred_destruction.h"
 #include "runtime/device_scope.h"
 #include "runtime/driver_error.h"
 #include "runtime/process_driver.h"
@@ -22,31 +23,17 @@ class StreamOwner {
   StreamOwner(CUstream handle, int device) : handle_(handle), device_(device) {}
   StreamOwner(const StreamOwner&) = delete;
   StreamOwner& operator=(const StreamOwner&) = delete;
-  ~StreamOwner() {
-    try {
-      const DeviceScope scope(nullptr, device_);
-      // A refusal means that the driver or the context is gone, and the stream with it.
-      static_cast<void>(scope.api().stream_destroy(handle_));
-    } catch (...) {
-      // The context cannot be entered: as above, or this is a forked child and the stream is
-      // the parent's.
-    }
-  }
+  ~StreamOwner() { destroy_on_device(nullptr, device_, handle_); }
 
  private:
   CUstream handle_;
   int device_;
 };
 
-// The driver owns the box from the call on: it runs once.
-void CUDA_CB run_boxed_function(void* box) noexcept {
-  const std::unique_ptr<std::function<void()>> function(static_cast<std::function<void()>*>(box));
-  (*function)();
-}
-
 }  // namespace
 
 Stream Stream::create(StreamOptions options) {
+  destroy_deferred();
   const int device = resolve_device(options.device);
   const DeviceScope scope(nullptr, device);
   const PriorityRange range = driver_priority_range(scope.api(), device);
@@ -76,6 +63,16 @@ Stream Stream::from_pool(StreamOptions options) {
   return stream;
 }
 
+Stream Stream::from_flags(const StreamFlags& flags) {
+  if (flags.null) return null();
+  if (flags.per_thread) return per_thread();
+  StreamOptions options;
+  options.device = flags.device;
+  options.priority = Priority::cupy(flags.priority);
+  options.non_blocking = flags.non_blocking;
+  return create(options);
+}
+
 Stream Stream::per_thread() noexcept {
   Stream stream;
   stream.handle_ = per_thread_handle();
@@ -102,6 +99,7 @@ bool Stream::query() const {
 }
 
 void Stream::synchronize() const {
+  destroy_deferred();
   const DeviceScope scope(driver_, StreamAccess::device(*this));
   check_driver(scope.api(), scope.api().stream_synchronize(handle_), DriverEntryId::stream_synchronize,
                [this] { return to_string(); });
@@ -113,20 +111,17 @@ Event Stream::record_event() const {
   return event;
 }
 
+Event Stream::record_event(const EventOptions& options) const {
+  Event event(options);
+  event.record(*this);
+  return event;
+}
+
 void Stream::record_event(Event& event) const { event.record(*this); }
 
 void Stream::wait_event(const Event& event) const { event.wait(*this); }
 
 void Stream::wait_stream(const Stream& other) const { other.record_event().wait(*this); }
-
-void Stream::launch_host_func(std::function<void()> function) const {
-  if (!function) throw InvalidArgument(fmt::format("launch_host_func on {}: the function is empty", to_string()));
-  const DeviceScope scope(driver_, StreamAccess::device(*this));
-  auto box = std::make_unique<std::function<void()>>(std::move(function));
-  check_driver(scope.api(), scope.api().launch_host_func(handle_, run_boxed_function, box.get()),
-               DriverEntryId::launch_host_func, [this] { return to_string(); });
-  static_cast<void>(box.release());
-}
 
 std::uint64_t Stream::id() const { return StreamAccess::identity(*this).id; }
 

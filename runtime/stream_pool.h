@@ -27,6 +27,9 @@ namespace cistern {
 
 class StreamPool {
  public:
+  // The highest of its priorities; the lowest is 0.
+  static constexpr int kGreatestPriority = -3;
+
   // `contexts` must live for ever, as the streams do.
   explicit StreamPool(Contexts& contexts);
   StreamPool(const StreamPool&) = delete;
@@ -38,7 +41,6 @@ class StreamPool {
 
  private:
   static constexpr std::size_t kStreams = 32;
-  static constexpr int kGreatestPriority = -3;
   struct Ring {
     std::array<StreamIdentity, kStreams> streams;
     std::size_t turn = 0;

@@ -51,10 +51,15 @@ CUresult DriverState::stream_add_callback(CUstream, CUstreamCallback, void*, uns
 }
 CUresult DriverState::stream_begin_capture(CUstream, CUstreamCaptureMode) { return CUDA_ERROR_NOT_SUPPORTED; }
 CUresult DriverState::stream_end_capture(CUstream, CUgraph*) { return CUDA_ERROR_NOT_SUPPORTED; }
-CUresult DriverState::stream_is_capturing(CUstream, CUstreamCaptureStatus*) { return CUDA_ERROR_NOT_SUPPORTED; }
-CUresult DriverState::stream_get_capture_info(CUstream, CUstreamCaptureStatus*, cuuint64_t*, CUgraph*,
+// True while no capture can begin.
+CUresult DriverState::stream_is_capturing(CUstream, CUstreamCaptureStatus* status) {
+  *status = CU_STREAM_CAPTURE_STATUS_NONE;
+  return CUDA_SUCCESS;
+}
+CUresult DriverState::stream_get_capture_info(CUstream, CUstreamCaptureStatus* status, cuuint64_t*, CUgraph*,
                                               const CUgraphNode**, std::size_t*) {
-  return CUDA_ERROR_NOT_SUPPORTED;
+  *status = CU_STREAM_CAPTURE_STATUS_NONE;
+  return CUDA_SUCCESS;
 }
 CUresult DriverState::thread_exchange_stream_capture_mode(CUstreamCaptureMode*) { return CUDA_ERROR_NOT_SUPPORTED; }
 CUresult DriverState::event_record_with_flags(CUevent, CUstream, unsigned) { return CUDA_ERROR_NOT_SUPPORTED; }
@@ -72,6 +77,13 @@ CUresult DriverState::graph_get_edges(CUgraph, CUgraphNode*, CUgraphNode*, std::
 }
 CUresult DriverState::graph_node_get_type(CUgraphNode, CUgraphNodeType*) { return CUDA_ERROR_NOT_SUPPORTED; }
 CUresult DriverState::graph_debug_dot_print(CUgraph, const char*, unsigned) { return CUDA_ERROR_NOT_SUPPORTED; }
+CUresult DriverState::user_object_create(CUuserObject*, void*, CUhostFn, unsigned, unsigned) {
+  return CUDA_ERROR_NOT_SUPPORTED;
+}
+CUresult DriverState::user_object_release(CUuserObject, unsigned) { return CUDA_ERROR_NOT_SUPPORTED; }
+CUresult DriverState::graph_retain_user_object(CUgraph, CUuserObject, unsigned, unsigned) {
+  return CUDA_ERROR_NOT_SUPPORTED;
+}
 CUresult DriverState::mem_alloc_async(CUdeviceptr*, std::size_t, CUstream) { return CUDA_ERROR_NOT_SUPPORTED; }
 CUresult DriverState::mem_free_async(CUdeviceptr, CUstream) { return CUDA_ERROR_NOT_SUPPORTED; }
 CUresult DriverState::mem_alloc_from_pool_async(CUdeviceptr*, std::size_t, CUmemoryPool, CUstream) {

@@ -1,0 +1,95 @@
+#include "runtime/deferred_destruction.h"
+
+#include <cistern/error.h>
+
+#include <atomic>
+#include <mutex>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "runtime/device_scope.h"
+
+namespace cistern {
+namespace {
+
+using Object = std::variant<CUstream, CUevent, CUgraph, CUgraphExec>;
+struct Waiting {
+  Object object;
+  int device;
+};
+
+// Never destroyed: host functions may still run while the process ends.
+struct Queue {
+  std::mutex mutex;
+  std::vector<Waiting> objects;
+};
+Queue& queue() {
+  static Queue& queue = *new Queue;
+  return queue;
+}
+std::atomic<bool> something_waits{false};
+thread_local int host_functions = 0;
+
+CUresult destroy(const DriverApi& api, CUstream stream) { return api.stream_destroy(stream); }
+CUresult destroy(const DriverApi& api, CUevent event) { return api.event_destroy(event); }
+CUresult destroy(const DriverApi& api, CUgraph graph) { return api.graph_destroy(graph); }
+CUresult destroy(const DriverApi& api, CUgraphExec exec) { return api.graph_exec_destroy(exec); }
+
+// False if the driver says that this is no place for it. Host functions that were not queued
+// through cistern, and a user's kernels on the simulated driver, are known by that answer alone.
+bool try_to_destroy(const DriverApi* driver, int device, const Object& object) {
+  if (host_functions > 0) return false;
+  try {
+    const DeviceScope scope(driver, device);
+    return std::visit([&](auto handle) { return destroy(scope.api(), handle); }, object) != CUDA_ERROR_NOT_PERMITTED;
+  } catch (const DriverError& error) {
+    return error.code() != CUDA_ERROR_NOT_PERMITTED;
+  } catch (const Error&) {
+    return true;
+  }
+}
+
+void destroy_now_or_later(const DriverApi* driver, int device, Object object) noexcept {
+  try {
+    if (try_to_destroy(driver, device, object) || driver != nullptr) return;
+    Queue& waiting = queue();
+    const std::lock_guard lock(waiting.mutex);
+    waiting.objects.push_back({object, device});
+    something_waits.store(true, std::memory_order_release);
+  } catch (...) {
+    // No host memory to remember it by: the object stays until the process ends.
+  }
+}
+
+}  // namespace
+
+HostFunctionScope::HostFunctionScope() noexcept { ++host_functions; }
+HostFunctionScope::~HostFunctionScope() { --host_functions; }
+
+void destroy_on_device(const DriverApi* driver, int device, CUstream stream) noexcept {
+  destroy_now_or_later(driver, device, stream);
+}
+void destroy_on_device(const DriverApi* driver, int device, CUevent event) noexcept {
+  destroy_now_or_later(driver, device, event);
+}
+void destroy_on_device(const DriverApi* driver, int device, CUgraph graph) noexcept {
+  destroy_now_or_later(driver, device, graph);
+}
+void destroy_on_device(const DriverApi* driver, int device, CUgraphExec exec) noexcept {
+  destroy_now_or_later(driver, device, exec);
+}
+
+void destroy_deferred() noexcept {
+  if (!something_waits.load(std::memory_order_acquire) || host_functions > 0) return;
+  std::vector<Waiting> objects;
+  {
+    Queue& waiting = queue();
+    const std::lock_guard lock(waiting.mutex);
+    objects = std::exchange(waiting.objects, {});
+    something_waits.store(false, std::memory_order_release);
+  }
+  for (const Waiting& waiting : objects) destroy_now_or_later(nullptr, waiting.device, waiting.object);
+}
+
+}  // namespace cistern

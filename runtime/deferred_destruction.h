@@ -1,0 +1,35 @@
+#pragma once
+
+// Destroys driver objects whose last owner ended where no driver call is allowed.
+//
+// A host function may hold the last copy of a Stream, an Event or a Graph, and the driver forbids
+// calls inside of one (CUDA Driver API, cuLaunchHostFunc). Such an object waits for the next call
+// outside that makes one of its kind or synchronises. Only objects of the process's driver, which
+// lives for ever, wait; those of another are its own to end.
+// Thread safety: all functions may be called from any thread; none throws.
+
+#include "runtime/driver_api.h"
+
+namespace cistern {
+
+// Marks this thread as one that runs a host function, for a scope.
+class HostFunctionScope {
+ public:
+  HostFunctionScope() noexcept;
+  ~HostFunctionScope();
+  HostFunctionScope(const HostFunctionScope&) = delete;
+  HostFunctionScope& operator=(const HostFunctionScope&) = delete;
+};
+
+// Destroys the object on `device`, now or later. `driver`: null for the process's own. A refusal
+// is ignored: the driver or the context is gone, and the object with it; or this is a forked child,
+// and the object is the parent's.
+void destroy_on_device(const DriverApi* driver, int device, CUstream stream) noexcept;
+void destroy_on_device(const DriverApi* driver, int device, CUevent event) noexcept;
+void destroy_on_device(const DriverApi* driver, int device, CUgraph graph) noexcept;
+void destroy_on_device(const DriverApi* driver, int device, CUgraphExec exec) noexcept;
+
+// Destroys what waits. Costs one load where nothing does.
+void destroy_deferred() noexcept;
+
+}  // namespace cistern
