@@ -101,7 +101,8 @@ class CISTERN_EXPORT SimulatedDriver {
   // The driver behind a table; nullptr if the table is not a simulated driver's.
   [[nodiscard]] static SimulatedDriver* behind(const DriverApi& api) noexcept;
 
-  // A non-blocking stream of a device. Destroyed with the driver, or by destroy_stream.
+  // A non-blocking stream of a device, whose primary context the driver holds from then on.
+  // Destroyed with the driver, or by destroy_stream.
   [[nodiscard]] StreamHandle create_stream(int device = 0, int priority = 0);
   void destroy_stream(StreamHandle stream);
 
@@ -147,7 +148,27 @@ class CISTERN_EXPORT SimulatedDriver {
   // with `error` (a CUresult) and change nothing. Failures that are set up are independent.
   // Throws InvalidArgument for an unknown entry, k = 0 or an `error` that is none.
   void fail_call(std::string_view entry, std::uint64_t k, int error);
-  // How many calls were failed so far. clear_faults drops those still to come.
+  // As fail_call, and the error sticks as one of the device does: every later call in the context
+  // that is current on the thread of that call answers it too.
+  void fail_call_for_good(std::string_view entry, std::uint64_t k, int error);
+  // Makes each call from now fail with a probability from 0 to 1. The same seed, entry and
+  // sequence of calls fail the same calls. Throws as fail_call, and for another probability.
+  void fail_at_random(std::string_view entry, double probability, std::uint64_t seed, int error);
+  // Makes requests for at least `bytes` of device memory (cuMemAlloc, cuMemCreate and the stream-
+  // ordered ones) fail with CUDA_ERROR_OUT_OF_MEMORY, whatever is free. The latest call counts.
+  void refuse_requests_from(std::size_t bytes);
+  // The device fails now, for good, as by an error of a kernel: work queued there is dropped, but
+  // for callbacks, which learn of it, and every later call in its context answers `error`.
+  void fail_device(int device, int error);
+  // The driver is gone, as when the process ends: every entry answers CUDA_ERROR_DEINITIALIZED
+  // from now on and changes nothing.
+  void shut_down() noexcept;
+  // Calls that functions of operations (kernels, host functions, callbacks) made of their driver, which
+  // are not allowed and were refused, and the name of the first: "cuMemAlloc"; empty if none.
+  [[nodiscard]] std::uint64_t calls_from_operations() const;
+  [[nodiscard]] std::string first_call_from_operations() const;
+  // How many calls were failed so far. clear_faults drops those still to come; a device that
+  // failed and a driver that is gone stay so.
   [[nodiscard]] std::uint64_t faults_injected() const;
   void clear_faults();
 

@@ -88,8 +88,17 @@ CUresult DriverState::primary_ctx_retain(CUcontext* context, CUdevice index) {
   return CUDA_SUCCESS;
 }
 
-// The context outlives its last release, as it does where another library of the process
-// holds it too: what was not freed stays counted, so that tests see a leak.
+CUresult DriverState::primary_ctx_get_state(CUdevice index, unsigned* flags, int* active) {
+  if (flags == nullptr || active == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (!is_device(index)) return CUDA_ERROR_INVALID_DEVICE;
+  const std::lock_guard lock(mutex);
+  *flags = 0;
+  *active = device(index).has_context() ? 1 : 0;
+  return CUDA_SUCCESS;
+}
+
+// After the last release, use of the context is an error until it is retained again. What was
+// created in it is kept: memory that was not freed stays counted, so that tests see a leak.
 CUresult DriverState::primary_ctx_release(CUdevice index) {
   if (!is_device(index)) return CUDA_ERROR_INVALID_DEVICE;
   const std::lock_guard lock(mutex);
@@ -127,7 +136,9 @@ CUresult DriverState::ctx_synchronize() {
 }
 
 CUresult DriverState::ctx_get_stream_priority_range(int* least, int* greatest) {
-  if (current.get() < 0) return CUDA_ERROR_INVALID_CONTEXT;
+  const std::lock_guard lock(mutex);
+  int index = 0;
+  if (const CUresult refused = find_current(&index); refused != CUDA_SUCCESS) return refused;
   if (least != nullptr) *least = kLeastPriority;
   if (greatest != nullptr) *greatest = kGreatestPriority;
   return CUDA_SUCCESS;

@@ -3,9 +3,16 @@
 #include "runtime/simulated/driver_state.h"
 
 #include <new>
+#include <tuple>
 
 namespace cistern::simulated {
 namespace {
+
+// Entries that ask for device memory, whose second argument is how many bytes.
+constexpr bool asks_for_memory(DriverEntryId entry) {
+  return entry == DriverEntryId::mem_alloc || entry == DriverEntryId::mem_create ||
+         entry == DriverEntryId::mem_alloc_async || entry == DriverEntryId::mem_alloc_from_pool_async;
+}
 
 template <DriverEntryId entry, auto member>
 struct Thunk;
@@ -15,8 +22,11 @@ struct Thunk<entry, member> {
   static CUresult call(void* self, Args... args) {
     DriverState& state = *static_cast<DriverState*>(self);
     try {
-      const CUresult refused = state.admit(entry);
-      return refused != CUDA_SUCCESS ? refused : (state.*member)(args...);
+      if (const CUresult refused = state.admit(entry); refused != CUDA_SUCCESS) return refused;
+      if constexpr (asks_for_memory(entry)) {
+        if (state.faults.refuses_request(std::get<1>(std::tie(args...)))) return CUDA_ERROR_OUT_OF_MEMORY;
+      }
+      return (state.*member)(args...);
     } catch (const std::bad_alloc&) {
       return CUDA_ERROR_OUT_OF_MEMORY;  // the host's: the driver has no other word for it
     }

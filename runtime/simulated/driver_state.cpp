@@ -123,12 +123,30 @@ DriverState::~DriverState() {
 
 CUresult DriverState::admit(DriverEntryId entry) {
   meter.count(entry);
-  if (const CUresult fault = faults.count(entry); fault != CUDA_SUCCESS) return fault;
-  if (is_inside_operation(this)) return CUDA_ERROR_NOT_PERMITTED;
+  if (gone.load(std::memory_order_acquire)) return CUDA_ERROR_DEINITIALIZED;
+  if (is_inside_operation(this)) {
+    calls_from_operations.note(entry);
+    return CUDA_ERROR_NOT_PERMITTED;
+  }
+  if (const CUresult fault = inject(entry); fault != CUDA_SUCCESS) return fault;
   const bool needs_init = entry != DriverEntryId::init && entry != DriverEntryId::driver_get_version &&
                           entry != DriverEntryId::get_error_name && entry != DriverEntryId::get_error_string;
   if (needs_init && !initialized.load(std::memory_order_acquire)) return CUDA_ERROR_NOT_INITIALIZED;
   return CUDA_SUCCESS;
+}
+
+CUresult DriverState::inject(DriverEntryId entry) {
+  const Fault fault = faults.count(entry);
+  if (fault.is_sticky && current.get() >= 0) {
+    const std::lock_guard lock(mutex);
+    executor.device(current.get()).failure = fault.error;
+  }
+  return fault.error;
+}
+
+CUresult DriverState::context_status(int index) {
+  if (!device(index).has_context()) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  return executor.device(index).failure;
 }
 
 CUcontext DriverState::context_of(int index) const noexcept {
@@ -145,19 +163,19 @@ int DriverState::device_of(CUcontext context) const noexcept {
 
 CUresult DriverState::find_current(int* index) {
   *index = current.get();
-  return *index < 0 ? CUDA_ERROR_INVALID_CONTEXT : executor.device(*index).failure;
+  return *index < 0 ? CUDA_ERROR_INVALID_CONTEXT : context_status(*index);
 }
 
 CUresult DriverState::find_stream(CUstream handle, StreamQueue** stream) {
   const int index = current.get();
   if (index < 0 && Streams::is_default(handle)) return CUDA_ERROR_INVALID_CONTEXT;
   *stream = streams.find(handle, index);
-  return *stream == nullptr ? CUDA_ERROR_INVALID_HANDLE : executor.device((*stream)->device).failure;
+  return *stream == nullptr ? CUDA_ERROR_INVALID_HANDLE : context_status((*stream)->device);
 }
 
 CUresult DriverState::find_event(CUevent handle, Event** event) {
   *event = events.find(reinterpret_cast<std::uint64_t>(handle));
-  return *event == nullptr ? CUDA_ERROR_INVALID_HANDLE : executor.device((*event)->device).failure;
+  return *event == nullptr ? CUDA_ERROR_INVALID_HANDLE : context_status((*event)->device);
 }
 
 bool DriverState::is_device_address(std::uint64_t address) const {

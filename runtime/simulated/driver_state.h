@@ -34,7 +34,20 @@ struct SimulatedDevice {
   int physical;  // its number before CUDA_VISIBLE_DEVICES
   DeviceCapacity capacity;
   DeviceMemory memory;
-  std::uint64_t retained = 0;  // of its primary context
+  [[nodiscard]] bool has_context() const noexcept { return retained != 0 || is_held; }
+  std::uint64_t retained = 0;  // its primary context
+  bool is_held = false;        // and by the driver itself, for streams of SimulatedDriver::create_stream
+};
+
+// Calls that functions of operations made, and that were refused.
+struct CallsFromOperations {
+  void note(DriverEntryId entry) noexcept {
+    count.fetch_add(1, std::memory_order_relaxed);
+    auto none = DriverEntryId::count;
+    first.compare_exchange_strong(none, entry, std::memory_order_relaxed);
+  }
+  std::atomic<std::uint64_t> count{0};
+  std::atomic<DriverEntryId> first{DriverEntryId::count};
 };
 
 struct DriverState {
@@ -50,8 +63,8 @@ struct DriverState {
 #include "runtime/driver_entries.def"
 #undef CISTERN_DRIVER_ENTRY
 
-  // Whether the call may go on: counts it, lets faults fire, refuses what a running
-  // operation calls, and what comes before cuInit.
+  // Whether the call may go on: counts it, refuses what a running operation calls, what comes
+  // before cuInit or after the driver's end, and lets faults fire.
   CUresult admit(DriverEntryId entry);
 
   // --- For the entries: all with the lock held ---
@@ -61,7 +74,9 @@ struct DriverState {
   [[nodiscard]] CUcontext context_of(int device) const noexcept;
   // The device of a context; -1 if there is no such context.
   [[nodiscard]] int device_of(CUcontext context) const noexcept;
-  // The device whose context is current; an error if there is none or the device has failed.
+  // CUDA_SUCCESS if the context of a device can be used: it was retained, and has not failed.
+  [[nodiscard]] CUresult context_status(int device);
+  // The device whose context is current; an error if there is none or it cannot be used.
   CUresult find_current(int* device);
   CUresult find_stream(CUstream handle, StreamQueue** stream);
   CUresult find_event(CUevent handle, Event** event);
@@ -84,6 +99,8 @@ struct DriverState {
   CallMeter meter;
   FaultPlan faults;
   std::atomic<bool> initialized{false};
+  std::atomic<bool> gone{false};  // as after the process began to end
+  CallsFromOperations calls_from_operations;
   CurrentDevices current{number};
   DriverApi api;
 
@@ -96,6 +113,7 @@ struct DriverState {
   HandleTable<Event> events;
 
  private:
+  CUresult inject(DriverEntryId entry);
   [[nodiscard]] std::uint16_t handle_number() const noexcept { return static_cast<std::uint16_t>(number); }
 };
 

@@ -24,18 +24,26 @@ CUresult DriverState::event_destroy(CUevent handle) {
   const std::lock_guard lock(mutex);
   Event* event = events.find(reinterpret_cast<std::uint64_t>(handle));
   if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  const int index = event->device;
   Executor::forget(*event);
   events.erase(reinterpret_cast<std::uint64_t>(handle));
-  return CUDA_SUCCESS;
+  return context_status(index);  // an earlier, asynchronous failure
 }
 
 CUresult DriverState::event_record(CUevent handle, CUstream stream_handle) {
+  return event_record_with_flags(handle, stream_handle, CU_EVENT_RECORD_DEFAULT);
+}
+
+CUresult DriverState::event_record_with_flags(CUevent handle, CUstream stream_handle, unsigned flags) {
+  if ((flags & ~unsigned{CU_EVENT_RECORD_EXTERNAL}) != 0) return CUDA_ERROR_INVALID_VALUE;
   const std::lock_guard lock(mutex);
   Event* event = nullptr;
   if (const CUresult refused = find_event(handle, &event); refused != CUDA_SUCCESS) return refused;
   StreamQueue* stream = nullptr;
   if (const CUresult refused = find_stream(stream_handle, &stream); refused != CUDA_SUCCESS) return refused;
   if (event->device != stream->device) return CUDA_ERROR_INVALID_HANDLE;
+  // "This flag is invalid outside of stream capture."
+  if (flags != CU_EVENT_RECORD_DEFAULT) return CUDA_ERROR_INVALID_VALUE;
   executor.record(*event, *stream);
   return CUDA_SUCCESS;
 }

@@ -4,7 +4,6 @@
 
 namespace cistern::simulated {
 
-CUresult DriverState::primary_ctx_get_state(CUdevice, unsigned*, int*) { return CUDA_ERROR_NOT_SUPPORTED; }
 CUresult DriverState::ctx_enable_peer_access(CUcontext, unsigned) { return CUDA_ERROR_NOT_SUPPORTED; }
 CUresult DriverState::ctx_disable_peer_access(CUcontext) { return CUDA_ERROR_NOT_SUPPORTED; }
 CUresult DriverState::memcpy(CUdeviceptr, CUdeviceptr, std::size_t) { return CUDA_ERROR_NOT_SUPPORTED; }
@@ -46,9 +45,6 @@ CUresult DriverState::mem_import_from_shareable_handle(CUmemGenericAllocationHan
                                                        CUmemAllocationHandleType) {
   return CUDA_ERROR_NOT_SUPPORTED;
 }
-CUresult DriverState::stream_add_callback(CUstream, CUstreamCallback, void*, unsigned) {
-  return CUDA_ERROR_NOT_SUPPORTED;
-}
 CUresult DriverState::stream_begin_capture(CUstream, CUstreamCaptureMode) { return CUDA_ERROR_NOT_SUPPORTED; }
 CUresult DriverState::stream_end_capture(CUstream, CUgraph*) { return CUDA_ERROR_NOT_SUPPORTED; }
 // True while no capture can begin.
@@ -62,7 +58,6 @@ CUresult DriverState::stream_get_capture_info(CUstream, CUstreamCaptureStatus* s
   return CUDA_SUCCESS;
 }
 CUresult DriverState::thread_exchange_stream_capture_mode(CUstreamCaptureMode*) { return CUDA_ERROR_NOT_SUPPORTED; }
-CUresult DriverState::event_record_with_flags(CUevent, CUstream, unsigned) { return CUDA_ERROR_NOT_SUPPORTED; }
 CUresult DriverState::graph_instantiate(CUgraphExec*, CUgraph, unsigned long long) { return CUDA_ERROR_NOT_SUPPORTED; }
 CUresult DriverState::graph_launch(CUgraphExec, CUstream) { return CUDA_ERROR_NOT_SUPPORTED; }
 CUresult DriverState::graph_upload(CUgraphExec, CUstream) { return CUDA_ERROR_NOT_SUPPORTED; }

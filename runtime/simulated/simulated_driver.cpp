@@ -25,6 +25,21 @@ DriverEntryId require_entry(std::string_view name) {
   return *entry;
 }
 
+// An empty name means every entry.
+std::optional<DriverEntryId> require_entries(std::string_view name) {
+  return name.empty() ? std::nullopt : std::optional(require_entry(name));
+}
+
+void require_call_number(std::uint64_t k) {
+  if (k == 0) throw InvalidArgument("simulated driver: call 0 cannot fail: expected 1 (the next) or more");
+}
+
+CUresult require_error(int error) {
+  if (error > CUDA_SUCCESS && error <= CUDA_ERROR_UNKNOWN) return static_cast<CUresult>(error);
+  throw InvalidArgument("simulated driver: no call fails with " + std::to_string(error) +
+                        ": expected a CUresult that is an error");
+}
+
 std::string hexadecimal(std::uint64_t value) {
   constexpr const char* digits = "0123456789abcdef";
   std::string text;
@@ -98,6 +113,7 @@ StreamHandle SimulatedDriver::create_stream(int device, int priority) {
   Implementation& state = *implementation_;
   state.require_device(device);
   const std::lock_guard lock(state.mutex);
+  state.device(device).is_held = true;
   return state.streams.create(device, CU_STREAM_NON_BLOCKING, priority);
 }
 
@@ -213,13 +229,44 @@ void SimulatedDriver::set_cost(std::string_view entry, std::chrono::nanoseconds 
 }
 
 void SimulatedDriver::fail_call(std::string_view entry, std::uint64_t k, int error) {
-  if (k == 0) throw InvalidArgument("simulated driver: call 0 cannot fail: expected 1 (the next) or more");
-  if (error <= CUDA_SUCCESS || error > CUDA_ERROR_UNKNOWN) {
-    throw InvalidArgument("simulated driver: no call fails with " + std::to_string(error) +
-                          ": expected a CUresult that is an error");
+  require_call_number(k);
+  const simulated::Fault fault{require_error(error), false};
+  implementation_->faults.fail_call(require_entries(entry), k, fault);
+}
+
+void SimulatedDriver::fail_call_for_good(std::string_view entry, std::uint64_t k, int error) {
+  require_call_number(k);
+  const simulated::Fault fault{require_error(error), true};
+  implementation_->faults.fail_call(require_entries(entry), k, fault);
+}
+
+void SimulatedDriver::fail_at_random(std::string_view entry, double probability, std::uint64_t seed, int error) {
+  if (!(probability >= 0 && probability <= 1)) {
+    throw InvalidArgument("simulated driver: a probability of " + std::to_string(probability) +
+                          ": expected one from 0 to 1");
   }
-  const auto id = entry.empty() ? std::nullopt : std::optional(require_entry(entry));
-  implementation_->faults.fail_call(id, k, static_cast<CUresult>(error));
+  const simulated::Fault fault{require_error(error), false};
+  implementation_->faults.fail_at_random(require_entries(entry), probability, seed, fault);
+}
+
+void SimulatedDriver::refuse_requests_from(std::size_t bytes) { implementation_->faults.refuse_requests_from(bytes); }
+
+void SimulatedDriver::fail_device(int device, int error) {
+  implementation_->require_device(device);
+  const CUresult failure = require_error(error);
+  const std::lock_guard lock(implementation_->mutex);
+  implementation_->executor.device(device).failure = failure;
+}
+
+void SimulatedDriver::shut_down() noexcept { implementation_->gone.store(true, std::memory_order_release); }
+
+std::uint64_t SimulatedDriver::calls_from_operations() const {
+  return implementation_->calls_from_operations.count.load(std::memory_order_relaxed);
+}
+
+std::string SimulatedDriver::first_call_from_operations() const {
+  const DriverEntryId first = implementation_->calls_from_operations.first.load(std::memory_order_relaxed);
+  return first == DriverEntryId::count ? "" : kDriverEntryNames[static_cast<std::size_t>(first)];
 }
 
 std::uint64_t SimulatedDriver::faults_injected() const { return implementation_->faults.injected(); }

@@ -18,8 +18,9 @@ CUresult DriverState::stream_destroy(CUstream handle) {
   const std::lock_guard lock(mutex);
   StreamQueue* stream = streams.find(handle, -1);
   if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  const int index = stream->device;
   streams.destroy(*stream);
-  return CUDA_SUCCESS;
+  return context_status(index);  // an earlier, asynchronous failure
 }
 
 CUresult DriverState::stream_query(CUstream handle) {
@@ -44,13 +45,14 @@ CUresult DriverState::stream_synchronize(CUstream handle) {
 }
 
 CUresult DriverState::stream_wait_event(CUstream handle, CUevent event_handle, unsigned flags) {
-  // The one flag, external, tells graphs in capture about the wait; elsewhere it changes nothing.
   if ((flags & ~unsigned{CU_EVENT_WAIT_EXTERNAL}) != 0) return CUDA_ERROR_INVALID_VALUE;
   const std::lock_guard lock(mutex);
   StreamQueue* stream = nullptr;
   if (const CUresult refused = find_stream(handle, &stream); refused != CUDA_SUCCESS) return refused;
   Event* event = nullptr;
   if (const CUresult refused = find_event(event_handle, &event); refused != CUDA_SUCCESS) return refused;
+  // "This flag is invalid outside of stream capture."
+  if (flags != CU_EVENT_WAIT_DEFAULT) return CUDA_ERROR_INVALID_VALUE;
   executor.wait_event(*stream, *event);
   return CUDA_SUCCESS;
 }
@@ -100,7 +102,21 @@ CUresult DriverState::launch_host_func(CUstream handle, CUhostFn function, void*
     function(user_data);
     return CUDA_SUCCESS;
   };
-  executor.queue_work(*stream, {.label = {OperationKind::host_function, {}}, .function = call});
+  executor.queue_work(*stream, {.label = {OperationKind::host_function}, .function = call});
+  return CUDA_SUCCESS;
+}
+
+// A callback runs on a device that has failed, too, and is told of it: cuStreamAddCallback.
+CUresult DriverState::stream_add_callback(CUstream handle, CUstreamCallback callback, void* user_data, unsigned flags) {
+  if (callback == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  const std::lock_guard lock(mutex);
+  StreamQueue* stream = nullptr;
+  if (const CUresult refused = find_stream(handle, &stream); refused != CUDA_SUCCESS) return refused;
+  const auto call = [handle, callback, user_data](CUresult status) {
+    callback(handle, status, user_data);
+    return CUDA_SUCCESS;
+  };
+  executor.queue_work(*stream, {.label = {OperationKind::callback}, .function = call, .runs_after_failure = true});
   return CUDA_SUCCESS;
 }
 
