@@ -213,6 +213,7 @@ bool DeviceAllocator::record_use(std::uint64_t address, const StreamUse& use) {
   for (const StreamUse& known : block->uses)
     if (same_stream(known, use)) return true;
   block->uses.push_back(use);
+  api_.note_use(block->address, block->bytes, use.stream.handle);
   return true;
 }
 

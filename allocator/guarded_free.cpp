@@ -18,6 +18,7 @@ bool DeviceAllocator::note_use(Block* block, const StreamUse& use, Lock& lock) n
     if (same_stream(known, use)) return true;
   try {
     block->uses.push_back(use);
+    api_.note_use(block->address, block->bytes, use.stream.handle);
     return true;
   } catch (...) {
     lock.unlock();

@@ -88,6 +88,7 @@ MeteredDriver::MeteredDriver(const DriverApi& inner, CallMeter& meter)
 #include "runtime/driver_entries.def"
 #undef CISTERN_DRIVER_ENTRY
   api_.note_allocate = inner.note_allocate;
+  api_.note_use = inner.note_use;
   api_.note_free = inner.note_free;
 }
 

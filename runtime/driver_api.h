@@ -38,7 +38,7 @@ class DriverEntry<CUresult(Args...)> {
 };
 
 // A call of one's own, not the driver's: tells about a block; null when nobody listens.
-// `stream` is the block's stream at that moment.
+// `stream` is the block's stream at that moment, unless the note says otherwise.
 struct BlockNote {
   void* self = nullptr;
   void (*function)(void* self, CUdeviceptr address, std::size_t bytes, CUstream stream) = nullptr;
@@ -53,6 +53,7 @@ struct DriverApi {
 #undef CISTERN_DRIVER_ENTRY
 
   BlockNote note_allocate;
+  BlockNote note_use;  // work of another stream than the block's uses it: `stream`
   BlockNote note_free;
 };
 

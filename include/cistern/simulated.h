@@ -18,6 +18,7 @@
 // is dropped, and its later calls return CUDA_ERROR_LAUNCH_FAILED.
 
 #include <cistern/export.h>
+#include <cistern/race_report.h>
 #include <cistern/stream.h>
 
 #include <chrono>
@@ -65,6 +66,10 @@ struct SimulatedOptions {
   // is not held up. Freeing device memory, or synchronising, completes all that the device has
   // recorded so far. 0: with its stream's work.
   std::uint64_t event_lag_ticks = 0;
+  // The race detector (docs/race-detector.md): work that is unordered by what the driver
+  // promises, and accesses to memory that is not the operation's. It slows the driver down; off,
+  // it costs nothing.
+  RaceMode races = RaceMode::off;
   int compute_capability_major = 9;
   int compute_capability_minor = 0;
   // Which of the devices the driver shows, and in what order: CUDA_VISIBLE_DEVICES, resolved.
@@ -72,7 +77,7 @@ struct SimulatedOptions {
   std::optional<std::vector<int>> visible_devices = {};
 
   // Reads "devices=2,capacity=80GiB,backing=none,event_lag=64,compute_capability=9.0" or
-  // "drive=free".
+  // "drive=free,races=report".
   // Throws InvalidArgument naming the setting and what was expected.
   [[nodiscard]] CISTERN_EXPORT static SimulatedOptions parse(std::string_view text);
 
@@ -176,6 +181,14 @@ class CISTERN_EXPORT SimulatedDriver {
   [[nodiscard]] std::size_t used_bytes(int device = 0) const;
   [[nodiscard]] std::size_t peak_used_bytes(int device = 0) const;
 
+  // What the race detector has found so far, each pair of places once; nothing when it is off.
+  [[nodiscard]] std::vector<RaceReport> race_reports() const;
+  void clear_race_reports();
+  // Tells the race detector that the host reads and writes these ranges now: host memory that
+  // copies name, or memory that the simulation lets the host touch. Called by a host function or
+  // a kernel while it runs, the accesses are that operation's. Nothing when the detector is off.
+  void host_access(const std::vector<MemoryRange>& reads, const std::vector<MemoryRange>& writes);
+
   struct Implementation;
 
  private:
@@ -192,6 +205,10 @@ namespace simulated {
 // As SimulatedDriver::launch, on a Stream.
 CISTERN_EXPORT void launch(const Stream& stream, std::vector<MemoryRange> reads, std::vector<MemoryRange> writes,
                            std::chrono::nanoseconds duration, std::function<void()> function, std::string name = {});
+
+// As SimulatedDriver::host_access. Nothing when the device is not simulated, so that a program
+// may keep its declarations when it runs on a real one.
+CISTERN_EXPORT void host_access(const std::vector<MemoryRange>& reads, const std::vector<MemoryRange>& writes);
 
 }  // namespace simulated
 }  // namespace cistern

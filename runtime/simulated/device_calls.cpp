@@ -132,6 +132,7 @@ CUresult DriverState::ctx_synchronize() {
   Lock lock(mutex);
   int index = 0;
   if (const CUresult refused = find_current(&index); refused != CUDA_SUCCESS) return refused;
+  if (races) races->host_waited_for_device(index);
   return wait_for_device(lock, index);
 }
 

@@ -106,9 +106,13 @@ DriverState::DriverState(SimulatedOptions settings, SimulatedDriver* owner)
                      handle_number()),
       executor(device_count(), this, options.drive, mutex),
       streams(executor, device_count(), handle_number()),
-      events(HandleKind::event, handle_number(), HandleReuse::never) {
+      events(HandleKind::event, handle_number(), HandleReuse::never),
+      races(options.races == RaceMode::off
+                ? nullptr
+                : std::make_unique<RaceDetector>(options.races, device_count(), virtual_memory)) {
   executor.set_event_lag(options.event_lag_ticks);
   api = make_driver_api(*this);
+  if (races) listen_to_block_notes(*this);
   LiveDrivers& live = live_drivers();
   const std::lock_guard lock(live.mutex);
   live.states.push_back(this);
@@ -126,6 +130,7 @@ CUresult DriverState::admit(DriverEntryId entry) {
   if (gone.load(std::memory_order_acquire)) return CUDA_ERROR_DEINITIALIZED;
   if (is_inside_operation(this)) {
     calls_from_operations.note(entry);
+    if (races) report_call_inside(entry);
     return CUDA_ERROR_NOT_PERMITTED;
   }
   if (const CUresult fault = inject(entry); fault != CUDA_SUCCESS) return fault;
@@ -184,6 +189,14 @@ bool DriverState::is_device_address(std::uint64_t address) const {
                      [&](const auto& device) { return device.memory.window().contains(address); });
 }
 
+int DriverState::device_of_memory(std::uint64_t address) const {
+  if (virtual_memory.window().contains(address)) return virtual_memory.device_at(address);
+  for (int index = 0; index < device_count(); ++index) {
+    if (devices[static_cast<std::size_t>(index)].memory.window().contains(address)) return index;
+  }
+  return -1;
+}
+
 bool DriverState::is_device_memory(std::uint64_t address, std::size_t bytes, int index, bool write) const {
   if (virtual_memory.window().contains(address)) return virtual_memory.is_accessible(address, bytes, index, write);
   return std::any_of(devices.begin(), devices.end(),
@@ -191,15 +204,28 @@ bool DriverState::is_device_memory(std::uint64_t address, std::size_t bytes, int
 }
 
 void DriverState::queue_access(StreamQueue& stream, std::function<bool()> is_valid, Nanoseconds duration,
-                               std::function<void()> access, OperationLabel label) {
-  Work work{.label = std::move(label), .duration = duration, .is_valid = std::move(is_valid)};
+                               std::function<void()> access, OperationLabel label, std::vector<MemoryAccess> accesses) {
+  Work work{.label = std::move(label),
+            .accesses = std::move(accesses),
+            .duration = duration,
+            .is_valid = std::move(is_valid)};
   if (access) {
     work.function = [access = std::move(access)](CUresult) {
       access();
       return CUDA_SUCCESS;
     };
   }
+  submit(stream, std::move(work));
+}
+
+void DriverState::submit(StreamQueue& stream, Work work) {
+  if (races) races->submitted(stream, work);
   executor.queue_work(stream, std::move(work));
+}
+
+void DriverState::tell_refused(const StreamQueue& stream, const OperationLabel& label,
+                               const std::vector<MemoryAccess>& accesses) {
+  if (races) races->refused(stream, label, accesses);
 }
 
 // One call of the host's waits once, however many devices it waits for.

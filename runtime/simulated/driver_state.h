@@ -17,6 +17,7 @@
 #include "runtime/simulated/handle_table.h"
 #include "runtime/simulated/host_pages.h"
 #include "runtime/simulated/operation.h"
+#include "runtime/simulated/race_detector.h"
 #include "runtime/simulated/streams.h"
 #include "runtime/simulated/virtual_memory.h"
 
@@ -24,6 +25,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <memory>
 #include <mutex>
 
 namespace cistern::simulated {
@@ -66,6 +68,8 @@ struct DriverState {
   // Whether the call may go on: counts it, refuses what a running operation calls, what comes
   // before cuInit or after the driver's end, and lets faults fire.
   CUresult admit(DriverEntryId entry);
+  // Tells the race detector of a call that admit refuses for coming from an operation.
+  void report_call_inside(DriverEntryId entry);
 
   // --- For the entries: all with the lock held ---
   [[nodiscard]] int device_count() const noexcept { return static_cast<int>(devices.size()); }
@@ -81,13 +85,19 @@ struct DriverState {
   CUresult find_stream(CUstream handle, StreamQueue** stream);
   CUresult find_event(CUevent handle, Event** event);
   [[nodiscard]] bool is_device_address(std::uint64_t address) const;
+  // The device whose memory is at the address; -1 if there is none.
+  [[nodiscard]] int device_of_memory(std::uint64_t address) const;
   // Whether operations of `device` may touch the range. Host memory is not looked at.
   [[nodiscard]] bool is_device_memory(std::uint64_t address, std::size_t bytes, int device, bool write) const;
   // Queues `access` as work that touches memory. `is_valid` is asked again when its turn has
   // come, with the lock held: the memory may be gone by then, and the device fails as on an illegal
   // address.
   void queue_access(StreamQueue& stream, std::function<bool()> is_valid, Nanoseconds duration,
-                    std::function<void()> access, OperationLabel label = {});
+                    std::function<void()> access, OperationLabel label, std::vector<MemoryAccess> accesses);
+  // The one door through which a stream takes work.
+  void submit(StreamQueue& stream, Work work);
+  // Before a call refuses work for its memory.
+  void tell_refused(const StreamQueue& stream, const OperationLabel& label, const std::vector<MemoryAccess>& accesses);
   // Makes the host wait for all work of a device, or of the devices in a set of bits, and
   // completes its events. Nothing runs on another thread when it returns.
   CUresult wait_for_device(Lock& lock, int device) { return wait_for_devices(lock, std::uint64_t{1} << device); }
@@ -111,6 +121,7 @@ struct DriverState {
   Executor executor;
   Streams streams;
   HandleTable<Event> events;
+  const std::unique_ptr<RaceDetector> races;  // null when it is off
 
  private:
   CUresult inject(DriverEntryId entry);
@@ -121,6 +132,8 @@ struct DriverState {
 [[nodiscard]] DriverApi make_driver_api(DriverState& state);
 // The driver that an entry of a table belongs to; nullptr if it is not a live simulated driver's.
 [[nodiscard]] DriverState* find_driver_state(const DriverApi& api) noexcept;
+// Fills the notes about blocks, which only the race detector hears.
+void listen_to_block_notes(DriverState& state);
 // Drops what the live drivers keep for a thread that ended, by its number.
 void forget_thread(std::uint64_t thread) noexcept;
 

@@ -1,6 +1,7 @@
 // Entries about device memory: allocations, copies, fills, and virtual memory.
 
 #include <cstring>
+#include <vector>
 
 #include "runtime/simulated/driver_state.h"
 
@@ -30,6 +31,7 @@ CUresult DriverState::mem_alloc(CUdeviceptr* pointer, std::size_t bytes) {
   const auto address = device(index).memory.allocate(bytes);
   if (!address) return CUDA_ERROR_OUT_OF_MEMORY;
   *pointer = *address;
+  if (races) races->allocated(*address, bytes, "cuMemAlloc");
   return CUDA_SUCCESS;
 }
 
@@ -39,10 +41,16 @@ CUresult DriverState::mem_free(CUdeviceptr pointer) {
   if (const CUresult refused = find_current(&index); refused != CUDA_SUCCESS) return refused;
   // The memory tells its device; the current context only has to exist.
   for (index = 0; index < device_count() && !device(index).memory.is_allocation(pointer);) ++index;
-  if (index == device_count()) return CUDA_ERROR_INVALID_VALUE;
+  if (index == device_count()) {
+    if (races && pointer != 0) races->freed_nothing(pointer, "cuMemFree");
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  // The free waits for the device's work: CUDA C++ Programming Guide, "Implicit Synchronization".
+  if (races) races->host_waited_for_device(index);
   if (const CUresult failed = wait_for_device(lock, index); failed != CUDA_SUCCESS) return failed;
   // While this thread waited, another may have freed it.
   if (!device(index).memory.is_allocation(pointer)) return CUDA_ERROR_INVALID_VALUE;
+  if (races) races->freed(pointer, "cuMemFree");
   device(index).memory.release(pointer);
   return CUDA_SUCCESS;
 }
@@ -58,13 +66,17 @@ CUresult DriverState::memcpy_async(CUdeviceptr destination, CUdeviceptr source, 
     return (!is_device_address(destination) || is_device_memory(destination, bytes, index, true)) &&
            (!is_device_address(source) || is_device_memory(source, bytes, index, false));
   };
-  if (!is_valid()) return CUDA_ERROR_INVALID_VALUE;
-  queue_access(*stream, is_valid, Nanoseconds::zero(),
-               [this, destination, source, bytes] {
-                 if (options.backing == Backing::memory)
-                   std::memmove(pointer_to(destination), pointer_to(source), bytes);
-               },
-               {OperationKind::copy});
+  const std::vector<MemoryAccess> accesses{{source, bytes, false}, {destination, bytes, true}};
+  if (!is_valid()) {
+    tell_refused(*stream, {OperationKind::copy}, accesses);
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  queue_access(
+      *stream, is_valid, Nanoseconds::zero(),
+      [this, destination, source, bytes] {
+        if (options.backing == Backing::memory) std::memmove(pointer_to(destination), pointer_to(source), bytes);
+      },
+      {OperationKind::copy}, accesses);
   return CUDA_SUCCESS;
 }
 
@@ -76,12 +88,17 @@ CUresult DriverState::memset_d8_async(CUdeviceptr destination, unsigned char val
   if (bytes == 0) return CUDA_SUCCESS;
   const int index = stream->device;
   const auto is_valid = [this, destination, bytes, index] { return is_device_memory(destination, bytes, index, true); };
-  if (!is_valid()) return CUDA_ERROR_INVALID_VALUE;
-  queue_access(*stream, is_valid, Nanoseconds::zero(),
-               [this, destination, value, bytes] {
-                 if (options.backing == Backing::memory) std::memset(pointer_to(destination), value, bytes);
-               },
-               {OperationKind::fill});
+  const std::vector<MemoryAccess> accesses{{destination, bytes, true}};
+  if (!is_valid()) {
+    tell_refused(*stream, {OperationKind::fill}, accesses);
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  queue_access(
+      *stream, is_valid, Nanoseconds::zero(),
+      [this, destination, value, bytes] {
+        if (options.backing == Backing::memory) std::memset(pointer_to(destination), value, bytes);
+      },
+      {OperationKind::fill}, accesses);
   return CUDA_SUCCESS;
 }
 
@@ -122,12 +139,16 @@ CUresult DriverState::mem_release(CUmemGenericAllocationHandle handle) {
 CUresult DriverState::mem_map(CUdeviceptr pointer, std::size_t bytes, std::size_t offset,
                               CUmemGenericAllocationHandle handle, unsigned long long flags) {
   const std::lock_guard lock(mutex);
-  return virtual_memory.map(pointer, bytes, offset, handle, flags);
+  const CUresult result = virtual_memory.map(pointer, bytes, offset, handle, flags);
+  if (races && result == CUDA_SUCCESS) races->mapped(pointer, bytes);
+  return result;
 }
 
 CUresult DriverState::mem_unmap(CUdeviceptr pointer, std::size_t bytes) {
   Lock lock(mutex);
   if (const CUresult invalid = virtual_memory.check_unmap(pointer, bytes); invalid != CUDA_SUCCESS) return invalid;
+  // Nothing says that an unmap waits for the work on the memory, so it orders nothing.
+  if (races) races->unmapped(pointer, bytes);
   const std::uint64_t mapped = virtual_memory.devices_mapped(pointer, bytes);
   if (const CUresult failed = wait_for_devices(lock, mapped); failed != CUDA_SUCCESS) return failed;
   return virtual_memory.unmap(pointer, bytes);

@@ -43,9 +43,18 @@ struct OperationLabel {
 // "kernel", or "kernel 'name'".
 [[nodiscard]] std::string to_string(const OperationLabel& label);
 
+// Bytes that an operation touches.
+struct MemoryAccess {
+  std::uint64_t address = 0;
+  std::size_t bytes = 0;
+  bool writes = false;
+  [[nodiscard]] std::uint64_t end() const { return address + bytes; }
+};
+
 // What an operation does when its turn has come.
 struct Work {
   OperationLabel label = {};
+  std::vector<MemoryAccess> accesses = {};  // as it was declared
   Nanoseconds duration{};
   // Asked with the driver's lock held, right before the function runs; may be empty. False: it
   // does not run, and the device fails as on an illegal address.

@@ -31,6 +31,14 @@ std::size_t read_bytes(std::string_view setting, std::string_view text) {
   return *bytes;
 }
 
+RaceMode read_race_mode(std::string_view setting, std::string_view text) {
+  if (text == "off") return RaceMode::off;
+  if (text == "collect") return RaceMode::collect;
+  if (text == "report") return RaceMode::report;
+  if (text == "abort") return RaceMode::abort;
+  refuse(setting, text, "off, collect, report or abort");
+}
+
 void apply(SimulatedOptions& options, std::string_view setting, std::string_view value) {
   if (setting == "devices") {
     if (!read_number(value, &options.devices) || options.devices < 1) refuse(setting, value, "a number from 1");
@@ -44,6 +52,8 @@ void apply(SimulatedOptions& options, std::string_view setting, std::string_view
     options.drive = value == "free" ? Drive::free : Drive::stepped;
   } else if (setting == "event_lag") {
     if (!read_number(value, &options.event_lag_ticks)) refuse(setting, value, "a number of ticks");
+  } else if (setting == "races") {
+    options.races = read_race_mode(setting, value);
   } else if (setting == "compute_capability") {
     const std::size_t point = value.find('.');
     const bool valid = point != std::string_view::npos &&
@@ -53,7 +63,7 @@ void apply(SimulatedOptions& options, std::string_view setting, std::string_view
     if (!valid) refuse(setting, value, "a version such as 9.0");
   } else {
     throw InvalidArgument("simulated device: unknown setting '" + std::string(setting) +
-                          "'; expected devices, capacity, backing, drive, event_lag or compute_capability");
+                          "'; expected devices, capacity, backing, drive, event_lag, races or compute_capability");
   }
 }
 

@@ -40,4 +40,8 @@ void launch(const Stream& stream, std::vector<MemoryRange> reads, std::vector<Me
                    std::move(name));
 }
 
+void host_access(const std::vector<MemoryRange>& reads, const std::vector<MemoryRange>& writes) {
+  if (is_active()) driver().host_access(reads, writes);
+}
+
 }  // namespace cistern::simulated

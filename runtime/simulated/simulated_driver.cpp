@@ -12,7 +12,9 @@
 namespace cistern {
 namespace {
 
+using simulated::MemoryAccess;
 using simulated::OperationKind;
+using simulated::OperationLabel;
 using simulated::StreamQueue;
 using Lock = simulated::DriverState::Lock;
 
@@ -45,6 +47,17 @@ std::string hexadecimal(std::uint64_t value) {
   std::string text;
   for (; value != 0 || text.empty(); value /= 16) text.insert(text.begin(), digits[value % 16]);
   return "0x" + text;
+}
+
+std::vector<MemoryAccess> accesses_of(const std::vector<MemoryRange>& reads, const std::vector<MemoryRange>& writes) {
+  std::vector<MemoryAccess> accesses;
+  accesses.reserve(reads.size() + writes.size());
+  const auto add = [&accesses](const MemoryRange& range, bool is_write) {
+    accesses.push_back({reinterpret_cast<std::uint64_t>(range.address), range.bytes, is_write});
+  };
+  for (const MemoryRange& range : reads) add(range, false);
+  for (const MemoryRange& range : writes) add(range, true);
+  return accesses;
 }
 
 }  // namespace
@@ -137,15 +150,22 @@ void SimulatedDriver::launch(StreamHandle stream, std::vector<MemoryRange> reads
   const std::lock_guard lock(state.mutex);
   StreamQueue& queue = state.require_stream(stream);
   const int index = queue.device;
-  state.require_memory(reads, index, false);
-  state.require_memory(writes, index, true);
+  OperationLabel label{OperationKind::kernel, std::move(name)};
+  std::vector<MemoryAccess> accesses = accesses_of(reads, writes);
+  try {
+    state.require_memory(reads, index, false);
+    state.require_memory(writes, index, true);
+  } catch (const InvalidArgument&) {
+    state.tell_refused(queue, label, accesses);
+    throw;
+  }
   const auto is_valid = [&state, index, reads = std::move(reads), writes = std::move(writes)] {
     return std::all_of(reads.begin(), reads.end(),
                        [&](const MemoryRange& range) { return state.is_touchable(range, index, false); }) &&
            std::all_of(writes.begin(), writes.end(),
                        [&](const MemoryRange& range) { return state.is_touchable(range, index, true); });
   };
-  state.queue_access(queue, is_valid, duration, std::move(function), {OperationKind::kernel, std::move(name)});
+  state.queue_access(queue, is_valid, duration, std::move(function), std::move(label), std::move(accesses));
 }
 
 void SimulatedDriver::occupy(StreamHandle stream, std::chrono::nanoseconds duration) {
@@ -271,6 +291,24 @@ std::string SimulatedDriver::first_call_from_operations() const {
 
 std::uint64_t SimulatedDriver::faults_injected() const { return implementation_->faults.injected(); }
 void SimulatedDriver::clear_faults() { implementation_->faults.clear(); }
+
+// --- Races ------------------------------------------------------------------------------
+
+std::vector<RaceReport> SimulatedDriver::race_reports() const {
+  const std::lock_guard lock(implementation_->mutex);
+  return implementation_->races ? implementation_->races->reports() : std::vector<RaceReport>();
+}
+
+void SimulatedDriver::clear_race_reports() {
+  const std::lock_guard lock(implementation_->mutex);
+  if (implementation_->races) implementation_->races->clear_reports();
+}
+
+void SimulatedDriver::host_access(const std::vector<MemoryRange>& reads, const std::vector<MemoryRange>& writes) {
+  if (!implementation_->races) return;
+  const std::lock_guard lock(implementation_->mutex);
+  implementation_->races->host_access(accesses_of(reads, writes));
+}
 
 // --- Memory -----------------------------------------------------------------------------
 

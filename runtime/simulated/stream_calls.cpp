@@ -19,6 +19,7 @@ CUresult DriverState::stream_destroy(CUstream handle) {
   StreamQueue* stream = streams.find(handle, -1);
   if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   const int index = stream->device;
+  if (races) races->stream_destroyed(*stream);
   streams.destroy(*stream);
   return context_status(index);  // an earlier, asynchronous failure
 }
@@ -28,6 +29,7 @@ CUresult DriverState::stream_query(CUstream handle) {
   StreamQueue* stream = nullptr;
   if (const CUresult refused = find_stream(handle, &stream); refused != CUDA_SUCCESS) return refused;
   if (!executor.is_idle(*stream)) return CUDA_ERROR_NOT_READY;
+  if (races) races->host_waited_for(*stream);
   executor.observe(*stream);
   return CUDA_SUCCESS;
 }
@@ -38,6 +40,7 @@ CUresult DriverState::stream_synchronize(CUstream handle) {
   if (const CUresult refused = find_stream(handle, &stream); refused != CUDA_SUCCESS) return refused;
   const int index = stream->device;  // the stream may be destroyed while this thread waits
   if (!executor.is_idle(*stream) || executor.has_lagging_records(*stream)) meter.count_host_synchronization();
+  if (races) races->host_waited_for(*stream);
   executor.observe(*stream);
   executor.finish(lock, executor.targets(*stream));
   executor.complete_lagging_records(index);
@@ -53,6 +56,7 @@ CUresult DriverState::stream_wait_event(CUstream handle, CUevent event_handle, u
   if (const CUresult refused = find_event(event_handle, &event); refused != CUDA_SUCCESS) return refused;
   // "This flag is invalid outside of stream capture."
   if (flags != CU_EVENT_WAIT_DEFAULT) return CUDA_ERROR_INVALID_VALUE;
+  if (races) races->waited(*stream, event_handle, (event->flags & CU_EVENT_INTERPROCESS) != 0);
   executor.wait_event(*stream, *event);
   return CUDA_SUCCESS;
 }
@@ -102,7 +106,7 @@ CUresult DriverState::launch_host_func(CUstream handle, CUhostFn function, void*
     function(user_data);
     return CUDA_SUCCESS;
   };
-  executor.queue_work(*stream, {.label = {OperationKind::host_function}, .function = call});
+  submit(*stream, {.label = {OperationKind::host_function}, .function = call});
   return CUDA_SUCCESS;
 }
 
@@ -116,7 +120,7 @@ CUresult DriverState::stream_add_callback(CUstream handle, CUstreamCallback call
     callback(handle, status, user_data);
     return CUDA_SUCCESS;
   };
-  executor.queue_work(*stream, {.label = {OperationKind::callback}, .function = call, .runs_after_failure = true});
+  submit(*stream, {.label = {OperationKind::callback}, .function = call, .runs_after_failure = true});
   return CUDA_SUCCESS;
 }
 

@@ -244,6 +244,13 @@ bool VirtualMemory::is_accessible(std::uint64_t address, std::size_t bytes, int 
   return true;
 }
 
+int VirtualMemory::device_at(std::uint64_t address) const {
+  auto mapping = mappings_.upper_bound(address);
+  if (mapping == mappings_.begin()) return -1;
+  --mapping;
+  return address < mapping->first + mapping->second.bytes ? handles_.at(mapping->second.handle).device : -1;
+}
+
 std::uint64_t VirtualMemory::devices_mapped(std::uint64_t address, std::size_t bytes) const {
   std::uint64_t devices = 0;
   const auto end = mappings_.lower_bound(address + bytes);

@@ -16,8 +16,10 @@
 #include "runtime/simulated/host_pages.h"
 #include "runtime/simulated/owned_file.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <vector>
@@ -57,6 +59,12 @@ class VirtualMemory {
 
   // Whether all of [address, address + bytes) is mapped and `device` may read (and write) it.
   [[nodiscard]] bool is_accessible(std::uint64_t address, std::size_t bytes, int device, bool write) const;
+  // Calls visit(address, bytes, place) for each mapped part of the range: the place of its bytes
+  // is the same for all mappings of them.
+  template <class Visit>
+  void for_each_piece(std::uint64_t address, std::size_t bytes, Visit visit) const;
+  // The device whose memory is mapped at an address; -1 if none is.
+  [[nodiscard]] int device_at(std::uint64_t address) const;
   // The devices whose memory is mapped in a range: a bit a device.
   [[nodiscard]] std::uint64_t devices_mapped(std::uint64_t address, std::size_t bytes) const;
   [[nodiscard]] const AddressWindow& window() const noexcept { return window_; }
@@ -103,5 +111,17 @@ class VirtualMemory {
   Mappings mappings_;
   HandleTable<Physical> handles_;
 };
+
+template <class Visit>
+void VirtualMemory::for_each_piece(std::uint64_t address, std::size_t bytes, Visit visit) const {
+  const std::uint64_t end = address + bytes;
+  auto mapping = mappings_.upper_bound(address);
+  if (mapping != mappings_.begin() && std::prev(mapping)->first + std::prev(mapping)->second.bytes > address) --mapping;
+  for (; mapping != mappings_.end() && mapping->first < end; ++mapping) {
+    const std::uint64_t from = std::max<std::uint64_t>(mapping->first, address);
+    const std::uint64_t to = std::min<std::uint64_t>(mapping->first + mapping->second.bytes, end);
+    visit(from, to - from, mapping->second.place + (from - mapping->first));
+  }
+}
 
 }  // namespace cistern::simulated

@@ -1,0 +1,59 @@
+// What the driver's calls tell the race detector, where it takes more than a line.
+
+#include "runtime/simulated/driver_state.h"
+
+#include <new>
+
+namespace cistern::simulated {
+namespace {
+
+// A note has no way to fail: what the detector cannot remember for want of memory it does
+// not find.
+template <class Tell>
+void hear(void* self, CUdeviceptr address, CUstream handle, const Tell& tell) {
+  DriverState& state = *static_cast<DriverState*>(self);
+  try {
+    const std::lock_guard lock(state.mutex);
+    if (const StreamQueue* stream = state.streams.find(handle, state.device_of_memory(address)))
+      tell(*state.races, *stream);
+  } catch (const std::bad_alloc&) {  // see above
+  }
+}
+
+void hear_allocate(void* self, CUdeviceptr address, std::size_t bytes, CUstream stream) {
+  hear(self, address, stream,
+       [&](RaceDetector& races, const StreamQueue& queue) { races.block_allocated(address, bytes, queue, false); });
+}
+
+void hear_use(void* self, CUdeviceptr address, std::size_t /*bytes*/, CUstream stream) {
+  DriverState& state = *static_cast<DriverState*>(self);
+  // A default stream is one on each device; whichever used the block, the note means it.
+  const int devices = Streams::is_default(stream) ? state.device_count() : 1;
+  try {
+    const std::lock_guard lock(state.mutex);
+    for (int device = 0; device < devices; ++device) {
+      if (const StreamQueue* queue = state.streams.find(stream, device)) state.races->block_used(address, *queue);
+    }
+  } catch (const std::bad_alloc&) {  // see above
+  }
+}
+
+void hear_free(void* self, CUdeviceptr address, std::size_t /*bytes*/, CUstream stream) {
+  hear(self, address, stream,
+       [&](RaceDetector& races, const StreamQueue& queue) { races.block_freed(address, queue, false); });
+}
+
+}  // namespace
+
+void listen_to_block_notes(DriverState& state) {
+  state.api.note_allocate = {&state, hear_allocate};
+  state.api.note_use = {&state, hear_use};
+  state.api.note_free = {&state, hear_free};
+}
+
+void DriverState::report_call_inside(DriverEntryId entry) {
+  const std::lock_guard lock(mutex);
+  races->driver_called_inside(kDriverEntryNames[static_cast<std::size_t>(entry)]);
+}
+
+}  // namespace cistern::simulated

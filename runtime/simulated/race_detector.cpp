@@ -1,0 +1,287 @@
+#include "runtime/simulated/race_detector.h"
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+namespace cistern::simulated {
+namespace {
+
+// The operation whose function runs on this thread, and the detector that it belongs to.
+struct Running {
+  const RaceDetector* detector = nullptr;
+  RaceOperationPtr operation;
+};
+thread_local Running running;
+
+class RunsAs {
+ public:
+  explicit RunsAs(Running inner) : outer_(std::exchange(running, std::move(inner))) {}
+  ~RunsAs() { running = std::move(outer_); }
+  RunsAs(const RunsAs&) = delete;
+  RunsAs& operator=(const RunsAs&) = delete;
+
+ private:
+  Running outer_;
+};
+
+// Places of mapped bytes are numbered above all addresses, each file's apart: an offset takes
+// 47 bits at most, as an address does.
+std::uint64_t number_of(FilePlace place) {
+  return (std::uint64_t{1} << 62) + (static_cast<std::uint64_t>(place.file + 1) << 47) + place.offset;
+}
+
+}  // namespace
+
+RaceDetector::RaceDetector(RaceMode mode, int devices, const VirtualMemory& virtual_memory)
+    : virtual_memory_(virtual_memory), order_(devices), reports_(mode) {}
+
+// --- Work -------------------------------------------------------------------------------
+
+RaceOperation RaceDetector::describe(const StreamQueue& queue, const char* kind, std::string_view name) {
+  RaceOperation operation;
+  operation.kind = kind;
+  operation.name = name;
+  operation.device = queue.device;
+  operation.stream = queue.handle;
+  operation.stream_id = queue.id;
+  operation.stack = stacks_.capture();
+  operation.sequence = ++sequence_;
+  return operation;
+}
+
+RaceOperation RaceDetector::describe_host(const char* kind, std::string_view name) {
+  RaceOperation operation;
+  operation.kind = kind;
+  operation.name = name;
+  operation.stack = stacks_.capture();
+  operation.sequence = ++sequence_;
+  return operation;
+}
+
+RaceOperationPtr RaceDetector::submitted(const StreamQueue& queue, Work& work) {
+  auto operation = std::make_shared<RaceOperation>(describe(queue, to_string(work.label.kind), work.label.name));
+  operation->moment = order_.submit(queue);
+  touch(operation, work.accesses);
+  run_as(operation, work);
+  return operation;
+}
+
+void RaceDetector::run_as(const RaceOperationPtr& operation, Work& work) const {
+  if (!work.function) return;
+  work.function = [this, operation, function = std::move(work.function)](CUresult status) {
+    const RunsAs scope({this, operation});
+    return function(status);
+  };
+}
+
+void RaceDetector::refused(const StreamQueue& queue, const OperationLabel& label,
+                           const std::vector<MemoryAccess>& accesses) {
+  const RaceOperation operation = describe(queue, to_string(label.kind), label.name);
+  const std::size_t known = reports_.all().size();
+  for (const MemoryAccess& access : accesses) judge(operation, access);
+  if (reports_.all().size() != known || accesses.empty()) return;
+  // Every range is somebody's: then it is the wrong one's.
+  const MemoryAccess& access = accesses.front();
+  const RaceLifetimePtr lifetime = memory_.find(access.address);
+  const RaceKind problem = lifetime == nullptr ? RaceKind::dead_memory : RaceKind::foreign_memory;
+  reports_.add({problem, &operation, access.writes, nullptr, false, access.address, access.end(), lifetime.get()},
+               stacks_);
+}
+
+void RaceDetector::host_access(const std::vector<MemoryAccess>& ranges) {
+  if (running.detector == this) {
+    touch(running.operation, ranges);
+    return;
+  }
+  auto operation = std::make_shared<RaceOperation>(describe_host("host access", {}));
+  operation->moment = order_.touch_by_host();
+  touch(operation, ranges);
+}
+
+void RaceDetector::driver_called_inside(const char* entry) {
+  const RaceOperation call = describe_host(entry, {});
+  const RaceOperation* inside = running.detector == this ? running.operation.get() : nullptr;
+  reports_.add(
+      {RaceKind::callback_calls_driver, inside == nullptr ? &call : inside, false, inside == nullptr ? nullptr : &call},
+      stacks_);
+}
+
+// --- Accesses ---------------------------------------------------------------------------
+
+void RaceDetector::for_each_place(std::uint64_t address, std::size_t bytes,
+                                  const std::function<void(std::uint64_t, std::uint64_t, std::uint64_t)>& visit) const {
+  if (!virtual_memory_.window().contains(address)) {
+    visit(address, address + bytes, 0);
+    return;
+  }
+  virtual_memory_.for_each_piece(address, bytes, [&](std::uint64_t at, std::size_t length, FilePlace in_file) {
+    const std::uint64_t place = number_of(in_file);
+    visit(place, place + length, at - place);
+  });
+}
+
+void RaceDetector::for_each_access(std::uint64_t address, std::size_t bytes, const RaceShadow::Conflict& visit) const {
+  for_each_place(address, bytes, [&](std::uint64_t begin, std::uint64_t end, std::uint64_t displacement) {
+    shadow_.for_each(begin, end, [&](const RaceAccess& access, std::uint64_t from, std::uint64_t to) {
+      visit(access, from + displacement, to + displacement);
+    });
+  });
+}
+
+void RaceDetector::clear_shadow(std::uint64_t address, std::size_t bytes) {
+  for_each_place(address, bytes,
+                 [&](std::uint64_t begin, std::uint64_t end, std::uint64_t) { shadow_.clear(begin, end); });
+}
+
+void RaceDetector::judge(const RaceOperation& operation, const MemoryAccess& range) {
+  const auto trespass = memory_.judge(range.address, range.end());
+  if (!trespass) return;
+  reports_.add({trespass->kind, &operation, range.writes, nullptr, false, trespass->begin, trespass->end,
+                trespass->lifetime.get()},
+               stacks_);
+}
+
+void RaceDetector::touch(const RaceOperationPtr& operation, const std::vector<MemoryAccess>& ranges) {
+  for (const MemoryAccess& range : ranges) {
+    if (range.bytes == 0) continue;
+    judge(*operation, range);
+    for_each_place(range.address, range.bytes, [&](std::uint64_t begin, std::uint64_t end, std::uint64_t displacement) {
+      const RaceAccess access{operation, range.writes, displacement};
+      shadow_.access(begin, end, access, [&](const RaceAccess& earlier, std::uint64_t from, std::uint64_t to) {
+        report_conflict(earlier, access, from + displacement, to + displacement);
+      });
+    });
+  }
+}
+
+void RaceDetector::report_conflict(const RaceAccess& earlier, const RaceAccess& later, std::uint64_t begin,
+                                   std::uint64_t end) {
+  const RaceLifetimePtr lifetime = memory_.find(begin);
+  RaceKind kind = RaceKind::data_race;
+  if (earlier.operation->is_host() || later.operation->is_host()) {
+    kind = RaceKind::host_race;
+  } else if (lifetime != nullptr && earlier.operation->sequence < lifetime->born) {
+    kind = RaceKind::reuse;
+  }
+  reports_.add(
+      {kind, earlier.operation.get(), earlier.writes, later.operation.get(), later.writes, begin, end, lifetime.get()},
+      stacks_);
+}
+
+// --- Order ------------------------------------------------------------------------------
+
+void RaceDetector::waited(const StreamQueue& queue, CUevent event, bool is_foreign) {
+  if (order_.wait(queue, event) || is_foreign) return;
+  const RaceOperation operation = describe(queue, "cuStreamWaitEvent", {});
+  reports_.add({RaceKind::idle_wait, &operation}, stacks_);
+}
+
+void RaceDetector::stream_destroyed(const StreamQueue& queue) { order_.forget(queue); }
+
+// --- Lives of memory --------------------------------------------------------------------
+
+void RaceDetector::block_allocated(std::uint64_t address, std::size_t bytes, const StreamQueue& queue,
+                                   bool in_capture) {
+  RaceOperation operation = describe(queue, "allocation", {});
+  auto block = std::make_shared<RaceLifetime>();
+  block->origin = "block";
+  block->address = address;
+  block->bytes = bytes;
+  block->stream_id = queue.id;
+  block->allocated = operation.stack;
+  block->born = operation.sequence;
+  block->in_capture = in_capture;
+  // In a capture nothing runs yet: the launches are judged as they come.
+  if (!in_capture) {
+    const RaceClock next = order_.next(queue);
+    const auto is_unordered = [&](const RaceAccess& access) { return !next.covers(access.operation->moment.epoch); };
+    for_each_access(address, bytes, [&](const RaceAccess& access, std::uint64_t begin, std::uint64_t end) {
+      if (!is_unordered(access)) return;
+      const RaceLifetimePtr former = memory_.find(begin);
+      reports_.add({RaceKind::reuse, access.operation.get(), access.writes, &operation, true, begin, end, former.get()},
+                   stacks_);
+    });
+    // Told once: the block's uses need not say it again.
+    for_each_place(address, bytes, [&](std::uint64_t begin, std::uint64_t end, std::uint64_t) {
+      shadow_.remove_if(begin, end, is_unordered);
+    });
+  }
+  memory_.begin_block(std::move(block));
+}
+
+void RaceDetector::block_used(std::uint64_t address, const StreamQueue& queue) {
+  if (const RaceLifetimePtr block = memory_.live_block(address)) block->recorded_streams.push_back(queue.id);
+}
+
+void RaceDetector::block_freed(std::uint64_t address, const StreamQueue& queue, bool in_capture) {
+  const RaceLifetimePtr block = memory_.live_block(address);
+  if (block == nullptr) {
+    freed_nothing(address, "free of a block");
+    return;
+  }
+  const RaceOperation operation = describe(queue, "free", {});
+  if (!in_capture) {
+    const RaceClock next = order_.next(queue);
+    const auto& recorded = block->recorded_streams;
+    for_each_access(address, block->bytes, [&](const RaceAccess& access, std::uint64_t begin, std::uint64_t end) {
+      const RaceOperation& user = *access.operation;
+      const bool is_recorded = std::find(recorded.begin(), recorded.end(), user.stream_id) != recorded.end();
+      if (user.sequence < block->born || is_recorded || next.covers(user.moment.epoch)) return;
+      reports_.add({RaceKind::free_in_use, &user, access.writes, &operation, true, begin, end, block.get()}, stacks_);
+    });
+  }
+  memory_.end_block(*block, operation.stack, operation.sequence);
+}
+
+void RaceDetector::allocated(std::uint64_t address, std::size_t bytes, const char* origin) {
+  auto allocation = std::make_shared<RaceLifetime>();
+  allocation->origin = origin;
+  allocation->address = address;
+  allocation->bytes = bytes;
+  allocation->allocated = stacks_.capture();
+  allocation->born = ++sequence_;
+  clear_shadow(address, bytes);
+  memory_.begin_allocation(std::move(allocation));
+}
+
+void RaceDetector::mapped(std::uint64_t address, std::size_t bytes) {
+  auto mapping = std::make_shared<RaceLifetime>();
+  mapping->origin = "mapping";
+  mapping->address = address;
+  mapping->bytes = bytes;
+  mapping->allocated = stacks_.capture();
+  mapping->born = ++sequence_;
+  mapping->is_row = true;
+  memory_.begin_allocation(std::move(mapping));
+}
+
+void RaceDetector::freed(std::uint64_t address, const char* entry) {
+  if (const RaceLifetimePtr allocation = memory_.live_allocation(address)) end_lives(address, allocation->bytes, entry);
+}
+
+void RaceDetector::end_lives(std::uint64_t address, std::size_t bytes, const char* entry) {
+  const RaceOperation operation = describe_host(entry, {});
+  for_each_place(address, bytes, [&](std::uint64_t begin, std::uint64_t end, std::uint64_t displacement) {
+    shadow_.for_each(begin, end, [&](const RaceAccess& access, std::uint64_t from, std::uint64_t to) {
+      // Work through another mapping of the bytes does not lose them.
+      if (access.displacement != displacement || order_.host().covers(access.operation->moment.epoch)) return;
+      const RaceLifetimePtr lifetime = memory_.find(from + displacement);
+      reports_.add({RaceKind::free_in_use, access.operation.get(), access.writes, &operation, true, from + displacement,
+                    to + displacement, lifetime.get()},
+                   stacks_);
+    });
+    // Told once: what takes the bytes next need not meet them again.
+    shadow_.remove_if(begin, end, [&](const RaceAccess& access) { return access.displacement == displacement; });
+  });
+  memory_.end_allocations(address, address + bytes, operation.stack, operation.sequence);
+}
+
+void RaceDetector::freed_nothing(std::uint64_t address, const char* entry) {
+  const RaceOperation operation = describe_host(entry, {});
+  const RaceLifetimePtr lifetime = memory_.find(address);
+  reports_.add({RaceKind::invalid_free, &operation, true, nullptr, false, address, address + 1, lifetime.get()},
+               stacks_);
+}
+
+}  // namespace cistern::simulated

@@ -1,0 +1,98 @@
+#pragma once
+
+// RaceDetector: finds what is unordered or out of place, from what the driver's calls tell it.
+//
+// A driver has one when the option `races` is on, else none. Each call that submits work,
+// orders it, waits for it, or begins and ends the life of memory tells it in one line, when
+// it is made: nothing is judged by what has run meanwhile.
+// Thread safety: the driver holds its lock around every call but `current_operation`.
+
+#include <cistern/race_report.h>
+
+#include "runtime/simulated/operation.h"
+#include "runtime/simulated/race_memory.h"
+#include "runtime/simulated/race_operation.h"
+#include "runtime/simulated/race_order.h"
+#include "runtime/simulated/race_reports.h"
+#include "runtime/simulated/race_shadow.h"
+#include "runtime/simulated/race_stack.h"
+#include "runtime/simulated/virtual_memory.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace cistern::simulated {
+
+class RaceDetector {
+ public:
+  // `virtual_memory` tells which mapped addresses are the same bytes.
+  RaceDetector(RaceMode mode, int devices, const VirtualMemory& virtual_memory);
+
+  // --- Work: submitted now, on a stream ---
+  // Its function becomes one whose own accesses, told while it runs, belong to the operation.
+  RaceOperationPtr submitted(const StreamQueue& queue, Work& work);
+  // Work that the driver refuses because its device may not touch one of the ranges.
+  void refused(const StreamQueue& queue, const OperationLabel& label, const std::vector<MemoryAccess>& accesses);
+  // The host's own accesses; inside a running operation's function: that operation's.
+  void host_access(const std::vector<MemoryAccess>& ranges);
+  // A call of an entry, by its name, from inside an operation.
+  void driver_called_inside(const char* entry);
+
+  // --- Order ---
+  void recorded(CUevent event, const StreamQueue& queue) { order_.record(event, queue); }
+  // `is_foreign`: recorded by another process, perhaps.
+  void waited(const StreamQueue& queue, CUevent event, bool is_foreign);
+  void event_destroyed(CUevent event) { order_.forget(event); }
+  void stream_destroyed(const StreamQueue& queue);
+  void host_waited_for(const StreamQueue& queue) { order_.host_waited_for(queue); }
+  void host_waited_for(CUevent event) { order_.host_waited_for(event); }
+  void host_waited_for_device(int device) { order_.host_waited_for_device(device); }
+  // The host waited for this one operation (a synchronous copy).
+  void host_waited_for(const RaceOperationPtr& operation) { order_.host_waited_for(operation->moment); }
+
+  // --- Lives of memory ---
+  void block_allocated(std::uint64_t address, std::size_t bytes, const StreamQueue& queue, bool in_capture);
+  void block_used(std::uint64_t address, const StreamQueue& queue);
+  void block_freed(std::uint64_t address, const StreamQueue& queue, bool in_capture);
+  // `origin`: the entry. Host memory too.
+  void allocated(std::uint64_t address, std::size_t bytes, const char* origin);
+  void mapped(std::uint64_t address, std::size_t bytes);
+  // Before the memory goes: work that touches it, and that the host does not know to be done,
+  // is in the way.
+  void freed(std::uint64_t address, const char* entry);
+  void unmapped(std::uint64_t address, std::size_t bytes) { end_lives(address, bytes, "cuMemUnmap"); }
+  void freed_nothing(std::uint64_t address, const char* entry);
+
+  [[nodiscard]] const std::vector<RaceReport>& reports() const noexcept { return reports_.all(); }
+  void clear_reports() { reports_.clear(); }
+
+ private:
+  RaceOperation describe(const StreamQueue& queue, const char* kind, std::string_view name);
+  void run_as(const RaceOperationPtr& operation, Work& work) const;
+  RaceOperation describe_host(const char* kind, std::string_view name);
+  // Judges and notes the operation's accesses.
+  void touch(const RaceOperationPtr& operation, const std::vector<MemoryAccess>& ranges);
+  void end_lives(std::uint64_t address, std::size_t bytes, const char* entry);
+  void judge(const RaceOperation& operation, const MemoryAccess& range);
+  void report_conflict(const RaceAccess& earlier, const RaceAccess& later, std::uint64_t begin, std::uint64_t end);
+  // The accesses kept of the addresses, whichever mapping of their bytes they used.
+  void for_each_access(std::uint64_t address, std::size_t bytes, const RaceShadow::Conflict& visit) const;
+  // Calls visit(place, end, displacement) for the places that hold the bytes.
+  void for_each_place(std::uint64_t address, std::size_t bytes,
+                      const std::function<void(std::uint64_t, std::uint64_t, std::uint64_t)>& visit) const;
+  void clear_shadow(std::uint64_t address, std::size_t bytes);
+
+  const VirtualMemory& virtual_memory_;
+  RaceOrder order_;
+  RaceShadow shadow_;
+  RaceMemory memory_;
+  RaceStacks stacks_;
+  RaceReports reports_;
+  std::uint64_t sequence_ = 0;
+};
+
+}  // namespace cistern::simulated

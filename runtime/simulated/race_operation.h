@@ -1,0 +1,29 @@
+#pragma once
+
+// What the detector remembers of a piece of work, or of a call of the host's.
+
+#include "runtime/driver_api.h"
+#include "runtime/simulated/race_order.h"
+#include "runtime/simulated/race_stack.h"
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+namespace cistern::simulated {
+
+struct RaceOperation {
+  const char* kind = "";
+  std::string name;
+  int device = -1;  // -1: the host
+  CUstream stream = nullptr;
+  std::uint64_t stream_id = 0;
+  RaceStackId stack = 0;
+  std::uint64_t sequence = 0;  // ascends in the order of submission
+  RaceMoment moment;
+
+  [[nodiscard]] bool is_host() const { return device < 0; }
+};
+using RaceOperationPtr = std::shared_ptr<const RaceOperation>;
+
+}  // namespace cistern::simulated

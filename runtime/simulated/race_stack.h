@@ -1,0 +1,31 @@
+#pragma once
+
+// Call stacks of the program under test: taken at every submission, so kept as bare return
+// addresses, each different stack once.
+// Not thread-safe: the driver holds its lock around every call.
+
+#include <cistern/race_report.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <vector>
+
+namespace cistern::simulated {
+
+// A stack of a RaceStacks, by number; 0: none.
+using RaceStackId = std::uint32_t;
+
+class RaceStacks {
+ public:
+  // The stack of the caller, without the driver's own innermost frames where they can be told.
+  [[nodiscard]] RaceStackId capture();
+  [[nodiscard]] CallStack at(RaceStackId id) const;
+
+ private:
+  using Frames = std::vector<const void*>;
+  std::map<Frames, RaceStackId> ids_;
+  std::vector<const Frames*> stacks_{nullptr};  // by id
+};
+
+}  // namespace cistern::simulated
