@@ -4,10 +4,10 @@
 #include <cistern/error.h>
 #include <fmt/format.h>
 
-#include <cstring>
 #include <map>
 #include <mutex>
 
+#include "runtime/device_uuid.h"
 #include "runtime/driver_error.h"
 #include "runtime/process_driver.h"
 
@@ -97,21 +97,13 @@ DeviceCapabilities probe(const DeviceQuestions& ask) {
 
 std::string ComputeCapability::to_string() const { return fmt::format("{}.{}", major, minor); }
 
-std::string DeviceProperties::uuid_text() const {
-  std::string text = "GPU-";
-  for (std::size_t i = 0; i < uuid.size(); ++i)
-    text += fmt::format("{}{:02x}", i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", uuid[i]);
-  return text;
-}
+std::string DeviceProperties::uuid_text() const { return cistern::uuid_text(uuid); }
 
 DeviceProperties device_properties(Device device) {
   const DeviceQuestions ask(device);
   DeviceProperties properties;
   properties.name = ask.name();
-  CUuuid uuid{};
-  ask.check(ask.api().device_get_uuid(&uuid, ask.device()), DriverEntryId::device_get_uuid);
-  static_assert(sizeof uuid.bytes == sizeof properties.uuid);
-  std::memcpy(properties.uuid.data(), uuid.bytes, sizeof uuid.bytes);
+  properties.uuid = uuid_of_device(ask.index());
   ask.check(ask.api().device_total_mem(&properties.total_memory, ask.device()), DriverEntryId::device_total_mem);
   const ComputeCapability capability = ask.capability();
   properties.compute_capability_major = capability.major;

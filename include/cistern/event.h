@@ -20,6 +20,8 @@ struct CUevent_st;  // the driver's own: CUevent is a pointer to it
 
 namespace cistern {
 
+class EventHandle;  // ipc.h: an event's name for other processes, as bytes
+
 // The defaults are PyTorch's and MindSpore's plain event, and Paddle's.
 struct EventOptions {
   bool enable_timing = false;
@@ -57,6 +59,16 @@ class CISTERN_EXPORT Event {
   // A view of an event that somebody else owns and keeps alive: used as one's own, not destroyed.
   // The driver says then whether it has timing. Throws InvalidArgument for a null handle.
   [[nodiscard]] static Event view(Handle handle, Device device = {});
+
+  // A name of this event for other processes, which open it with from_ipc_handle; the event is made
+  // on the current device if nothing was recorded yet. It must live while others use it.
+  // Throws InvalidArgument without the option `interprocess`, or for a view; NotSupported where the
+  // device cannot.
+  [[nodiscard]] EventHandle ipc_handle() const;
+  // The event of another process: recorded there, or here on its own device. The device is found by
+  // its UUID; a device that is named must be that one, else InvalidArgument names both.
+  [[nodiscard]] static Event from_ipc_handle(const EventHandle& handle);
+  [[nodiscard]] static Event from_ipc_handle(Device device, const EventHandle& handle);
 
   // Captures the work queued so far on `stream`, or on the current stream of the event's
   // device (the current device if the event is not made yet). Does not block.
