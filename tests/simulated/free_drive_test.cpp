@@ -4,51 +4,21 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <condition_variable>
-#include <mutex>
 #include <thread>
 #include <vector>
 
 #include "tests/simulated/driver_fixture.h"
+#include "tests/simulated/gate.h"
 
 namespace cistern {
 namespace {
 
 using namespace std::chrono_literals;
+using cistern::testing::Gate;
 using cistern::testing::MiB;
 using cistern::testing::ReadyDriver;
 
-// A host function that waits until the test opens it.
-class Gate {
- public:
-  ~Gate() { open(); }
-  void open() {
-    const std::lock_guard lock(mutex_);
-    is_open_ = true;
-    changed_.notify_all();
-  }
-  // Until a stream has come as far as the gate.
-  void wait_until_reached() {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [this] { return reached_; });
-  }
-  static void pass(void* gate) { static_cast<Gate*>(gate)->pass(); }
-
- private:
-  void pass() {
-    std::unique_lock lock(mutex_);
-    reached_ = true;
-    changed_.notify_all();
-    changed_.wait(lock, [this] { return is_open_; });
-  }
-
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  bool reached_ = false;
-  bool is_open_ = false;
-};
-
-// Gates are declared before the driver, which waits for what runs when it ends: the test opens them.
+// Gates are declared before the driver: when it ends, it waits for functions that run.
 ReadyDriver make_free(int devices = 1) {
   return ReadyDriver({.devices = devices, .capacity_bytes = 64 * MiB, .drive = Drive::free});
 }
