@@ -2,8 +2,10 @@
 
 #include <cistern/error.h>
 
+#include <optional>
 #include <thread>
 
+#include "runtime/stream_access.h"
 #include "tests/runtime/process_device.h"
 
 namespace cistern {
@@ -97,6 +99,51 @@ TEST_F(CurrentStreams, GuardRestoresOnAnExceptionToo) {
   }
   EXPECT_EQ(current_device(), Device(0));
   EXPECT_EQ(current_stream(1), default_stream(1));
+}
+
+TEST_F(CurrentStreams, GuardOfNoneDoesNothing) {
+  const std::optional<Stream> none;
+  const Stream stream = Stream::create({.device = 1});
+  {
+    const StreamGuard guard(none);
+    EXPECT_FALSE(guard.original_stream().has_value());
+    EXPECT_EQ(current_device(), Device(0));
+    set_stream(stream);
+  }
+  EXPECT_EQ(current_stream(), stream);
+  const StreamGuard guard(std::optional<Stream>(default_stream(0)));
+  EXPECT_EQ(current_stream(), default_stream(0));
+  EXPECT_EQ(guard.original_stream(), stream);
+}
+
+TEST_F(CurrentStreams, GuardRestoresBothDevicesStreamsWhateverWasSetInside) {
+  const Stream here = Stream::create({.device = 0});
+  const Stream there = Stream::create({.device = 1});
+  set_stream(there);
+  set_stream(here);
+  {
+    const StreamGuard guard(Stream::create({.device = 1}));
+    set_stream(Stream::create({.device = 0}));
+    set_stream(Stream::create({.device = 1}));
+  }
+  EXPECT_EQ(current_device(), Device(0));
+  EXPECT_EQ(current_stream(0), here);
+  EXPECT_EQ(current_stream(1), there);
+}
+
+TEST_F(CurrentStreams, GuardOfAStreamThatCannotBeCurrentChangesNothing) {
+  SimulatedDriver other;
+  const Stream foreign = StreamAccess::wrap(other.api(), {}, 1);
+  EXPECT_THROW(StreamGuard{foreign}, InvalidArgument);
+  EXPECT_EQ(current_device(), Device(0));
+  EXPECT_EQ(current_stream(1), default_stream(1));
+}
+
+TEST_F(CurrentStreams, UseMakesAStreamTheCurrentOne) {
+  const Stream stream = Stream::create({.device = 1});
+  EXPECT_EQ(stream.use(), stream);
+  EXPECT_EQ(current_device(), Device(1));
+  EXPECT_EQ(current_stream(), stream);
 }
 
 }  // namespace

@@ -5,6 +5,8 @@
 #include <cistern/event.h>
 #include <gmock/gmock.h>
 
+#include <functional>
+#include <optional>
 #include <thread>
 
 #include "runtime/process_driver.h"
@@ -38,6 +40,14 @@ TEST(DeviceNames, AnythingElseIsRefusedByName) {
       EXPECT_THAT(error.what(), HasSubstr('"' + std::string(text) + '"'));
     }
   }
+}
+
+TEST(DeviceNames, AreWrittenAsTheyAreRead) {
+  EXPECT_EQ(Device(3).to_string(), "cuda:3");
+  EXPECT_EQ(Device().to_string(), "cuda");
+  EXPECT_EQ(Device(Device(12).to_string()), Device(12));
+  EXPECT_LT(Device(0), Device(1));
+  EXPECT_EQ(std::hash<Device>()(Device("cuda:1")), std::hash<Device>()(Device(1)));
 }
 
 class Devices : public ProcessDevice {};
@@ -117,6 +127,66 @@ TEST_F(Devices, PropertiesAreTheDriversAttributes) {
 TEST_F(Devices, PropertiesOfNoneAreTheCurrentDevices) {
   const DeviceGuard guard(1);
   EXPECT_EQ(device_properties().uuid, device_properties(1).uuid);
+}
+
+TEST_F(Devices, NameCapabilityAndUuidAreThoseOfTheProperties) {
+  const DeviceProperties properties = device_properties(1);
+  EXPECT_EQ(device_name(1), properties.name);
+  EXPECT_EQ(device_capability(1),
+            (ComputeCapability{properties.compute_capability_major, properties.compute_capability_minor}));
+  EXPECT_EQ(device_capability(1).to_string(), "9.0");
+  EXPECT_LT((ComputeCapability{8, 9}), (ComputeCapability{9, 0}));
+  EXPECT_THAT(properties.uuid_text(),
+              testing::MatchesRegex("GPU-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"));
+  const DeviceGuard guard(1);
+  EXPECT_EQ(device_name(-1), device_name(1));
+  EXPECT_THROW(static_cast<void>(device_name(7)), InvalidArgument);
+  EXPECT_THROW(static_cast<void>(device_capability(-2)), InvalidArgument);
+}
+
+TEST_F(Devices, CapabilitiesAreTheDriversAndAskedOnce) {
+  const DeviceCapabilities can = device_capabilities(1);
+  int version = 0;
+  ASSERT_EQ(process_driver().driver_get_version(&version), CUDA_SUCCESS);
+  EXPECT_EQ(can.driver_version, version);
+  EXPECT_EQ(can.virtual_memory, device_properties(1).virtual_memory_management);
+  EXPECT_TRUE(can.graphs);
+  EXPECT_TRUE(can.unified_addressing);
+  const auto calls = driver().calls("cuDeviceGetAttribute");
+  EXPECT_EQ(device_capabilities(1).driver_version, version);
+  EXPECT_EQ(driver().calls("cuDeviceGetAttribute"), calls);
+  EXPECT_THROW(static_cast<void>(device_capabilities(7)), InvalidArgument);
+}
+
+TEST_F(Devices, GuardMayChangeItsDeviceAndRestoresTheFirst) {
+  {
+    DeviceGuard guard(1);
+    guard.set_device(0);
+    EXPECT_EQ(current_device(), Device(0));
+    guard.set_device(1);
+    EXPECT_THROW(guard.set_device(7), InvalidArgument);
+    EXPECT_EQ(current_device(), Device(1));
+    EXPECT_EQ(guard.original_device(), Device(0));
+  }
+  EXPECT_EQ(current_device(), Device(0));
+}
+
+TEST_F(Devices, GuardOfNoneDoesNothingUntilItIsGivenADevice) {
+  {
+    OptionalDeviceGuard guard(std::nullopt);
+    set_device(1);
+    EXPECT_FALSE(guard.original_device().has_value());
+  }
+  EXPECT_EQ(current_device(), Device(1));
+  OptionalDeviceGuard guard;
+  EXPECT_THROW(guard.set_device(7), InvalidArgument);
+  EXPECT_FALSE(guard.original_device().has_value());
+  guard.set_device(0);
+  EXPECT_EQ(guard.original_device(), Device(1));
+  guard.reset();
+  EXPECT_EQ(current_device(), Device(1));
+  { const OptionalDeviceGuard again{std::optional<Device>(0)}; }
+  EXPECT_EQ(current_device(), Device(1));
 }
 
 TEST_F(Devices, MemoryInfoFollowsTheDriver) {

@@ -2,8 +2,10 @@
 
 #include <cistern/error.h>
 #include <cistern/event.h>
+#include <cistern/ipc.h>
 #include <gmock/gmock.h>
 
+#include <functional>
 #include <utility>
 #include <vector>
 
@@ -221,6 +223,89 @@ TEST_F(Events, DestructionNeverThrows) {
     driver().fail_call("cuCtxGetCurrent", 2, CUDA_ERROR_DEINITIALIZED);
   }
   EXPECT_EQ(driver().faults_injected() - faults, 4U);
+}
+
+TEST_F(Events, AnyUseOfOneThatWasMovedFromIsRefused) {
+  Event gone = Stream().record_event();
+  const Event event = std::move(gone);
+  // NOLINTBEGIN(bugprone-use-after-move): what is left is stated
+  EXPECT_FALSE(gone.is_created());
+  EXPECT_TRUE(gone.device().is_current());
+  EXPECT_EQ(gone.native_handle(), nullptr);
+  const std::vector<std::function<void()>> uses = {[&] { gone.record(); },
+                                                   [&] { gone.record(Stream()); },
+                                                   [&] { static_cast<void>(gone.query()); },
+                                                   [&] { gone.synchronize(); },
+                                                   [&] { gone.wait(); },
+                                                   [&] { gone.wait(Stream()); },
+                                                   [&] { Stream().wait_event(gone); },
+                                                   [&] { static_cast<void>(gone.elapsed_time(event)); },
+                                                   [&] { static_cast<void>(event.elapsed_time(gone)); },
+                                                   [&] { static_cast<void>(gone.ipc_handle()); },
+                                                   [&] { static_cast<void>(gone.options()); }};
+  // NOLINTEND(bugprone-use-after-move)
+  for (const auto& use : uses) {
+    EXPECT_THROW(use(), InvalidArgument);
+  }
+  EXPECT_TRUE(event.query());
+}
+
+TEST_F(Events, PlainOnesAreThoseOfTheFrameworks) {
+  const Stream stream = Stream::create();
+  EXPECT_FALSE(stream.record_event().options().enable_timing);
+  EXPECT_FALSE(stream.record_event(EventOptions::pytorch()).options().enable_timing);
+  EXPECT_FALSE(stream.record_event(EventOptions::paddle()).options().enable_timing);
+  EXPECT_FALSE(stream.record_event(EventOptions::mindspore()).options().enable_timing);
+  const Event start = stream.record_event(EventOptions::cupy());
+  occupy(stream);
+  const Event end = stream.record_event(EventOptions::cupy());
+  end.synchronize();
+  EXPECT_FLOAT_EQ(start.elapsed_time(end), 1.0F);
+}
+
+TEST_F(Events, ViewIsUsedAndNotDestroyed) {
+  const Stream stream = Stream::create({.device = 1});
+  const Event owner = stream.record_event(EventOptions::cupy());
+  const auto destroyed = driver().calls("cuEventDestroy");
+  {
+    Event view = Event::view(owner.native_handle(), 1);
+    EXPECT_EQ(view.native_handle(), owner.native_handle());
+    EXPECT_EQ(view.device(), Device(1));
+    occupy(stream);
+    view.record(stream);
+    EXPECT_FALSE(owner.query());
+    EXPECT_THROW(view.record(default_stream(0)), InvalidArgument);
+    Stream::create().wait_event(view);
+    view.synchronize();
+    EXPECT_TRUE(owner.query());
+    EXPECT_FLOAT_EQ(view.elapsed_time(owner), 0.0F);
+  }
+  EXPECT_EQ(driver().calls("cuEventDestroy"), destroyed);
+  EXPECT_THROW(static_cast<void>(Event::view(nullptr, 1)), InvalidArgument);
+  EXPECT_THROW(static_cast<void>(Event::view(owner.native_handle(), 9)), InvalidArgument);
+}
+
+TEST_F(Events, ExportOfOneThatIsNotInterprocessIsRefusedAndMakesNone) {
+  const Event plain;
+  const auto created = driver().calls("cuEventCreate");
+  EXPECT_THAT(message_of([&] { static_cast<void>(plain.ipc_handle()); }), HasSubstr("`interprocess`"));
+  EXPECT_FALSE(plain.is_created());
+  const Event timed(EventOptions::cupy());
+  EXPECT_THROW(static_cast<void>(timed.ipc_handle()), InvalidArgument);
+  const Event owner = Stream().record_event(EventOptions{.interprocess = true});
+  EXPECT_THROW(static_cast<void>(Event::view(owner.native_handle()).ipc_handle()), InvalidArgument);
+  EXPECT_EQ(driver().calls("cuEventCreate"), created + 1);
+}
+
+TEST_F(Events, ImportNeedsADeviceOfThisProcess) {
+  DeviceUuid nowhere{};
+  nowhere.fill(0xee);
+  EXPECT_THAT(message_of([&] { static_cast<void>(Event::from_ipc_handle(EventHandle({}, nowhere))); }),
+              HasSubstr("GPU-eeeeeeee-eeee-eeee-eeee-eeeeeeeeeeee"));
+  const EventHandle handle({}, device_properties(1).uuid);
+  EXPECT_THAT(message_of([&] { static_cast<void>(Event::from_ipc_handle(0, handle)); }),
+              AllOf(HasSubstr("device 0"), HasSubstr("device 1")));
+  EXPECT_THROW(static_cast<void>(Event::from_ipc_handle(9, handle)), InvalidArgument);
 }
 
 }  // namespace

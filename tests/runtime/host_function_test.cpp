@@ -1,0 +1,139 @@
+// Host functions and callbacks: what they get, when they run, and what ends inside of them.
+
+#include <cistern/error.h>
+#include <cistern/event.h>
+#include <gmock/gmock.h>
+
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "runtime/context.h"
+#include "runtime/stream_access.h"
+#include "tests/runtime/process_device.h"
+
+namespace cistern {
+namespace {
+
+using testing::HasSubstr;
+
+class HostFunctions : public ProcessDevice {};
+
+TEST_F(HostFunctions, GetTheirDataInOrder) {
+  const Stream stream = Stream::create();
+  std::vector<int> order;
+  stream.launch_host_func([](void* data) { static_cast<std::vector<int>*>(data)->push_back(1); }, &order);
+  stream.launch_host_func([&order] { order.push_back(2); });
+  EXPECT_TRUE(order.empty());
+  stream.synchronize();
+  EXPECT_EQ(order, (std::vector<int>{1, 2}));
+}
+
+TEST_F(HostFunctions, CallbackGetsStreamStatusAndData) {
+  const Stream stream = Stream::create({.device = 1});
+  occupy(stream);
+  int data = 0;
+  std::optional<Stream> seen;
+  int status = -1;
+  stream.add_callback(
+      [&](const Stream& its_stream, int its_status, void* user_data) {
+        seen = its_stream;
+        status = its_status;
+        *static_cast<int*>(user_data) = 7;
+      },
+      &data);
+  EXPECT_FALSE(seen.has_value());
+  stream.synchronize();
+  ASSERT_TRUE(seen.has_value());
+  EXPECT_EQ(*seen, stream);
+  EXPECT_EQ(seen->id(), stream.id());
+  EXPECT_EQ(status, 0);
+  EXPECT_EQ(data, 7);
+}
+
+TEST_F(HostFunctions, CallbackHoldsUpLaterWorkOfItsStream) {
+  const Stream stream = Stream::create();
+  std::vector<int> order;
+  stream.add_callback([&](const Stream&, int, void*) { order.push_back(1); });
+  simulated::launch(stream, {}, {}, std::chrono::milliseconds(1), [&] { order.push_back(2); });
+  stream.synchronize();
+  EXPECT_EQ(order, (std::vector<int>{1, 2}));
+}
+
+// A driver of its own: a device that failed stays so.
+TEST(HostFunctionsOfAFailedDevice, CallbacksRunWithTheError) {
+  SimulatedDriver driver;
+  const Contexts contexts(driver.api());
+  const Stream stream = StreamAccess::wrap(driver.api(), {driver.create_stream(), 1}, 0);
+  driver.occupy(stream.native_handle(), std::chrono::milliseconds(1));
+  int status = 0;
+  stream.add_callback([&](const Stream&, int its_status, void*) { status = its_status; });
+  driver.fail_device(0, CUDA_ERROR_LAUNCH_FAILED);
+  driver.run_until_idle();
+  EXPECT_EQ(status, CUDA_ERROR_LAUNCH_FAILED);
+}
+
+TEST_F(HostFunctions, EmptyOnesAreRefused) {
+  const Stream stream = Stream::create();
+  EXPECT_THROW(stream.launch_host_func(std::function<void()>()), InvalidArgument);
+  EXPECT_THROW(stream.launch_host_func(std::function<void(void*)>(), nullptr), InvalidArgument);
+  EXPECT_THROW(stream.add_callback({}), InvalidArgument);
+}
+
+TEST_F(HostFunctions, CallbackThatCannotBeQueuedIsReleasedAndReported) {
+  const Stream stream = Stream::create();
+  auto held = std::make_shared<int>(0);
+  const std::weak_ptr<int> watch = held;
+  driver().fail_call("cuStreamAddCallback", 1, CUDA_ERROR_UNKNOWN);
+  try {
+    stream.add_callback([held = std::move(held)](const Stream&, int, void*) {});
+    FAIL() << "a failure went unnoticed";
+  } catch (const DriverError& error) {
+    EXPECT_EQ(error.call(), "cuStreamAddCallback");
+    EXPECT_THAT(error.what(), HasSubstr(stream.to_string()));
+  }
+  EXPECT_TRUE(watch.expired());
+}
+
+// The last copies end inside of the function, where the driver allows no call.
+TEST_F(HostFunctions, StreamsAndEventsThatEndInsideAreDestroyedLater) {
+  const Stream stream = Stream::create();
+  auto event = std::make_shared<Event>(stream.record_event());
+  stream.launch_host_func([held = Stream::create(), event = std::move(event)] {});
+  const auto streams = driver().calls("cuStreamDestroy");
+  const auto events = driver().calls("cuEventDestroy");
+  const auto refused = driver().calls_from_operations();
+  driver().run_until_idle();
+  EXPECT_EQ(driver().calls("cuStreamDestroy"), streams);
+  EXPECT_EQ(driver().calls("cuEventDestroy"), events);
+  EXPECT_EQ(driver().calls_from_operations(), refused);
+  stream.synchronize();
+  EXPECT_EQ(driver().calls("cuStreamDestroy"), streams + 1);
+  EXPECT_EQ(driver().calls("cuEventDestroy"), events + 1);
+}
+
+TEST_F(HostFunctions, CallbackDoesNotKeepItsStream) {
+  const auto destroyed = driver().calls("cuStreamDestroy");
+  {
+    const Stream stream = Stream::create();
+    stream.add_callback([](const Stream&, int, void*) {});
+  }
+  EXPECT_EQ(driver().calls("cuStreamDestroy"), destroyed + 1);
+  driver().run_until_idle();
+}
+
+// A kernel of the user's is no function of ours: the driver's refusal tells.
+TEST_F(HostFunctions, StreamThatEndsInAKernelIsDestroyedLater) {
+  const Stream stream = Stream::create();
+  auto held = std::make_unique<Stream>(Stream::create());
+  simulated::launch(stream, {}, {}, std::chrono::milliseconds(1), [&held] { held.reset(); });
+  driver().run_until_idle();
+  EXPECT_EQ(held, nullptr);
+  const std::uint64_t destroyed = driver().calls("cuStreamDestroy");
+  static_cast<void>(stream.record_event());
+  EXPECT_EQ(driver().calls("cuStreamDestroy"), destroyed + 1);
+}
+
+}  // namespace
+}  // namespace cistern
