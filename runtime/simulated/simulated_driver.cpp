@@ -136,7 +136,9 @@ void SimulatedDriver::destroy_stream(StreamHandle stream) {
     throw InvalidArgument("simulated driver: a default stream cannot be destroyed");
   }
   const std::lock_guard lock(state.mutex);
-  state.streams.destroy(state.require_stream(stream));
+  StreamQueue& queue = state.require_stream(stream);
+  if (state.races) state.races->stream_destroyed(queue);
+  state.streams.destroy(queue);
 }
 
 void SimulatedDriver::launch(StreamHandle stream, std::vector<MemoryRange> reads, std::vector<MemoryRange> writes,
