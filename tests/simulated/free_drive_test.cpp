@@ -4,9 +4,12 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <mutex>
 #include <thread>
+#include <utility>
 #include <vector>
 
+#include "runtime/simulated/driver_state.h"
 #include "tests/simulated/driver_fixture.h"
 #include "tests/simulated/gate.h"
 
@@ -78,6 +81,90 @@ TEST(FreeDrive, OneFunctionOfAStreamRunsAtATimeAndInOrder) {
   }
   EXPECT_EQ(ready.api.stream_synchronize(stream), CUDA_SUCCESS);
   EXPECT_EQ(order, expected);
+}
+
+// Blocks as many threads as there may be: a graph's nodes are ready all at once.
+class EveryThreadBlocked {
+ public:
+  EveryThreadBlocked(ReadyDriver& ready, StreamHandle stream, std::vector<Gate>& gates) {
+    simulated::DriverState& state = *simulated::find_driver_state(ready.api);
+    std::vector<simulated::GraphOperation> nodes;
+    for (Gate& gate : gates) {
+      const auto pass = [&gate](CUresult) {
+        Gate::pass(&gate);
+        return CUDA_SUCCESS;
+      };
+      nodes.push_back({.work = {.label = {simulated::OperationKind::host_function}, .function = pass}});
+    }
+    const std::lock_guard lock(state.mutex);
+    state.executor.queue_graph(*state.streams.find(stream, 0), std::move(nodes));
+  }
+};
+
+TEST(FreeDrive, ThereAreNoMoreThreadsThanStreamsAndTheyTakeTheHighestPriorityFirst) {
+  std::vector<Gate> gates(4);  // for the streams below, and the legacy one
+  std::vector<int> order;      // guarded by there being one thread that is not blocked
+  ReadyDriver ready = make_free();
+  const StreamHandle graph = ready.driver.create_stream();
+  const StreamHandle low = ready.driver.create_stream(0, 0);
+  const StreamHandle high = ready.driver.create_stream(0, -5);
+  const EveryThreadBlocked blocked(ready, graph, gates);
+  for (Gate& gate : gates) gate.wait_until_reached();
+  ready.note(low, order, 0);
+  ready.note(high, order, 5);
+  EXPECT_EQ(ready.api.stream_query(high), CUDA_ERROR_NOT_READY);
+  gates[0].open();
+  EXPECT_EQ(ready.api.stream_synchronize(low), CUDA_SUCCESS);
+  EXPECT_EQ(order, (std::vector<int>{5, 0}));
+  for (Gate& gate : gates) gate.open();
+  EXPECT_EQ(ready.api.stream_synchronize(graph), CUDA_SUCCESS);
+}
+
+TEST(FreeDrive, FreeingMemoryIsNotHeldUpByAHostFunctionOfAnotherDevice) {
+  Gate gate;
+  ReadyDriver ready = make_free(2);
+  const StreamHandle there = ready.driver.create_stream(1);
+  EXPECT_EQ(ready.api.launch_host_func(there, Gate::pass, &gate), CUDA_SUCCESS);
+  gate.wait_until_reached();
+  EXPECT_EQ(ready.api.mem_free(ready.allocate(2 * MiB)), CUDA_SUCCESS);
+  EXPECT_EQ(ready.api.ctx_synchronize(), CUDA_SUCCESS);
+  gate.open();
+}
+
+TEST(FreeDrive, FreeingMemoryWaitsForAKernelOfAnotherDevice) {
+  ReadyDriver ready = make_free(2);
+  const CUdeviceptr pointer = ready.allocate(2 * MiB);
+  auto* memory = reinterpret_cast<unsigned char*>(pointer);
+  std::atomic<bool> running{false};
+  std::atomic<bool> finished{false};
+  ready.driver.launch(ready.driver.create_stream(1), {}, {{memory, 2 * MiB}}, 1us, [&] {
+    running = true;
+    while (ready.driver.calls("cuMemFree") == 0) std::this_thread::yield();
+    for (std::size_t i = 0; i < 2 * MiB; i += 64) memory[i] = 1;
+    finished = true;
+  });
+  while (!running) std::this_thread::yield();
+  EXPECT_EQ(ready.api.mem_free(pointer), CUDA_SUCCESS);
+  EXPECT_TRUE(finished);
+}
+
+TEST(FreeDrive, OneThreadsWaitIsWokenByAnothersWork) {
+  Gate gate;
+  int value = 0;
+  ReadyDriver ready = make_free();
+  const StreamHandle stream = ready.driver.create_stream();
+  EXPECT_EQ(ready.api.launch_host_func(stream, Gate::pass, &gate), CUDA_SUCCESS);
+  ready.driver.launch(stream, {}, {}, 0ns, [&value] { value = 1; });
+  std::vector<std::thread> waiters;
+  for (int i = 0; i < 3; ++i) {
+    waiters.emplace_back([&] {
+      EXPECT_EQ(ready.api.stream_synchronize(stream), CUDA_SUCCESS);
+      EXPECT_EQ(value, 1);
+    });
+  }
+  while (ready.driver.host_synchronizations() < 3) std::this_thread::yield();
+  gate.open();
+  for (std::thread& waiter : waiters) waiter.join();
 }
 
 TEST(FreeDrive, VirtualTimeDoesNotDependOnHowFastThreadsAre) {
