@@ -45,8 +45,9 @@ DeviceAllocator& DeviceHeaps::heap(int device) {
 void DeviceHeaps::deallocate(void* pointer, const StreamUse* last_use) noexcept {
   const auto address = reinterpret_cast<std::uintptr_t>(pointer);
   if (address == 0) return;
-  if (!find_owner(address, [&](DeviceAllocator& heap) { return heap.free(address, last_use); }))
-    std::fprintf(stderr, "cistern: deallocate(%p): not the address of a live block; nothing was freed\n", pointer);
+  if (find_owner(address, [&](DeviceAllocator& heap) { return heap.free(address, last_use); })) return;
+  std::fprintf(stderr, "cistern: deallocate(%p): not the address of a live block; nothing was freed\n", pointer);
+  contexts_.api().note_free(address, 0, nullptr);
 }
 
 void DeviceHeaps::record_stream(void* pointer, const StreamUse& use) {

@@ -54,7 +54,7 @@ struct DriverApi {
 
   BlockNote note_allocate;
   BlockNote note_use;  // work of another stream than the block's uses it: `stream`
-  BlockNote note_free;
+  BlockNote note_free;  // 0 bytes: somebody frees what is no live block
 };
 
 // Names each entry by number, for counters, faults and costs.

@@ -88,6 +88,12 @@ AddressWindow reserve_virtual_window(const SimulatedOptions& options, std::size_
   return {begin, begin + bytes};
 }
 
+std::vector<AddressWindow> memory_windows(const std::deque<SimulatedDevice>& devices, const VirtualMemory& mappings) {
+  std::vector<AddressWindow> windows{mappings.window()};
+  for (const auto& device : devices) windows.push_back(device.memory.window());
+  return windows;
+}
+
 std::vector<DeviceCapacity*> capacities_of(std::deque<SimulatedDevice>& devices) {
   std::vector<DeviceCapacity*> capacities;
   capacities.reserve(devices.size());
@@ -107,9 +113,10 @@ DriverState::DriverState(SimulatedOptions settings, SimulatedDriver* owner)
       executor(device_count(), this, options.drive, mutex),
       streams(executor, device_count(), handle_number()),
       events(HandleKind::event, handle_number(), HandleReuse::never),
+      race_windows(number, memory_windows(devices, virtual_memory)),
       races(options.races == RaceMode::off
                 ? nullptr
-                : std::make_unique<RaceDetector>(options.races, device_count(), virtual_memory)) {
+                : std::make_unique<RaceDetector>(options.races, number, device_count(), virtual_memory)) {
   executor.set_event_lag(options.event_lag_ticks);
   api = make_driver_api(*this);
   if (races) listen_to_block_notes(*this);

@@ -18,6 +18,7 @@
 #include "runtime/simulated/host_pages.h"
 #include "runtime/simulated/operation.h"
 #include "runtime/simulated/race_detector.h"
+#include "runtime/simulated/race_foreign.h"
 #include "runtime/simulated/streams.h"
 #include "runtime/simulated/virtual_memory.h"
 
@@ -121,6 +122,7 @@ struct DriverState {
   Executor executor;
   Streams streams;
   HandleTable<Event> events;
+  const RaceWindows race_windows;             // for the detectors of other drivers
   const std::unique_ptr<RaceDetector> races;  // null when it is off
 
  private:

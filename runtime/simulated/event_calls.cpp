@@ -26,7 +26,7 @@ CUresult DriverState::event_destroy(CUevent handle) {
   if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   const int index = event->device;
   Executor::forget(*event);
-  if (races) races->event_destroyed(handle);
+  if (races) races->event_destroyed(*event);
   events.erase(reinterpret_cast<std::uint64_t>(handle));
   return context_status(index);  // an earlier, asynchronous failure
 }
@@ -45,7 +45,7 @@ CUresult DriverState::event_record_with_flags(CUevent handle, CUstream stream_ha
   if (event->device != stream->device) return CUDA_ERROR_INVALID_HANDLE;
   // "This flag is invalid outside of stream capture."
   if (flags != CU_EVENT_RECORD_DEFAULT) return CUDA_ERROR_INVALID_VALUE;
-  if (races) races->recorded(handle, *stream);
+  if (races) races->recorded(*event, *stream);
   executor.record(*event, *stream);
   return CUDA_SUCCESS;
 }
@@ -55,7 +55,7 @@ CUresult DriverState::event_query(CUevent handle) {
   Event* event = nullptr;
   if (const CUresult refused = find_event(handle, &event); refused != CUDA_SUCCESS) return refused;
   if (!executor.is_complete(*event)) return CUDA_ERROR_NOT_READY;
-  if (races) races->host_waited_for(handle);
+  if (races) races->host_waited_for(*event);
   executor.observe(*event);
   return CUDA_SUCCESS;
 }
@@ -66,7 +66,7 @@ CUresult DriverState::event_synchronize(CUevent handle) {
   if (const CUresult refused = find_event(handle, &event); refused != CUDA_SUCCESS) return refused;
   const int index = event->device;  // the event may be destroyed while this thread waits
   if (!executor.is_complete(*event)) meter.count_host_synchronization();
-  if (races) races->host_waited_for(handle);
+  if (races) races->host_waited_for(*event);
   executor.observe(*event);
   executor.finish(lock, executor.targets(*event));
   executor.complete_lagging_records(index);

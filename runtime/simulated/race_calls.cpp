@@ -38,9 +38,14 @@ void hear_use(void* self, CUdeviceptr address, std::size_t /*bytes*/, CUstream s
   }
 }
 
-void hear_free(void* self, CUdeviceptr address, std::size_t /*bytes*/, CUstream stream) {
-  hear(self, address, stream,
-       [&](RaceDetector& races, const StreamQueue& queue) { races.block_freed(address, queue, false); });
+void hear_free(void* self, CUdeviceptr address, std::size_t bytes, CUstream stream) {
+  hear(self, address, stream, [&](RaceDetector& races, const StreamQueue& queue) {
+    if (bytes == 0) {
+      races.freed_nothing(address, "free of a block");
+    } else {
+      races.block_freed(address, queue, false);
+    }
+  });
 }
 
 }  // namespace

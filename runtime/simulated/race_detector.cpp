@@ -1,5 +1,7 @@
 #include "runtime/simulated/race_detector.h"
 
+#include "runtime/simulated/race_foreign.h"
+
 #include <algorithm>
 #include <memory>
 #include <utility>
@@ -33,8 +35,8 @@ std::uint64_t number_of(FilePlace place) {
 
 }  // namespace
 
-RaceDetector::RaceDetector(RaceMode mode, int devices, const VirtualMemory& virtual_memory)
-    : virtual_memory_(virtual_memory), order_(devices), reports_(mode) {}
+RaceDetector::RaceDetector(RaceMode mode, std::uint64_t driver, int devices, const VirtualMemory& virtual_memory)
+    : driver_(driver), virtual_memory_(virtual_memory), order_(devices), reports_(mode) {}
 
 // --- Work -------------------------------------------------------------------------------
 
@@ -78,9 +80,9 @@ void RaceDetector::run_as(const RaceOperationPtr& operation, Work& work) const {
 void RaceDetector::refused(const StreamQueue& queue, const OperationLabel& label,
                            const std::vector<MemoryAccess>& accesses) {
   const RaceOperation operation = describe(queue, to_string(label.kind), label.name);
-  const std::size_t known = reports_.all().size();
-  for (const MemoryAccess& access : accesses) judge(operation, access);
-  if (reports_.all().size() != known || accesses.empty()) return;
+  bool is_told = accesses.empty();
+  for (const MemoryAccess& access : accesses) is_told = judge(operation, access) || is_told;
+  if (is_told) return;
   // Every range is somebody's: then it is the wrong one's.
   const MemoryAccess& access = accesses.front();
   const RaceLifetimePtr lifetime = memory_.find(access.address);
@@ -134,12 +136,18 @@ void RaceDetector::clear_shadow(std::uint64_t address, std::size_t bytes) {
                  [&](std::uint64_t begin, std::uint64_t end, std::uint64_t) { shadow_.clear(begin, end); });
 }
 
-void RaceDetector::judge(const RaceOperation& operation, const MemoryAccess& range) {
+bool RaceDetector::judge(const RaceOperation& operation, const MemoryAccess& range) {
   const auto trespass = memory_.judge(range.address, range.end());
-  if (!trespass) return;
-  reports_.add({trespass->kind, &operation, range.writes, nullptr, false, trespass->begin, trespass->end,
-                trespass->lifetime.get()},
+  if (trespass) {
+    reports_.add({trespass->kind, &operation, range.writes, nullptr, false, trespass->begin, trespass->end,
+                  trespass->lifetime.get()},
+                 stacks_);
+    return true;
+  }
+  if (!is_of_another_driver(driver_, range.address)) return false;
+  reports_.add({RaceKind::foreign_memory, &operation, range.writes, nullptr, false, range.address, range.end()},
                stacks_);
+  return true;
 }
 
 void RaceDetector::touch(const RaceOperationPtr& operation, const std::vector<MemoryAccess>& ranges) {
@@ -171,8 +179,8 @@ void RaceDetector::report_conflict(const RaceAccess& earlier, const RaceAccess& 
 
 // --- Order ------------------------------------------------------------------------------
 
-void RaceDetector::waited(const StreamQueue& queue, CUevent event, bool is_foreign) {
-  if (order_.wait(queue, event) || is_foreign) return;
+void RaceDetector::waited(const StreamQueue& queue, const Event& event, bool is_foreign) {
+  if (order_.wait(queue, &event) || is_foreign) return;
   const RaceOperation operation = describe(queue, "cuStreamWaitEvent", {});
   reports_.add({RaceKind::idle_wait, &operation}, stacks_);
 }

@@ -29,8 +29,8 @@ namespace cistern::simulated {
 
 class RaceDetector {
  public:
-  // `virtual_memory` tells which mapped addresses are the same bytes.
-  RaceDetector(RaceMode mode, int devices, const VirtualMemory& virtual_memory);
+  // `driver`: its number. `virtual_memory` tells which mapped addresses are the same bytes.
+  RaceDetector(RaceMode mode, std::uint64_t driver, int devices, const VirtualMemory& virtual_memory);
 
   // --- Work: submitted now, on a stream ---
   // Its function becomes one whose own accesses, told while it runs, belong to the operation.
@@ -43,13 +43,13 @@ class RaceDetector {
   void driver_called_inside(const char* entry);
 
   // --- Order ---
-  void recorded(CUevent event, const StreamQueue& queue) { order_.record(event, queue); }
+  void recorded(const Event& event, const StreamQueue& queue) { order_.record(&event, queue); }
   // `is_foreign`: recorded by another process, perhaps.
-  void waited(const StreamQueue& queue, CUevent event, bool is_foreign);
-  void event_destroyed(CUevent event) { order_.forget(event); }
+  void waited(const StreamQueue& queue, const Event& event, bool is_foreign);
+  void event_destroyed(const Event& event) { order_.forget(&event); }
   void stream_destroyed(const StreamQueue& queue);
   void host_waited_for(const StreamQueue& queue) { order_.host_waited_for(queue); }
-  void host_waited_for(CUevent event) { order_.host_waited_for(event); }
+  void host_waited_for(const Event& event) { order_.host_waited_for(&event); }
   void host_waited_for_device(int device) { order_.host_waited_for_device(device); }
   // The host waited for this one operation (a synchronous copy).
   void host_waited_for(const RaceOperationPtr& operation) { order_.host_waited_for(operation->moment); }
@@ -77,7 +77,8 @@ class RaceDetector {
   // Judges and notes the operation's accesses.
   void touch(const RaceOperationPtr& operation, const std::vector<MemoryAccess>& ranges);
   void end_lives(std::uint64_t address, std::size_t bytes, const char* entry);
-  void judge(const RaceOperation& operation, const MemoryAccess& range);
+  // Reports what is wrong with the range whatever the order; false if nothing is.
+  bool judge(const RaceOperation& operation, const MemoryAccess& range);
   void report_conflict(const RaceAccess& earlier, const RaceAccess& later, std::uint64_t begin, std::uint64_t end);
   // The accesses kept of the addresses, whichever mapping of their bytes they used.
   void for_each_access(std::uint64_t address, std::size_t bytes, const RaceShadow::Conflict& visit) const;
@@ -86,6 +87,7 @@ class RaceDetector {
                       const std::function<void(std::uint64_t, std::uint64_t, std::uint64_t)>& visit) const;
   void clear_shadow(std::uint64_t address, std::size_t bytes);
 
+  const std::uint64_t driver_;
   const VirtualMemory& virtual_memory_;
   RaceOrder order_;
   RaceShadow shadow_;

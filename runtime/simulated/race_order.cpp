@@ -92,13 +92,13 @@ void RaceOrder::end_launch(const StreamQueue& queue, const RaceClock& end) { str
 
 // --- Events -----------------------------------------------------------------------------
 
-void RaceOrder::record(CUevent event, const StreamQueue& queue) {
+void RaceOrder::record(const Event* event, const StreamQueue& queue) {
   Stream& own = stream(queue);
   own.clock = next(own);
   events_[event] = own.clock;
 }
 
-bool RaceOrder::wait(const StreamQueue& queue, CUevent event) {
+bool RaceOrder::wait(const StreamQueue& queue, const Event* event) {
   const auto recorded = events_.find(event);
   if (recorded == events_.end()) return false;
   Stream& own = stream(queue);
@@ -115,7 +115,7 @@ void RaceOrder::host_waited_for(const StreamQueue& queue) {
   if (own.is_legacy) join_blocking(host_, own.device);
 }
 
-void RaceOrder::host_waited_for(CUevent event) {
+void RaceOrder::host_waited_for(const Event* event) {
   if (const auto recorded = events_.find(event); recorded != events_.end()) host_.join(recorded->second);
 }
 

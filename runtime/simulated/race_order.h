@@ -46,14 +46,14 @@ class RaceOrder {
   void end_launch(const StreamQueue& queue, const RaceClock& end);
 
   // --- Events ---
-  void record(CUevent event, const StreamQueue& queue);
+  void record(const Event* event, const StreamQueue& queue);
   // False if the event was never recorded.
-  bool wait(const StreamQueue& queue, CUevent event);
-  void forget(CUevent event) { events_.erase(event); }
+  bool wait(const StreamQueue& queue, const Event* event);
+  void forget(const Event* event) { events_.erase(event); }
 
   // --- What the host learns ---
   void host_waited_for(const StreamQueue& queue);
-  void host_waited_for(CUevent event);
+  void host_waited_for(const Event* event);
   void host_waited_for_device(int device);
   void host_waited_for(const RaceMoment& moment) { host_.join(moment.clock); }
   [[nodiscard]] const RaceClock& host() const { return host_; }
@@ -86,7 +86,7 @@ class RaceOrder {
   std::map<std::uint64_t, Stream> streams_;  // by number: handles are used again
   std::vector<Retired> retired_;             // by device
   std::vector<Stream*> legacy_;              // by device; null before its first use
-  std::map<CUevent, RaceClock> events_;
+  std::map<const Event*, RaceClock> events_;
   std::vector<std::uint64_t> latest_{0};  // by component
   std::vector<std::uint32_t> closed_;
 };

@@ -56,7 +56,7 @@ CUresult DriverState::stream_wait_event(CUstream handle, CUevent event_handle, u
   if (const CUresult refused = find_event(event_handle, &event); refused != CUDA_SUCCESS) return refused;
   // "This flag is invalid outside of stream capture."
   if (flags != CU_EVENT_WAIT_DEFAULT) return CUDA_ERROR_INVALID_VALUE;
-  if (races) races->waited(*stream, event_handle, (event->flags & CU_EVENT_INTERPROCESS) != 0);
+  if (races) races->waited(*stream, *event, (event->flags & CU_EVENT_INTERPROCESS) != 0);
   executor.wait_event(*stream, *event);
   return CUDA_SUCCESS;
 }

@@ -161,6 +161,39 @@ void double_free(World& w) {
   }
 }
 
+void block_deallocated_twice(World& w) {
+  const StreamHandle stream = w.stream();
+  char* block = w.block(stream);
+  w.write(stream, block);
+  w.heap.deallocate(block);
+  if (!w.is_mended) w.heap.deallocate(block);
+}
+
+// Memory is one driver's own: another's streams know nothing of it.
+void kernel_on_another_drivers_memory(World& w) {
+  World other(true);
+  const StreamHandle stream = w.stream();
+  char* data = w.is_mended ? w.allocate() : other.allocate();
+  w.use(0);
+  EXPECT_EQ(w.write(stream, data), w.is_mended);
+}
+
+void copy_from_another_drivers_memory(World& w) {
+  World other(true);
+  const StreamHandle stream = w.stream();
+  char* source = w.is_mended ? w.allocate() : other.allocate();
+  w.use(0);
+  char* data = w.allocate();
+  w.copy(data, source, 4 * KiB, stream);
+  w.synchronize(stream);
+}
+
+void mapping_that_is_not_open_to_the_device(World& w) {
+  const StreamHandle stream = w.stream(w.is_mended ? 0 : 1);
+  const Mapping mapping(w);
+  EXPECT_EQ(w.write(stream, mapping.memory()), w.is_mended);
+}
+
 void free_of_an_address_inside(World& w) {
   char* data = w.allocate();
   EXPECT_EQ(w.free(w.is_mended ? data : data + 512), w.is_mended ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE);
@@ -212,6 +245,13 @@ std::vector<Program> lifetime_programs() {
       {"MemoryThatWasNotHandedOut", RaceKind::dead_memory, memory_that_was_not_handed_out},
       {"APointerKeptAcrossEmptyCache", RaceKind::dead_memory, a_pointer_kept_across_empty_cache},
       {"DoubleFree", RaceKind::invalid_free, double_free},
+      {"BlockDeallocatedTwice", RaceKind::invalid_free, block_deallocated_twice},
+      {"KernelOnAnotherDriversMemory", RaceKind::foreign_memory, kernel_on_another_drivers_memory},
+      {"CopyFromAnotherDriversMemory", RaceKind::foreign_memory, copy_from_another_drivers_memory},
+      {"MappingThatIsNotOpenToTheDevice",
+       RaceKind::foreign_memory,
+       mapping_that_is_not_open_to_the_device,
+       {.devices = 2}},
       {"FreeOfAnAddressInside", RaceKind::invalid_free, free_of_an_address_inside},
       {"BlockToldFreeTwice", RaceKind::invalid_free, block_told_free_twice},
       {"BlockGivenBackToTheDriver", RaceKind::invalid_free, block_given_back_to_the_driver},
