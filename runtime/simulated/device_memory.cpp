@@ -111,4 +111,21 @@ bool DeviceMemory::holds(std::uint64_t address, std::size_t bytes) const {
   return address - begin < extent && bytes <= extent - (address - begin);
 }
 
+std::optional<DeviceMemory::Allocation> DeviceMemory::find(std::uint64_t address) const {
+  if (!window_.contains(address)) return std::nullopt;
+  const auto start = extent_start_at_or_below(granule_of(address));
+  if (!start) return std::nullopt;
+  std::uint64_t begin = window_.begin + *start * kGranule;
+  std::uint64_t extent = extents_[*start];
+  if (extent == kShared) {
+    auto small = small_.upper_bound(address);
+    if (small == small_.begin()) return std::nullopt;
+    --small;
+    begin = small->first;
+    extent = small->second;
+  }
+  if (address - begin >= extent) return std::nullopt;
+  return Allocation{begin, extent, 0};
+}
+
 }  // namespace cistern::simulated

@@ -32,6 +32,12 @@ class DeviceMemory {
   void release(std::uint64_t address);
   // Whether one live allocation holds [address, address + bytes).
   [[nodiscard]] bool holds(std::uint64_t address, std::size_t bytes) const;
+  struct Allocation {
+    std::uint64_t begin = 0;
+    std::size_t bytes = 0;
+    std::uint64_t id = 0;
+  };
+  [[nodiscard]] std::optional<Allocation> find(std::uint64_t address) const;
   [[nodiscard]] const AddressWindow& window() const noexcept { return window_; }
 
  private:

@@ -16,6 +16,7 @@
 #include "runtime/simulated/fault_plan.h"
 #include "runtime/simulated/handle_table.h"
 #include "runtime/simulated/host_pages.h"
+#include "runtime/simulated/ipc_state.h"
 #include "runtime/simulated/operation.h"
 #include "runtime/simulated/race_detector.h"
 #include "runtime/simulated/race_foreign.h"
@@ -125,8 +126,13 @@ struct DriverState {
   const RaceWindows race_windows;             // for the detectors of other drivers
   const std::unique_ptr<RaceDetector> races;  // null when it is off
 
+  IpcState ipc{number};
+
  private:
   CUresult inject(DriverEntryId entry);
+  // Whether work of a device can reach another's memory.
+  [[nodiscard]] bool can_reach(int from, int to);
+  CUresult map_foreign(int owner, OwnedFile file, IpcState::Mapping* mapping);
   [[nodiscard]] std::uint16_t handle_number() const noexcept { return static_cast<std::uint16_t>(number); }
 };
 

@@ -3,6 +3,7 @@
 #include <chrono>
 
 #include "runtime/simulated/driver_state.h"
+#include "runtime/simulated/shared_event.h"
 
 namespace cistern::simulated {
 
@@ -27,6 +28,7 @@ CUresult DriverState::event_destroy(CUevent handle) {
   const int index = event->device;
   Executor::forget(*event);
   if (races) races->event_destroyed(*event);
+  ipc.withdraw(*event);
   events.erase(reinterpret_cast<std::uint64_t>(handle));
   return context_status(index);  // an earlier, asynchronous failure
 }
@@ -45,6 +47,7 @@ CUresult DriverState::event_record_with_flags(CUevent handle, CUstream stream_ha
   if (event->device != stream->device) return CUDA_ERROR_INVALID_HANDLE;
   // "This flag is invalid outside of stream capture."
   if (flags != CU_EVENT_RECORD_DEFAULT) return CUDA_ERROR_INVALID_VALUE;
+  if (event->shared && !event->shared->has_room()) return CUDA_ERROR_OUT_OF_MEMORY;
   if (races) races->recorded(*event, *stream);
   executor.record(*event, *stream);
   return CUDA_SUCCESS;
@@ -68,6 +71,13 @@ CUresult DriverState::event_synchronize(CUevent handle) {
   if (!executor.is_complete(*event)) meter.count_host_synchronization();
   if (races) races->host_waited_for(*event);
   executor.observe(*event);
+  if (const std::uint64_t foreign = event->shared ? event->shared->latest_foreign() : 0; foreign != 0) {
+    const std::shared_ptr<SharedEvent> shared = event->shared;
+    lock.unlock();
+    shared->wait(foreign);
+    lock.lock();
+    return executor.device(index).failure;
+  }
   executor.finish(lock, executor.targets(*event));
   executor.complete_lagging_records(index);
   return executor.device(index).failure;

@@ -2,6 +2,8 @@
 
 #include "runtime/simulated/executor.h"
 
+#include "runtime/simulated/shared_event.h"
+
 #include <algorithm>
 #include <utility>
 
@@ -76,12 +78,41 @@ void Executor::queue_work(StreamQueue& stream, Work work) {
   engage_workers();
 }
 
+void Executor::tell_of(Operation& mark, const Event& event) {
+  if (!event.shared) return;
+  mark.tells = event.shared;
+  mark.shared_record = event.shared->begin_record();
+}
+
+// In this process or in another.
+void Executor::wait_for_record(Operation& mark, const Event& event) {
+  const std::uint64_t foreign = event.shared ? event.shared->latest_foreign() : 0;
+  if (foreign == 0) {
+    depend(mark, event.pending);
+    return;
+  }
+  foreign_.watch(event.shared, foreign, {&mark, mark.id});
+  ++mark.open_predecessors;  // until let_go
+}
+
+void Executor::let_go(const Targets& held) {
+  for (const Target& target : held) release(*const_cast<Operation*>(target.operation));
+  engage_workers();
+  ran_.notify_all();
+}
+
+void Executor::share(Event& event, std::shared_ptr<SharedEvent> shared) {
+  event.shared = std::move(shared);
+  if (event.pending != nullptr) tell_of(*event.pending, event);
+}
+
 void Executor::attach_record(Operation& mark, Event& event, StreamQueue& stream) {
   forget(event);
   event.recorded = true;
   note_lag(event, stream);
   mark.records = &event;
   event.pending = &mark;
+  tell_of(mark, event);
 }
 
 void Executor::record(Event& event, StreamQueue& stream) {
@@ -92,6 +123,7 @@ void Executor::record(Event& event, StreamQueue& stream) {
     event.time = earliest_start(stream);
     Nanoseconds& latest_end = device(stream.device).latest_end;
     latest_end = std::max(latest_end, event.time);
+    if (event.shared) event.shared->complete(event.shared->begin_record());
     return;
   }
   Operation& mark = make_mark(stream, OperationKind::event_record);
@@ -102,13 +134,14 @@ void Executor::record(Event& event, StreamQueue& stream) {
 }
 
 void Executor::wait_event(StreamQueue& stream, const Event& event) {
-  if (event.pending == nullptr && nothing_precedes(stream)) {
+  const bool foreign = event.shared && event.shared->latest_foreign() != 0;
+  if (!foreign && event.pending == nullptr && nothing_precedes(stream)) {
     stream.latest_end = std::max(stream.latest_end, event.time);
     return;
   }
   Operation& mark = make_mark(stream, OperationKind::event_wait);
   mark.start = std::max(mark.start, event.time);
-  depend(mark, event.pending);
+  wait_for_record(mark, event);
   order_behind_stream(mark);
   append_to_stream(mark);
   release(mark);
@@ -122,7 +155,7 @@ Operation& Executor::make_graph_node(StreamQueue& stream, GraphOperation& node) 
   operation.work = std::move(node.work);
   if (node.waits_for != nullptr) {
     operation.start = std::max(operation.start, node.waits_for->time);
-    depend(operation, node.waits_for->pending);
+    wait_for_record(operation, *node.waits_for);
   }
   ++device(stream.device).unfinished;
   return operation;
@@ -209,6 +242,7 @@ void Executor::retire(Operation& operation) {
     operation.records->pending = nullptr;
     operation.records->time = end;
   }
+  if (operation.tells) operation.tells->complete(operation.shared_record);
   for (HostWaitLink* link = operation.host_waits; link != nullptr; link = link->next) {
     --link->wait->open;
     link->wait->end = std::max(link->wait->end, end);
@@ -230,6 +264,7 @@ void Executor::recycle(Operation& operation) {
   operation.in_stream = true;
   operation.is_mark = false;
   operation.records = nullptr;
+  operation.tells = nullptr;
   operation.work.label.name.clear();
   operation.work.duration = Nanoseconds::zero();
   operation.predecessors.clear();
@@ -263,6 +298,9 @@ bool Executor::is_lagging(const RecordLag& lag, int index) const {
 }
 
 bool Executor::is_complete(const Event& event) const {
+  if (event.shared && event.shared->latest_foreign() != 0) {
+    return event.shared->check_abandoned(event.shared->latest_foreign());
+  }
   return event.pending == nullptr && !is_lagging(event.lag, event.device);
 }
 

@@ -22,6 +22,7 @@
 
 #include <cistern/simulated.h>
 
+#include "runtime/simulated/foreign_records.h"
 #include "runtime/simulated/operation.h"
 #include "runtime/simulated/workers.h"
 
@@ -73,6 +74,8 @@ class Executor {
   // A node on another device than the stream's fails its own device, and is waited for with
   // the stream's.
   Target queue_graph(StreamQueue& stream, std::vector<GraphOperation> nodes, const Targets& behind = {});
+  // Other processes see the event from now on: also the record that is pending.
+  void share(Event& event, std::shared_ptr<SharedEvent> shared);
   // Before the event's place is used otherwise: a pending record then completes nothing.
   static void forget(Event& event);
 
@@ -124,6 +127,10 @@ class Executor {
   Operation& make_mark(StreamQueue& stream, OperationKind kind);
   Operation& make_graph_node(StreamQueue& stream, GraphOperation& node);
   void attach_record(Operation& mark, Event& event, StreamQueue& stream);
+  static void tell_of(Operation& mark, const Event& event);
+  void wait_for_record(Operation& mark, const Event& event);
+  // What waited for other processes no longer does.
+  void let_go(const Targets& held);
   void order_behind_stream(Operation& operation);
   static void depend(Operation& operation, Operation* predecessor);
   void append_to_stream(Operation& operation);
@@ -165,6 +172,8 @@ class Executor {
   std::uint64_t ticks_ = 0;
   std::uint64_t event_lag_ = 0;
   std::uint64_t records_ = 0;
+  std::mutex& mutex_;
+  ForeignRecords foreign_;
   std::unique_ptr<Workers> workers_;  // of the free-running drive
 };
 

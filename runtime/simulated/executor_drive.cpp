@@ -2,6 +2,8 @@
 
 #include "runtime/simulated/executor.h"
 
+#include "runtime/simulated/shared_event.h"
+
 #include <algorithm>
 #include <tuple>
 #include <utility>
@@ -41,12 +43,24 @@ bool may_touch_memory(const Operation& operation) {
 bool is_inside_operation(const void* driver) noexcept { return running_driver == driver; }
 
 Executor::Executor(int devices, const void* driver, Drive drive, std::mutex& mutex)
-    : devices_(static_cast<std::size_t>(devices)), driver_(driver), drive_(drive) {
+    : devices_(static_cast<std::size_t>(devices)),
+      driver_(driver),
+      drive_(drive),
+      mutex_(mutex),
+      foreign_([this](const Targets& held) {
+        const Lock lock(mutex_);
+        let_go(held);
+      }) {
   if (drive == Drive::free) workers_ = std::make_unique<Workers>(mutex, [this](Lock& lock) { return run_one(lock); });
 }
 
 void Executor::stop() {
+  foreign_.stop();
   if (workers_ != nullptr) workers_->stop();
+  // What was not done will never be: no other process is to wait for it.
+  for (const Operation& operation : operations_) {
+    if (operation.tells) operation.tells->complete(operation.shared_record);
+  }
 }
 
 // --- What is ready ----------------------------------------------------------------------

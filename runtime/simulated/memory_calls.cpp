@@ -51,6 +51,7 @@ CUresult DriverState::mem_free(CUdeviceptr pointer) {
   // While this thread waited, another may have freed it.
   if (!device(index).memory.is_allocation(pointer)) return CUDA_ERROR_INVALID_VALUE;
   if (races) races->freed(pointer, "cuMemFree");
+  ipc.withdraw(pointer);
   device(index).memory.release(pointer);
   return CUDA_SUCCESS;
 }

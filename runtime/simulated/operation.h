@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,7 @@ namespace cistern::simulated {
 
 using Nanoseconds = std::chrono::nanoseconds;
 
+class SharedEvent;
 struct Event;
 struct Operation;
 struct StreamQueue;
@@ -94,7 +96,10 @@ struct Operation {
   bool in_stream = true;  // of the stream's own queue; a graph's nodes stand beside it
   bool is_mark = false;
   Event* records = nullptr;  // the event that this mark completes, unless it was recorded again
-  Nanoseconds start{};       // the earliest that is known yet
+  // Where other processes see that event, and the record's number there, which is completed anyhow.
+  std::shared_ptr<SharedEvent> tells;
+  std::uint64_t shared_record = 0;
+  Nanoseconds start{};  // the earliest that is known yet
   Work work;
   std::size_t open_predecessors = 0;  // those that are not done, counted as often as they are named
   Targets predecessors;               // done ones among them
@@ -139,9 +144,11 @@ struct Event {
   int device = 0;
   unsigned flags = CU_EVENT_DEFAULT;
   bool recorded = false;
+  bool imported = false;         // opened here, of another process
   Operation* pending = nullptr;  // the latest record's mark, until it is done
   Nanoseconds time{};            // of the latest record, once it is done
   RecordLag lag;
+  std::shared_ptr<SharedEvent> shared;  // where other processes record and await it; null: nowhere
 };
 
 }  // namespace cistern::simulated

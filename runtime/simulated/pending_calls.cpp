@@ -102,10 +102,5 @@ CUresult DriverState::mem_pool_get_access(CUmemAccess_flags*, CUmemoryPool, CUme
 CUresult DriverState::device_get_default_mem_pool(CUmemoryPool*, CUdevice) { return CUDA_ERROR_NOT_SUPPORTED; }
 CUresult DriverState::device_get_mem_pool(CUmemoryPool*, CUdevice) { return CUDA_ERROR_NOT_SUPPORTED; }
 CUresult DriverState::device_set_mem_pool(CUdevice, CUmemoryPool) { return CUDA_ERROR_NOT_SUPPORTED; }
-CUresult DriverState::ipc_get_mem_handle(CUipcMemHandle*, CUdeviceptr) { return CUDA_ERROR_NOT_SUPPORTED; }
-CUresult DriverState::ipc_open_mem_handle(CUdeviceptr*, CUipcMemHandle, unsigned) { return CUDA_ERROR_NOT_SUPPORTED; }
-CUresult DriverState::ipc_close_mem_handle(CUdeviceptr) { return CUDA_ERROR_NOT_SUPPORTED; }
-CUresult DriverState::ipc_get_event_handle(CUipcEventHandle*, CUevent) { return CUDA_ERROR_NOT_SUPPORTED; }
-CUresult DriverState::ipc_open_event_handle(CUevent*, CUipcEventHandle) { return CUDA_ERROR_NOT_SUPPORTED; }
 
 }  // namespace cistern::simulated
