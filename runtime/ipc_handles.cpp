@@ -76,8 +76,8 @@ std::size_t hash_of(const Bytes& bytes) noexcept {
 }  // namespace
 
 bool MemoryHandle::Sender::operator==(const Sender& other) const noexcept {
-  return std::tie(process, slot, started, file, serial) ==
-         std::tie(other.process, other.slot, other.started, other.file, other.serial);
+  return std::tie(process, slot, descriptor, inode, started, serial) ==
+         std::tie(other.process, other.slot, other.descriptor, other.inode, other.started, other.serial);
 }
 
 MemoryHandle::MemoryHandle(const Parts& parts) : parts_(parts) {
@@ -96,14 +96,15 @@ MemoryHandle MemoryHandle::from_bytes(const void* data, std::size_t size) {
   reader.number(parts.bytes);
   reader.number(parts.sender.process);
   reader.number(parts.sender.slot);
+  reader.number(parts.sender.descriptor);
+  reader.number(parts.sender.inode);
   reader.number(parts.sender.started);
-  reader.number(parts.sender.file);
   reader.number(parts.sender.serial);
   return MemoryHandle(parts);
 }
 
 MemoryHandle::Bytes MemoryHandle::to_bytes() const noexcept {
-  static_assert(kSize == 4 + 4 + sizeof(DriverIpcHandle) + sizeof(DeviceUuid) + 3 * 8 + 2 * 4 + 3 * 8);
+  static_assert(kSize == 4 + 4 + sizeof(DriverIpcHandle) + sizeof(DeviceUuid) + 3 * 8 + 3 * 4 + 3 * 8);
   Bytes bytes{};
   Writer writer(bytes.data());
   writer.bytes(kMemoryMark);
@@ -115,8 +116,9 @@ MemoryHandle::Bytes MemoryHandle::to_bytes() const noexcept {
   writer.number(parts_.bytes);
   writer.number(parts_.sender.process);
   writer.number(parts_.sender.slot);
+  writer.number(parts_.sender.descriptor);
+  writer.number(parts_.sender.inode);
   writer.number(parts_.sender.started);
-  writer.number(parts_.sender.file);
   writer.number(parts_.sender.serial);
   return bytes;
 }

@@ -54,7 +54,8 @@ ProcessStamp this_process() noexcept {
 
 bool is_alive(const ProcessStamp& process) noexcept {
   const auto state = state_of(process.id);
-  return state && state->started == process.started && state->state != 'Z' && state->state != 'X';
+  return state && (process.started == 0 || state->started == process.started) && state->state != 'Z' &&
+         state->state != 'X';
 }
 
 int open_file_of(const ProcessStamp& process, int number, std::uint64_t inode) noexcept {

@@ -18,7 +18,8 @@ struct ProcessStamp {
 
 // This process; read anew after a fork.
 [[nodiscard]] ProcessStamp this_process() noexcept;
-// False once it has ended, also while its parent has not yet asked how.
+// False once it has ended, also while its parent has not yet asked how. Without a start (0): whether
+// any process has the id.
 [[nodiscard]] bool is_alive(const ProcessStamp& process) noexcept;
 
 // Opens descriptor `number` of a process as its own holder could, if it is the file with this

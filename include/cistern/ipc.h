@@ -32,15 +32,16 @@ using DriverIpcHandle = std::array<std::uint8_t, 64>;
 // Names an address in another process's device memory. Bytes that can be copied and sent.
 class CISTERN_EXPORT MemoryHandle {
  public:
-  static constexpr std::size_t kSize = 144;
+  static constexpr std::size_t kSize = 148;
   using Bytes = std::array<std::uint8_t, kSize>;
 
   // Where a receiver of a block that was sent (send_memory) finds the sender's count of receivers.
   struct Sender {
     std::uint32_t process = 0;  // 0: the memory was not sent, only named
     std::uint32_t slot = 0;
+    std::uint32_t descriptor = 0;  // of the shared memory, and its inode
+    std::uint64_t inode = 0;
     std::uint64_t started = 0;
-    std::uint64_t file = 0;
     std::uint64_t serial = 0;
     [[nodiscard]] bool operator==(const Sender& other) const noexcept;
   };
