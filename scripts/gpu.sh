@@ -12,8 +12,9 @@ usage() {
   cat <<'USAGE'
 usage: ./dev gpu [--device cuda|simulated] [--build DIR]
        ./dev gpu --prepare
-Runs the device tests, times the driver's calls and replays every workload and real trace
-on the device; writes bench/results/DEVICE.md and bench/costs.json.
+Runs the device tests, asks the driver every statement of docs/conformance.md, times its calls
+and replays every workload and real trace on the device; writes bench/results/DEVICE.md, with
+every statement that did not hold, and bench/costs.json.
 
   --device simulated   the same script over the simulated device, e.g. where there is no
                        GPU. What it says of costs is modelled, so it writes build/gpu-simulated/
@@ -27,7 +28,7 @@ Exit status: 3 where there is no device, 1 if a test failed.
 USAGE
 }
 
-binaries=(tools/cistern tests/gpu/cistern_gpu_tests bench/cistern_driver_costs)
+binaries=(tools/cistern tests/gpu/cistern_gpu_tests tests/conformance/cistern_conformance bench/cistern_driver_costs)
 
 prepare() {
   # shellcheck source=scripts/build.sh
@@ -104,15 +105,62 @@ mkdir -p "$scratch"
 
 # The tests look at bytes and provoke out of memory; what is timed needs the accounts only.
 tests_on=$device
+statements_on=$device
 export CISTERN_DEVICE=$device
 if [[ $device == simulated ]]; then
   tests_on=simulated:capacity=4GiB
+  statements_on=simulated:capacity=4GiB,devices=2,drive=free
   CISTERN_DEVICE=simulated:backing=none
 fi
 
 echo "== the device tests"
 tests_passed=yes
 CISTERN_DEVICE=$tests_on "$build/tests/gpu/cistern_gpu_tests" 2>&1 | tee "$scratch/tests.log" || tests_passed=no
+
+# Each statement in a process of its own: what breaks the device's context, or waits for ever,
+# spoils no other statement.
+ask_statements() {
+  local program=$build/tests/conformance/cistern_conformance suite="" line test asked=0 status
+  rm -f "$scratch/differences"
+  touch "$scratch/differences"
+  while read -r line; do
+    case $line in
+      *.) suite=$line && continue ;;
+      C[0-9][0-9][0-9]_*) test=$suite$line ;;
+      *) continue ;;
+    esac
+    asked=$((asked + 1))
+    status=0
+    CISTERN_CONFORMANCE_REPORT=$scratch/differences timeout 90 "$program" --gtest_filter="$test" \
+      >"$scratch/statement.log" 2>&1 </dev/null || status=$?
+    # Above 1 it did not come to its end: no test of its own says so.
+    if ((status > 1)); then
+      echo "| ${line%%_*} | $test | did not end: exit status $status |" >>"$scratch/differences"
+    fi
+  done < <("$program" --gtest_list_tests)
+  {
+    echo "$asked statements were asked: $(count_numbers differ) did not hold, $(count_numbers "not asked") could not be asked."
+    if [[ -s $scratch/differences ]]; then
+      echo
+      echo "| statement | what it says | what came |"
+      echo "| --- | --- | --- |"
+      sort "$scratch/differences"
+    fi
+  } >"$scratch/conformance.md"
+  cat "$scratch/conformance.md"
+  [[ $asked -gt 0 ]]
+}
+# How many statements are in the list of differences for that reason.
+count_numbers() {
+  if [[ $1 == "not asked" ]]; then
+    grep '| not asked: ' "$scratch/differences" || true
+  else
+    grep -v '| not asked: ' "$scratch/differences" || true
+  fi | cut -d '|' -f 2 | sort -u | wc -l
+}
+
+echo "== the statements of the documentation"
+CISTERN_DEVICE=$statements_on ask_statements
 
 echo "== the driver's calls"
 "$build/bench/cistern_driver_costs" --costs "$scratch/costs.json" | tee "$scratch/costs.md"
@@ -140,6 +188,12 @@ slug=$(tr '[:upper:] ' '[:lower:]-' <<<"${name:-$device}" | tr -cd 'a-z0-9.-')
   echo "## Device tests"
   echo
   sed -n 's/^\[  \(PASSED\|FAILED\|SKIPPED\)  *\] */- \L\1\E: /p' "$scratch/tests.log"
+  echo
+  echo "## Statements of the CUDA documentation"
+  echo
+  echo "By number, as \`docs/conformance.md\` lists them."
+  echo
+  cat "$scratch/conformance.md"
   echo
   echo "## Driver calls"
   echo
