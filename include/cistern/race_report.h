@@ -56,6 +56,7 @@ struct RaceSide {
   std::uint64_t stream_id = 0;  // as cuStreamGetId has it for streams that were created; 0: the host
   bool writes = false;
   CallStack stack;
+  CallStack captured;  // of work that a graph launched: where the capture took it
 };
 
 // The block, or allocation of the driver's, that holds the bytes.

@@ -53,10 +53,17 @@ struct MemoryAccess {
   [[nodiscard]] std::uint64_t end() const { return address + bytes; }
 };
 
+// Where and when a capture recorded work, for the race detector; 0: none did, or it is off.
+struct CapturedAt {
+  std::uint32_t stack = 0;
+  std::uint64_t sequence = 0;
+};
+
 // What an operation does when its turn has come.
 struct Work {
   OperationLabel label = {};
   std::vector<MemoryAccess> accesses = {};  // as it was declared
+  CapturedAt captured_at = {};
   Nanoseconds duration{};
   // Asked with the driver's lock held, right before the function runs; may be empty. False: it
   // does not run, and the device fails as on an illegal address.

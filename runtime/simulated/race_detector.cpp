@@ -137,7 +137,9 @@ void RaceDetector::clear_shadow(std::uint64_t address, std::size_t bytes) {
 }
 
 bool RaceDetector::judge(const RaceOperation& operation, const MemoryAccess& range) {
-  const auto trespass = memory_.judge(range.address, range.end());
+  const bool is_node = operation.captured.sequence != 0;
+  const auto trespass = is_node ? memory_.judge_node(range.address, range.end(), operation.captured.sequence)
+                                : memory_.judge(range.address, range.end());
   if (trespass) {
     reports_.add({trespass->kind, &operation, range.writes, nullptr, false, trespass->begin, trespass->end,
                   trespass->lifetime.get()},

@@ -21,11 +21,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
 
 namespace cistern::simulated {
+
+struct GraphOperation;
 
 class RaceDetector {
  public:
@@ -37,6 +40,12 @@ class RaceDetector {
   RaceOperationPtr submitted(const StreamQueue& queue, Work& work);
   // Work that the driver refuses because its device may not touch one of the ranges.
   void refused(const StreamQueue& queue, const OperationLabel& label, const std::vector<MemoryAccess>& accesses);
+  // Work that a capture takes instead of the stream, and the launch of an executable graph.
+  void captured(const StreamQueue& queue, Work& work);
+  void launched(const StreamQueue& queue, std::vector<GraphOperation>& nodes, const void* exec);
+  void exec_destroyed(const void* exec) { launches_.erase(exec); }
+  // A capture ends on the stream with forked work that never joined it.
+  void join_lost(const StreamQueue& queue);
   // The host's own accesses; inside a running operation's function: that operation's.
   void host_access(const std::vector<MemoryAccess>& ranges);
   // A call of an entry, by its name, from inside an operation.
@@ -72,6 +81,7 @@ class RaceDetector {
 
  private:
   RaceOperation describe(const StreamQueue& queue, const char* kind, std::string_view name);
+  RaceClock launch_node(const RaceOperation& launch, GraphOperation& node, const RaceClock& after);
   void run_as(const RaceOperationPtr& operation, Work& work) const;
   RaceOperation describe_host(const char* kind, std::string_view name);
   // Judges and notes the operation's accesses.
@@ -94,6 +104,7 @@ class RaceDetector {
   RaceMemory memory_;
   RaceStacks stacks_;
   RaceReports reports_;
+  std::map<const void*, RaceClock> launches_;  // what the latest launch of each executable graph ends with
   std::uint64_t sequence_ = 0;
 };
 

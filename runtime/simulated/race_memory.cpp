@@ -72,6 +72,17 @@ std::optional<RaceTrespass> RaceMemory::judge(std::uint64_t begin, std::uint64_t
   return RaceTrespass{RaceKind::out_of_bounds, lifetime->end(), end, lifetime};
 }
 
+std::optional<RaceTrespass> RaceMemory::judge_node(std::uint64_t begin, std::uint64_t end,
+                                                   std::uint64_t captured) const {
+  const auto* block = begin < end ? blocks_.find(begin) : nullptr;
+  if (block == nullptr) return judge(begin, end);
+  if (block->value->in_capture) return std::nullopt;
+  if (block->value->born > captured) {
+    return RaceTrespass{RaceKind::dead_memory, begin, std::min(end, block->end), block->value};
+  }
+  return judge(begin, end);
+}
+
 std::optional<RaceTrespass> RaceMemory::judge_allocation(std::uint64_t begin, std::uint64_t end) const {
   RaceLifetimePtr previous;
   for (std::uint64_t at = begin; at < end;) {

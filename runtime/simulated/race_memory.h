@@ -68,6 +68,11 @@ class RaceMemory {
   // What is wrong with touching the range; nothing if it is one live block, allocation or row of
   // mappings, or memory that nobody told of.
   [[nodiscard]] std::optional<RaceTrespass> judge(std::uint64_t begin, std::uint64_t end) const;
+  // The same for a graph's node that was captured at that sequence number. Blocks that were handed
+  // out in a capture may be freed and handed out anew within captures: their pool keeps them
+  // for the graphs. A block from outside of captures may not be younger than the node.
+  [[nodiscard]] std::optional<RaceTrespass> judge_node(std::uint64_t begin, std::uint64_t end,
+                                                       std::uint64_t captured) const;
 
  private:
   [[nodiscard]] std::optional<RaceTrespass> judge_allocation(std::uint64_t begin, std::uint64_t end) const;

@@ -21,6 +21,7 @@ struct RaceOperation {
   RaceStackId stack = 0;
   std::uint64_t sequence = 0;  // ascends in the order of submission
   RaceMoment moment;
+  CapturedAt captured;  // of a graph's node
 
   [[nodiscard]] bool is_host() const { return device < 0; }
 };

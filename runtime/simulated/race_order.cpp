@@ -98,6 +98,10 @@ void RaceOrder::record(const Event* event, const StreamQueue& queue) {
   events_[event] = own.clock;
 }
 
+void RaceOrder::join_record(const Event* event, RaceClock* clock) const {
+  if (const auto recorded = events_.find(event); recorded != events_.end()) clock->join(recorded->second);
+}
+
 bool RaceOrder::wait(const StreamQueue& queue, const Event* event) {
   const auto recorded = events_.find(event);
   if (recorded == events_.end()) return false;

@@ -47,6 +47,9 @@ class RaceOrder {
 
   // --- Events ---
   void record(const Event* event, const StreamQueue& queue);
+  void record(const Event* event, const RaceClock& clock) { events_[event] = clock; }
+  // Joins what the event stands for; nothing if it was never recorded.
+  void join_record(const Event* event, RaceClock* clock) const;
   // False if the event was never recorded.
   bool wait(const StreamQueue& queue, const Event* event);
   void forget(const Event* event) { events_.erase(event); }

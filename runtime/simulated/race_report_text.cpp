@@ -60,6 +60,12 @@ std::string describe(const RaceSide& side, bool touches_memory) {
   return text + " (number " + std::to_string(side.stream_id) + ") of device " + std::to_string(side.device);
 }
 
+std::string places_of(const RaceSide& side) {
+  std::string text = ", from\n" + indented(side.stack);
+  if (!side.captured.frames.empty()) text += "    captured from\n" + indented(side.captured);
+  return text;
+}
+
 std::string describe(const RaceReport& report, const RaceBlock& block) {
   const auto offset = reinterpret_cast<std::int64_t>(report.address) - reinterpret_cast<std::int64_t>(block.address);
   return ", at offset " + std::to_string(offset) + " of the " + (block.is_live ? "" : "freed ") + block.origin +
@@ -110,8 +116,8 @@ std::string RaceReport::to_string() const {
     if (block) text += describe(*this, *block);
     text += "\n";
   }
-  text += "  " + describe(earlier, touches_memory) + ", from\n" + indented(earlier.stack);
-  if (later) text += "  then " + describe(*later, touches_memory) + ", from\n" + indented(later->stack);
+  text += "  " + describe(earlier, touches_memory) + places_of(earlier);
+  if (later) text += "  then " + describe(*later, touches_memory) + places_of(*later);
   if (block && !block->allocated.frames.empty()) text += "  allocated from\n" + indented(block->allocated);
   if (block && !block->freed.frames.empty()) text += "  freed from\n" + indented(block->freed);
   return text;

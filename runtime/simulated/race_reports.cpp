@@ -27,8 +27,8 @@ void change_exit_status() {
 }
 
 RaceSide side_of(const RaceOperation& operation, bool writes, const RaceStacks& stacks) {
-  return {operation.kind,      operation.name, operation.device,          operation.stream,
-          operation.stream_id, writes,         stacks.at(operation.stack)};
+  return {operation.kind,      operation.name, operation.device,           operation.stream,
+          operation.stream_id, writes,         stacks.at(operation.stack), stacks.at(operation.captured.stack)};
 }
 
 RaceBlock block_of(const RaceLifetime& lifetime, const RaceStacks& stacks) {
@@ -43,7 +43,9 @@ RaceBlock block_of(const RaceLifetime& lifetime, const RaceStacks& stacks) {
 }  // namespace
 
 void RaceReports::add(const RaceFind& find, const RaceStacks& stacks) {
-  const Places places{find.kind, find.earlier->stack, find.later == nullptr ? 0 : find.later->stack};
+  const RaceOperation nobody;
+  const RaceOperation& later = find.later == nullptr ? nobody : *find.later;
+  const Places places{find.kind, find.earlier->stack, find.earlier->captured.stack, later.stack, later.captured.stack};
   const auto [place, is_new] = places_.try_emplace(places, reports_.size());
   if (!is_new) {
     ++reports_[place->second].repeats;

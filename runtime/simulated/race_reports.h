@@ -40,7 +40,8 @@ class RaceReports {
   void clear();
 
  private:
-  using Places = std::tuple<RaceKind, RaceStackId, RaceStackId>;
+  // Of both sides: where it was called from, and where a capture took it.
+  using Places = std::tuple<RaceKind, RaceStackId, RaceStackId, RaceStackId, RaceStackId>;
 
   RaceMode mode_;
   std::vector<RaceReport> reports_;
