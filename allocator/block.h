@@ -27,6 +27,8 @@ struct StreamUse {
   StreamIdentity stream;
   int device = 0;
   std::shared_ptr<void> owner;
+  // Recorded while the stream was captured, and not since: a capture queues no work.
+  bool in_capture = false;
 };
 
 // One default stream a device has the same id: only both together tell streams apart.
@@ -41,8 +43,10 @@ struct Segment {
   PoolKind kind = PoolKind::small;
   // Counted as oversize when it came: options may have changed since.
   bool oversize = false;
-  // Being given back to the driver: its one block is free, but in no pool.
+  // On its way to the driver or to another stream: its one block is free, but in no pool.
   bool releasing = false;
+  // In the default pool of a policy that caches: nothing but the heap's own figures follow it.
+  bool is_plain = false;
   BlockPool* pool = nullptr;  // of its stream and kind: where its free blocks are
   PoolPair* owner = nullptr;  // what `pool` is part of
   Block* first = nullptr;     // lowest address

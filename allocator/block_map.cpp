@@ -15,9 +15,8 @@ std::size_t BlockMap::slot_of(std::uint64_t address) const {
   return slot;
 }
 
-void BlockMap::grow() {
+void BlockMap::grow(std::size_t new_capacity) {
   const std::size_t old_capacity = capacity_;
-  const std::size_t new_capacity = capacity_ == 0 ? 64 : capacity_ * 2;
   auto old_entries = std::make_unique<Entry[]>(new_capacity);
   old_entries.swap(entries_);
   capacity_ = new_capacity;
@@ -41,9 +40,15 @@ void BlockMap::erase_at(std::size_t slot) {
 }
 
 void BlockMap::insert(std::uint64_t address, Block* block) {
-  if ((size_ + 1) * 2 > capacity_) grow();
+  if ((size_ + 1) * 2 > capacity_) grow(capacity_ == 0 ? 64 : capacity_ * 2);
   entries_[slot_of(address)] = {address, block};
   ++size_;
+}
+
+void BlockMap::reserve(std::size_t blocks) {
+  std::size_t capacity = capacity_ == 0 ? 64 : capacity_;
+  while ((size_ + blocks) * 2 > capacity) capacity *= 2;
+  if (capacity > capacity_) grow(capacity);
 }
 
 Block* BlockMap::take(std::uint64_t address) noexcept {

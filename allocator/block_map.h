@@ -17,6 +17,8 @@ class BlockMap {
  public:
   // Requires: `address` is not 0 and not in the map. Throws std::bad_alloc, unchanged.
   void insert(std::uint64_t address, Block* block);
+  // Makes the next `blocks` insertions succeed without allocating. Throws std::bad_alloc, unchanged.
+  void reserve(std::size_t blocks);
   // Removes and returns the block at exactly `address`; nullptr if there is none.
   [[nodiscard]] Block* take(std::uint64_t address) noexcept;
   [[nodiscard]] Block* find(std::uint64_t address) const noexcept;
@@ -29,7 +31,7 @@ class BlockMap {
   };
   [[nodiscard]] std::size_t home_of(std::uint64_t address) const;
   [[nodiscard]] std::size_t slot_of(std::uint64_t address) const;
-  void grow();
+  void grow(std::size_t new_capacity);
   void erase_at(std::size_t slot);
 
   std::unique_ptr<Entry[]> entries_;

@@ -1,27 +1,8 @@
 // CachingAllocator: the public face of a DeviceHeaps of one's own.
 
-#include "allocator/device_heaps.h"
-#include "runtime/process_driver.h"
+#include "allocator/caching_allocator_state.h"
 
 namespace cistern {
-namespace {
-
-// The contexts that an allocator of one's own works in: it has its own over a driver it
-// was given, and shares the process's otherwise.
-struct OwnContexts {
-  explicit OwnContexts(const DriverApi* driver) : own(driver ? std::make_unique<Contexts>(*driver) : nullptr) {}
-  [[nodiscard]] Contexts& get() const { return own ? *own : process_contexts(); }
-  std::unique_ptr<Contexts> own;
-};
-
-}  // namespace
-
-struct CachingAllocator::State {
-  explicit State(const CachingAllocatorOptions& options)
-      : contexts(options.driver), heaps(contexts.get(), options.options) {}
-  OwnContexts contexts;
-  DeviceHeaps heaps;  // after the contexts: its end still uses them
-};
 
 CachingAllocator::CachingAllocator(const CachingAllocatorOptions& options) : state_(std::make_unique<State>(options)) {}
 CachingAllocator::~CachingAllocator() = default;
@@ -64,6 +45,11 @@ void CachingAllocator::record_stream(void* pointer, const Stream& stream) {
   state_->heaps.record_stream(pointer, state_->heaps.use_of(stream));
 }
 
+void CachingAllocator::release_stream(StreamHandle stream, int device) {
+  const StreamUse use = state_->heaps.use_of(stream, device);
+  state_->heaps.end_stream(use);
+}
+
 void CachingAllocator::empty_cache() {
   state_->heaps.for_each([](DeviceAllocator& heap) { heap.empty_cache(); });
 }
@@ -99,6 +85,33 @@ std::string CachingAllocator::memory_summary(int device, bool abbreviated) const
 
 std::string CachingAllocator::memory_report(int device) const { return state_->heaps.report(device); }
 Snapshot CachingAllocator::snapshot() const { return state_->heaps.snapshot(); }
+
+void CachingAllocator::begin_allocate_to_pool(int device, PoolId id, const PoolFilter& filter) {
+  DeviceAllocator& heap = state_->heaps.heap(device);
+  heap.begin_allocate_to_pool(id, state_->heaps.resolve(filter, device));
+}
+
+void CachingAllocator::end_allocate_to_pool(int device, PoolId id) {
+  state_->heaps.heap(device).end_allocate_to_pool(id);
+}
+
+void CachingAllocator::release_pool(int device, PoolId id) { state_->heaps.heap(device).release_pool(id); }
+
+std::size_t CachingAllocator::pool_use_count(int device, PoolId id) const {
+  return state_->heaps.heap(device).pool_use_count(id);
+}
+
+std::vector<SegmentInfo> CachingAllocator::snapshot(int device, PoolId id) const {
+  return state_->heaps.heap(device).segments_of(id);
+}
+
+PoolCheckpoint CachingAllocator::checkpoint_pool(int device, PoolId id) {
+  return PoolCheckpoint(state_->heaps.heap(device).checkpoint_pool(id));
+}
+
+PoolRestored CachingAllocator::restore_pool(int device, const PoolCheckpoint& checkpoint) {
+  return state_->heaps.heap(device).restore_pool(checkpoint.state());
+}
 
 void CachingAllocator::reset_peak_memory_stats(int device) { state_->heaps.heap(device).reset_peak_stats(); }
 

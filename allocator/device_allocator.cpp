@@ -43,7 +43,23 @@ void* DeviceAllocator::allocate(std::size_t bytes, const StreamIdentity& stream)
   // A hit needs at most one new block; with it at hand nothing below can fail half way.
   arena_.reserve(1);
   poll_pending(lock);
-  Request request = make_request(bytes, stream);
+  Request request = make_request(bytes);
+  request.pools = &(routing_.empty() ? pools_ : route(stream)).of(stream);
+  return serve(request, stream, lock);
+}
+
+void* DeviceAllocator::allocate_in(PoolId id, std::size_t bytes, const StreamIdentity& stream) {
+  if (bytes >= kTooLarge) refuse_too_large(bytes);
+  Section section(*this);
+  Lock& lock = section.lock;
+  arena_.reserve(1);
+  poll_pending(lock);
+  Request request = make_request(bytes);
+  request.pools = &used_pool(id).streams.of(stream);
+  return serve(request, stream, lock);
+}
+
+inline void* DeviceAllocator::serve(const Request& request, const StreamIdentity& stream, Lock& lock) {
   Block* block = take_free_block(request);
   if (block == nullptr) {
     block = serve_miss(request, lock);
@@ -60,13 +76,12 @@ void* DeviceAllocator::allocate(std::size_t bytes, const StreamIdentity& stream)
   return reinterpret_cast<void*>(block->address);
 }
 
-DeviceAllocator::Request DeviceAllocator::make_request(std::size_t bytes, const StreamIdentity& stream) {
+DeviceAllocator::Request DeviceAllocator::make_request(std::size_t bytes) const {
   Request request;
   request.bytes = bytes;
   request.rounded = policy_.round(bytes);
   request.segment_bytes = policy_.segment_bytes(request.rounded);
   request.kind = policy_.pool(request.rounded);
-  request.pools = &pools_.of(stream);
   return request;
 }
 
@@ -74,15 +89,21 @@ DeviceAllocator::Request DeviceAllocator::make_request(std::size_t bytes, const 
 // which has changed nothing yet.
 void DeviceAllocator::poll_pending(Lock& lock) {
   if (unrecorded_frees_ != nullptr) retry_unrecorded_frees(lock);
-  if (pending_.empty()) return;
-  const ContextGuard guard(api_, context_);
-  check_driver(api_, pending_.poll([this](Block* block) { complete_free(block); }), DriverEntryId::event_query,
+  if (pending_.empty() || capture_under_way()) return;
+  CUresult result = CUDA_SUCCESS;
+  {
+    const DriverScope scope(api_, context_, !routing_.empty());
+    result = pending_.poll([this](Block* block) { complete_free(block); });
+  }
+  if (leftovers_) release_leftovers(lock);
+  check_driver(api_, result, DriverEntryId::event_query,
                [&] { return fmt::format("an event that guards a free on device {}", device_); });
 }
 
 Block* DeviceAllocator::take_free_block(const Request& request) {
-  // What `direct` has in its pools are segments that the driver refused to take back.
-  if (!caches_) return nullptr;
+  // What `direct` has in its pools are segments that the driver refused to take back; but a
+  // private pool caches, since its memory must stay as long as a graph may use it.
+  if (!caches_ && request.pools->home == nullptr) return nullptr;
   if (collects_garbage()) ++searches_[static_cast<std::size_t>(request.kind)];
   BlockPool& pool = request.pools->of(request.kind);
   Block* block = pool.best_fit(request.rounded);
@@ -99,31 +120,43 @@ void DeviceAllocator::hand_out(Block* block, const Request& request) {
     put_back(block);
     throw;
   }
-  const InactiveSplitChange change = split(block, request);
+  take_into_use(block, request, should_split(*block, request));
+}
+
+// Requires: one block is reserved in the arena if it splits, and an entry in the block map.
+void DeviceAllocator::take_into_use(Block* block, const Request& request, bool splits) {
+  const bool was_split = block->is_split();
+  InactiveSplitChange change;
+  if (splits)
+    change = split(block, request.rounded);
+  else if (was_split)
+    change = {-1, -as_signed(block->bytes)};
   block->state = BlockState::active_allocated;
   block->requested = request.bytes;
   block->oversize = policy_.is_oversize(block->bytes);
   recorder_.block_allocated(request.kind, as_signed(block->bytes), as_signed(request.bytes), change, block->oversize);
+  if (!block->segment->is_plain) {
+    if (PrivatePool* home = block->segment->owner->home)
+      home->recorder.block_allocated(request.kind, as_signed(block->bytes), as_signed(request.bytes), change,
+                                     block->oversize);
+  }
 }
 
 // Cuts what the request does not need off the block's end. The request stays at the low
 // address, so that the free rest stays next to the segment's untouched end.
-InactiveSplitChange DeviceAllocator::split(Block* block, const Request& request) {
+InactiveSplitChange DeviceAllocator::split(Block* block, std::size_t bytes) {
   const bool was_split = block->is_split();
-  if (!caches_ || !policy_.should_split(block->bytes, request.rounded, request.kind))
-    return was_split ? InactiveSplitChange{-1, -as_signed(block->bytes)} : InactiveSplitChange{};
   Block* rest = arena_.take_block();
-  rest->address = block->address + request.rounded;
-  rest->bytes = block->bytes - request.rounded;
+  rest->address = block->address + bytes;
+  rest->bytes = block->bytes - bytes;
   rest->segment = block->segment;
   rest->previous = block;
   rest->next = block->next;
   if (rest->next != nullptr) rest->next->previous = rest;
   block->next = rest;
-  block->bytes = request.rounded;
+  block->bytes = bytes;
   put_in_pool(rest);
-  return was_split ? InactiveSplitChange{0, -as_signed(request.rounded)}
-                   : InactiveSplitChange{1, as_signed(rest->bytes)};
+  return was_split ? InactiveSplitChange{0, -as_signed(bytes)} : InactiveSplitChange{1, as_signed(rest->bytes)};
 }
 
 bool DeviceAllocator::free(std::uint64_t address, const StreamUse* last_use) noexcept {
@@ -147,18 +180,50 @@ bool DeviceAllocator::free(std::uint64_t address, const StreamUse* last_use) noe
   // Before the block can serve another request.
   api_.note_free(address, block->bytes, block->segment->stream.handle);
   recorder_.free_requested(block->segment->kind, as_signed(block->bytes), block->oversize);
-  if (!caches_)
-    release_uncached(block, lock);
+  if (!block->segment->is_plain)
+    free_in_pool(block, lock);
   else if (block->uses.empty())
-    complete_free(block);
+    complete_plain_free(block);
   else
     free_behind_events(block, lock);
   return true;
 }
 
+// The rest of a free of a private pool's block, or under `direct`.
+void DeviceAllocator::free_in_pool(Block* block, Lock& lock) noexcept {
+  PrivatePool* home = block->segment->owner->home;
+  if (home == nullptr) {
+    release_uncached(block, lock);
+    return;
+  }
+  home->recorder.free_requested(block->segment->kind, as_signed(block->bytes), block->oversize);
+  if (block->uses.empty())
+    complete_free(block);
+  else
+    free_behind_events(block, lock);
+  if (leftovers_) release_leftovers(lock);
+}
+
+inline void DeviceAllocator::complete_plain_free(Block* block) {
+  const std::size_t bytes = block->bytes;
+  const PoolKind kind = block->segment->kind;
+  const std::size_t requested = block->requested;
+  recorder_.free_completed(kind, as_signed(bytes), as_signed(requested), settle(block));
+}
+
 void DeviceAllocator::complete_free(Block* block) {
   const std::size_t bytes = block->bytes;
   const PoolKind kind = block->segment->kind;
+  const InactiveSplitChange change = settle(block);
+  recorder_.free_completed(kind, as_signed(bytes), as_signed(block->requested), change);
+  PrivatePool* home = block->segment->owner->home;
+  if (home == nullptr) return;
+  home->recorder.free_completed(kind, as_signed(bytes), as_signed(block->requested), change);
+  if (home->is_freeable() && home->settings.ends_by_itself && !block->is_split()) leftovers_ = true;
+}
+
+// Puts a block whose free is complete into its pool, merged with its free neighbours.
+InactiveSplitChange DeviceAllocator::settle(Block* block) {
   InactiveSplitChange change;
   for (Block* neighbour : {block->previous, block->next}) {
     if (const std::size_t merged = merge(block, neighbour); merged != 0) {
@@ -172,7 +237,7 @@ void DeviceAllocator::complete_free(Block* block) {
     ++change.count;
     change.bytes += as_signed(block->bytes);
   }
-  recorder_.free_completed(kind, as_signed(bytes), as_signed(block->requested), change);
+  return change;
 }
 
 // Takes a free neighbour into `block`; returns its size, or 0 if it is in use or absent.
@@ -210,9 +275,14 @@ bool DeviceAllocator::record_use(std::uint64_t address, const StreamUse& use) {
   Block* block = block_map_.find(address);
   if (block == nullptr) return false;
   if (is_own_stream(*block, use)) return true;
-  for (const StreamUse& known : block->uses)
-    if (same_stream(known, use)) return true;
+  const bool in_capture = !routing_.empty() && is_captured(use);
+  for (StreamUse& known : block->uses) {
+    if (!same_stream(known, use)) continue;
+    known.in_capture = known.in_capture && in_capture;
+    return true;
+  }
   block->uses.push_back(use);
+  block->uses.back().in_capture = in_capture;
   api_.note_use(block->address, block->bytes, use.stream.handle);
   return true;
 }
@@ -252,6 +322,16 @@ double DeviceAllocator::memory_fraction() const {
 MemoryStats DeviceAllocator::stats() const {
   const Lock lock(mutex_);
   return recorder_.stats();
+}
+
+MemoryStats DeviceAllocator::pool_stats(PoolId id) const {
+  const Lock lock(mutex_);
+  return used_pool(id).recorder.stats();
+}
+
+void DeviceAllocator::reset_pool_peaks(PoolId id) {
+  const Lock lock(mutex_);
+  used_pool(id).recorder.reset_peaks();
 }
 
 void DeviceAllocator::reset_peak_stats() {

@@ -6,7 +6,8 @@
 // One malloc: device_allocator.cpp, then on a miss miss.cpp (the ladder's order) with
 // segments.cpp, garbage_collection.cpp, oversize_release.cpp, full_flush.cpp and
 // out_of_memory.cpp. One free: device_allocator.cpp, and guarded_free.cpp when other
-// streams used the block.
+// streams used the block. Private pools: pool_recording.cpp, pool_leftovers.cpp and
+// pool_checkpoint.cpp; streams that are over: ended_streams.cpp.
 //
 // Thread safety: any public member may be called from any thread; one lock a heap. The lock
 // is given up around driver calls that can block and around callbacks; whoever gives it up
@@ -16,9 +17,13 @@
 
 #include "allocator/block_arena.h"
 #include "allocator/block_map.h"
+#include "allocator/driver_scope.h"
 #include "allocator/event_pools.h"
 #include "allocator/observers.h"
 #include "allocator/pending_frees.h"
+#include "allocator/pool_checkpoint.h"
+#include "allocator/pool_routing.h"
+#include "allocator/private_pools.h"
 #include "allocator/segment_source.h"
 #include "allocator/size_policy.h"
 #include "allocator/stream_pools.h"
@@ -55,6 +60,8 @@ class DeviceAllocator {
 
   // See cistern::allocate. Requires: bytes > 0.
   [[nodiscard]] void* allocate(std::size_t bytes, const StreamIdentity& stream);
+  // The same from a pool, whatever is recorded.
+  [[nodiscard]] void* allocate_in(PoolId id, std::size_t bytes, const StreamIdentity& stream);
   // Frees the live block at exactly `address`; false, with nothing changed, if there is none
   // in this heap. `last_use`, if not null, is a stream that used the block too.
   [[nodiscard]] bool free(std::uint64_t address, const StreamUse* last_use) noexcept;
@@ -71,6 +78,26 @@ class DeviceAllocator {
            address < highest_address_.load(std::memory_order_acquire);
   }
 
+  // See cistern::release_stream.
+  void end_stream(const StreamUse& stream) noexcept;
+
+  // See mem_pool.h for these.
+  void begin_allocate_to_pool(PoolId id, const RecordingFilter& filter);
+  void end_allocate_to_pool(PoolId id);
+  void release_pool(PoolId id);
+  [[nodiscard]] std::size_t pool_use_count(PoolId id) const;
+  [[nodiscard]] std::shared_ptr<const PoolCheckpoint::State> checkpoint_pool(PoolId id);
+  PoolRestored restore_pool(const PoolCheckpoint::State& checkpoint);
+  // A MemPool's pool, with one use, which end_pool takes away. `parent`: (0, 0) is none.
+  void add_pool(PoolId id, PrivatePoolSettings settings, PoolId parent);
+  void end_pool(PoolId id) noexcept;
+  // A MemPoolGuard's begin and end, each with one use. Returns the guard's number.
+  [[nodiscard]] std::uint64_t enter_pool(PoolId id);
+  void leave_pool(PoolId id, std::uint64_t guard) noexcept;
+  [[nodiscard]] MemoryStats pool_stats(PoolId id) const;
+  void reset_pool_peaks(PoolId id);
+  std::size_t trim_pool(PoolId id);
+
   [[nodiscard]] int device() const { return device_; }
   void empty_cache();
   std::size_t trim(std::size_t target_bytes);
@@ -83,6 +110,8 @@ class DeviceAllocator {
   void reset_accumulated_stats();
   // Adds this heap's segments, by address, and its statistics to `snapshot`.
   void add_to(Snapshot& snapshot) const;
+  // The segments of one pool, by address.
+  [[nodiscard]] std::vector<SegmentInfo> segments_of(PoolId id) const;
   // Where the heap's bytes are, by walking its blocks: for reports, O(blocks).
   struct Usage {
     MemoryStats stats;
@@ -90,6 +119,7 @@ class DeviceAllocator {
     std::size_t pending_requested = 0;  // what callers had asked for of it
     std::size_t free_whole = 0;         // in wholly free segments
     std::size_t free_split = 0;         // in segments that are partly in use
+    std::size_t free_private = 0;       // in private pools, which keep it; in none of the two above
     std::size_t largest_free_block = 0;
   };
   [[nodiscard]] Usage usage() const;
@@ -128,12 +158,24 @@ class DeviceAllocator {
   };
 
   // device_allocator.cpp: hits, and frees on the block's own stream.
-  [[nodiscard]] Request make_request(std::size_t bytes, const StreamIdentity& stream);
+  [[nodiscard]] void* serve(const Request& request, const StreamIdentity& stream, Lock& lock);
+  [[nodiscard]] Request make_request(std::size_t bytes) const;
   void poll_pending(Lock& lock);
   [[nodiscard]] Block* take_free_block(const Request& request);
   void hand_out(Block* block, const Request& request);
-  [[nodiscard]] InactiveSplitChange split(Block* block, const Request& request);
+  void take_into_use(Block* block, const Request& request, bool splits);
+  [[nodiscard]] InactiveSplitChange split(Block* block, std::size_t bytes);
+  [[nodiscard]] bool should_split(const Block& block, const Request& request) const {
+    return policy_.should_split(block.bytes, request.rounded, request.kind) && !is_kept_whole(block);
+  }
+  [[nodiscard]] static bool is_kept_whole(const Block& block) {
+    const Segment& segment = *block.segment;
+    return !segment.is_plain && segment.owner->home != nullptr && segment.owner->home->settings.no_split;
+  }
+  [[nodiscard]] InactiveSplitChange settle(Block* block);
+  void complete_plain_free(Block* block);
   void complete_free(Block* block);
+  void free_in_pool(Block* block, Lock& lock) noexcept;
   [[nodiscard]] std::size_t merge(Block* block, Block* neighbour);
   void put_in_pool(Block* block);
   void put_back(Block* block);
@@ -146,11 +188,37 @@ class DeviceAllocator {
   void free_behind_events(Block* block, Lock& lock) noexcept;
   CUresult guard(Block* block, Lock& lock) noexcept;
   void retire_uses(Block* block, std::size_t first) noexcept;
-  [[nodiscard]] CUresult record_event(const StreamUse& use, PendingFrees::Entry* entry) noexcept;
+  [[nodiscard]] CUresult record_event(const StreamUse& use, PendingFrees::Entry* entry, bool during_capture) noexcept;
   [[nodiscard]] bool names_its_stream(const StreamUse& use) const;
   [[nodiscard]] bool wait_for_device_of(const StreamUse& use) const noexcept;
   void queue_or_wait(const PendingFrees::Entry& entry, Lock& lock) noexcept;
   void retry_unrecorded_frees(Lock& lock);
+  void put_off(Block* block) noexcept;
+  void drop_uses_in_capture(Block* block) noexcept;
+
+  // pool_recording.cpp: what is recorded, and which pool serves.
+  [[nodiscard]] PrivatePool& used_pool(PoolId id) const;
+  [[nodiscard]] StreamPools& route(const StreamIdentity& stream);
+  [[nodiscard]] bool is_captured(const StreamUse& use) const noexcept;
+  [[nodiscard]] bool capture_under_way() const;
+  [[nodiscard]] bool follows_2_4() const { return options_.pytorch_rules == PytorchRules::v2_4; }
+
+  // pool_leftovers.cpp: what pools without a use leave.
+  [[nodiscard]] Block* take_from_overflow(const Request& request);
+  void release_leftovers(Lock& lock) noexcept;
+  void move_segment(Segment* segment, PoolPair& to) noexcept;
+
+  // pool_checkpoint.cpp
+  void settle_pending_of(PoolId id, Lock& lock);
+  [[nodiscard]] std::vector<Segment*> segments_named_by(const PoolCheckpoint::State& checkpoint) const;
+  void order_behind_uses(const PrivatePool& pool, Lock& lock);
+  void free_live_blocks(const PrivatePool& pool, std::vector<void*>& freed);
+  void free_now(Block* block) noexcept;
+  void cut_segment(Segment* segment, PoolCheckpoint::State::SegmentRecord& record, std::vector<void*>& live);
+
+  // ended_streams.cpp
+  [[nodiscard]] Block* take_over_segment(const Request& request, Lock& lock);
+  [[nodiscard]] bool order_behind(const std::shared_ptr<StreamEnd>& end, const Request& request, Lock& lock) noexcept;
 
   // miss.cpp: the ladder.
   [[nodiscard]] Block* serve_miss(const Request& request, Lock& lock);
@@ -170,15 +238,16 @@ class DeviceAllocator {
   [[nodiscard]] bool release_oversize(const Request& request, Lock& lock);
   void full_flush(Lock& lock);
   void wait_for_pending(Lock& lock);
-  [[nodiscard]] std::vector<Segment*> wholly_free_segments() const;
+  [[nodiscard]] std::vector<Segment*> wholly_free_segments(bool of_default_pool = true) const;
   [[noreturn]] void fail(const Request& request, Lock& lock);
   [[noreturn]] void refuse_too_large(std::size_t bytes);
   [[nodiscard]] MemoryInfo device_memory() const;
   [[nodiscard]] OutOfMemoryReport make_report(const Request& request, const MemoryInfo& memory) const;
 
-  [[nodiscard]] Usage usage_locked() const;
+  [[nodiscard]] Usage usage_locked(const PrivatePool* home = nullptr) const;
   void apply_fraction(double fraction);
   void check_segment(const Segment& segment) const;
+  void check_private_pools() const;
 
   const DriverApi& api_;
   HeapSurroundings surroundings_;
@@ -199,9 +268,14 @@ class DeviceAllocator {
   Recorder recorder_;
   BlockArena arena_;
   BlockMap block_map_;  // of live blocks
-  StreamPools pools_;
+  StreamPools pools_;   // the default pool
+  PrivatePools private_pools_;
+  PoolRouting routing_;
+  std::uint64_t guards_ = 0;  // made so far
+  bool leftovers_ = false;    // a MemPool without a use may have free segments
   PendingFrees pending_;
-  Block* unrecorded_frees_ = nullptr;                  // frees whose events the driver refused; linked by `left`
+  // Frees without their events: refused by the driver, or put off by a capture; linked by `left`.
+  Block* unrecorded_frees_ = nullptr;
   std::vector<std::shared_ptr<void>> retired_owners_;  // of streams whose uses are over
   Segment* segments_ = nullptr;                        // all of them, newest first
   std::size_t held_bytes_ = 0;                         // of all segments

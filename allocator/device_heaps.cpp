@@ -1,6 +1,7 @@
 #include "allocator/device_heaps.h"
 
 #include "allocator/options_keys.h"
+#include "allocator/pool_filter.h"
 #include "runtime/driver_error.h"
 #include "runtime/process_driver.h"
 #include "stats/report.h"
@@ -20,9 +21,11 @@ DeviceHeaps::DeviceHeaps(Contexts& contexts, const AllocatorOptions& options)
       options_(options),
       heaps_(static_cast<std::size_t>(contexts.device_count())) {
   require_valid(options_);
+  link_->heaps = this;
 }
 
 DeviceHeaps::~DeviceHeaps() {
+  link_->heaps = nullptr;
   for (auto& slot : heaps_) delete slot.load(std::memory_order_acquire);
 }
 
@@ -108,6 +111,10 @@ void DeviceHeaps::deallocate_after_waiting(void* pointer) noexcept {
   deallocate(pointer);
 }
 
+RecordingFilter DeviceHeaps::resolve(const PoolFilter& filter, int device) {
+  return PoolFilterAccess::resolve(filter, *this, device);
+}
+
 void DeviceHeaps::set_options(std::string_view text) {
   const std::lock_guard lock(mutex_);
   AllocatorOptions options = AllocatorOptions::parse(text, options_);
@@ -168,6 +175,7 @@ std::string DeviceHeaps::report(int device) {
   report.pending_requested_bytes = usage.pending_requested;
   report.free_whole_bytes = usage.free_whole;
   report.free_split_bytes = usage.free_split;
+  report.free_private_bytes = usage.free_private;
   report.largest_free_block_bytes = usage.largest_free_block;
   return format_report(report);
 }

@@ -39,6 +39,11 @@ class DeviceHeaps {
   // What a driver's handle means: a default stream is that of `device` (and, if it is the
   // per-thread one, of the calling thread), another has a device of its own. Throws DriverError.
   [[nodiscard]] StreamUse use_of(StreamHandle stream, int device);
+  // The stream is about to be destroyed: see cistern::release_stream.
+  void end_stream(const StreamUse& stream) noexcept {
+    if (DeviceAllocator* heap = heaps_[static_cast<std::size_t>(stream.device)].load(std::memory_order_acquire))
+      heap->end_stream(stream);
+  }
   // The device of the heap that the block at `pointer` belongs to; -1 if there is none.
   [[nodiscard]] int device_of(void* pointer) const noexcept;
   // The last resort of a free whose stream cannot be identified: waits for every device, then
@@ -66,6 +71,25 @@ class DeviceHeaps {
       if (DeviceAllocator* heap = slot.load(std::memory_order_acquire)) visit(*heap);
   }
 
+  // What a filter means on a device for the calling thread. Throws as use_of does.
+  [[nodiscard]] RecordingFilter resolve(const PoolFilter& filter, int device);
+  // A MemPool's last copy, and a guard's end. Never throw: what cannot be done any more was the driver's.
+  void end_pool(int device, PoolId id) noexcept {
+    if (DeviceAllocator* heap = heaps_[static_cast<std::size_t>(device)].load(std::memory_order_acquire))
+      heap->end_pool(id);
+  }
+  void leave_pool(int device, PoolId id, std::uint64_t guard) noexcept {
+    if (DeviceAllocator* heap = heaps_[static_cast<std::size_t>(device)].load(std::memory_order_acquire))
+      heap->leave_pool(id, guard);
+  }
+  // The calling thread's current device, if these are over the process's driver; else the first.
+  [[nodiscard]] int current_device() const { return is_of_process_ ? cistern::current_device().index() : 0; }
+  // For MemPools: null once these heaps have ended.
+  struct Link {
+    std::atomic<DeviceHeaps*> heaps;
+  };
+  [[nodiscard]] const std::shared_ptr<Link>& link() const noexcept { return link_; }
+
   // Throws NotSupported if the text changes the policy after something was allocated.
   void set_options(std::string_view text);
   [[nodiscard]] AllocatorOptions options() const;
@@ -90,6 +114,7 @@ class DeviceHeaps {
   mutable std::mutex mutex_;  // guards options_ and the making of heaps
   AllocatorOptions options_;
   std::vector<std::atomic<DeviceAllocator*>> heaps_;
+  std::shared_ptr<Link> link_ = std::make_shared<Link>();
 };
 
 }  // namespace cistern

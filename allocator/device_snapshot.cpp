@@ -20,6 +20,8 @@ SegmentInfo describe(const Segment& segment, int device) {
   if (segment.stream.id != kLegacyStreamId)
     info.stream = static_cast<std::int64_t>(reinterpret_cast<std::intptr_t>(segment.stream.handle));
   info.is_large = segment.kind == PoolKind::large;
+  if (const PrivatePool* home = segment.owner->home)
+    info.segment_pool_id = {static_cast<std::int64_t>(home->id.first), static_cast<std::int64_t>(home->id.second)};
   for (const Block* block = segment.first; block != nullptr; block = block->next) {
     const auto bytes = static_cast<std::int64_t>(block->bytes);
     const auto requested = static_cast<std::int64_t>(block->requested);
@@ -114,12 +116,31 @@ void DeviceAllocator::add_to(Snapshot& snapshot) const {
   snapshot.device_stats.push_back(recorder_.stats());
 }
 
+std::vector<SegmentInfo> DeviceAllocator::segments_of(PoolId id) const {
+  const Lock lock(mutex_);
+  const PrivatePool* pool = nullptr;
+  if (!id.is_default()) {
+    require_private(id);
+    pool = private_pools_.find(id);
+    if (pool == nullptr)
+      throw InvalidArgument(fmt::format("pool {} on device {}: there is none of that id", to_string(id), device_));
+  }
+  std::vector<SegmentInfo> segments;
+  for (const Segment* segment = segments_; segment != nullptr; segment = segment->next)
+    if (segment->owner->home == pool) segments.push_back(describe(*segment, device_));
+  std::sort(segments.begin(), segments.end(),
+            [](const SegmentInfo& a, const SegmentInfo& b) { return a.address < b.address; });
+  return segments;
+}
+
 DeviceAllocator::Usage DeviceAllocator::usage() const {
   const Lock lock(mutex_);
   return usage_locked();
 }
 
-DeviceAllocator::Usage DeviceAllocator::usage_locked() const {
+// As a request of the pool `home` sees it: the default pool's, if null. Other private pools keep
+// what they have.
+DeviceAllocator::Usage DeviceAllocator::usage_locked(const PrivatePool* home) const {
   Usage usage;
   usage.stats = recorder_.stats();
   for (const Segment* segment = segments_; segment != nullptr; segment = segment->next)
@@ -129,6 +150,11 @@ DeviceAllocator::Usage DeviceAllocator::usage_locked() const {
         usage.pending_requested += block->requested;
       }
       if (block->state != BlockState::inactive) continue;
+      const PrivatePool* pool = segment->owner->home;
+      if (pool != nullptr && pool != home) {
+        usage.free_private += block->bytes;
+        continue;
+      }
       (block->is_split() ? usage.free_split : usage.free_whole) += block->bytes;
       usage.largest_free_block = std::max(usage.largest_free_block, block->bytes);
     }
@@ -148,11 +174,14 @@ void DeviceAllocator::check() const {
       free_blocks += block->state == BlockState::inactive ? 1 : 0;
   }
   std::size_t pooled = 0;
-  pools_.for_each([&](const PoolPair& pool) {
+  const auto check_pool = [&](const PoolPair& pool) {
     pool.small.check();
     pool.large.check();
     pooled += pool.small.size() + pool.large.size();
-  });
+  };
+  pools_.for_each(check_pool);
+  private_pools_.for_each([&](const PrivatePool& pool) { pool.streams.for_each(check_pool); });
+  check_private_pools();
   require(pooled == free_blocks, "every free block is in exactly one pool");
   require(block_map_.size() == static_cast<std::size_t>(small.allocated + large.allocated), "the block map's size");
   const MemoryStats& stats = recorder_.stats();
@@ -166,6 +195,21 @@ void DeviceAllocator::check() const {
   require(held_bytes_ == static_cast<std::size_t>(small.reserved + large.reserved), "held bytes equal the segments'");
 }
 
+// Each pool's own figures, and that it is there for a reason.
+void DeviceAllocator::check_private_pools() const {
+  private_pools_.for_each([&](const PrivatePool& pool) {
+    Walked small;
+    Walked large;
+    for (const Segment* segment = segments_; segment != nullptr; segment = segment->next)
+      if (segment->owner->home == &pool) (segment->kind == PoolKind::small ? small : large).add(*segment);
+    const MemoryStats stats = pool.recorder.stats();
+    require_equal(stats, small, &PoolStat::small_pool);
+    require_equal(stats, large, &PoolStat::large_pool);
+    require(pool.is_referenced(), "a private pool that nothing refers to is gone");
+    require(pool.parent == nullptr || private_pools_.find(pool.parent->id) == pool.parent, "a pool's parent lives");
+  });
+}
+
 void DeviceAllocator::check_segment(const Segment& segment) const {
   std::uint64_t address = segment.address;
   const Block* previous = nullptr;
@@ -174,6 +218,7 @@ void DeviceAllocator::check_segment(const Segment& segment) const {
     require(block->previous == previous && block->segment == &segment, "block links");
     require(block->bytes != 0 && block->bytes % kMinBlockSize == 0, "block sizes are multiples of 512");
     const bool free = block->state == BlockState::inactive;
+    require(segment.is_plain == (caches_ && segment.owner->home == nullptr), "only default pools' segments are plain");
     require(!free || segment.releasing || segment.pool->contains(block), "a free block is in its segment's pool");
     require(!free || previous == nullptr || previous->state != BlockState::inactive, "free neighbours are coalesced");
     require((block->state == BlockState::active_allocated) == (block_map_.find(block->address) == block),

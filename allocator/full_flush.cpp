@@ -10,11 +10,15 @@
 
 namespace cistern {
 
+// During a capture of this thread nothing is waited for, and only what pools without a use have
+// free goes back.
 void DeviceAllocator::full_flush(Lock& lock) {
-  wait_for_pending(lock);
-  static_cast<void>(release_segments(wholly_free_segments(), lock));
-  wait_for_reclaims(lock);
+  const bool capturing = capture_under_way();
+  if (!capturing) wait_for_pending(lock);
+  static_cast<void>(release_segments(wholly_free_segments(!capturing), lock));
+  if (!capturing) wait_for_reclaims(lock);
   pools_.drop_unreferenced();
+  private_pools_.drop_unreferenced(retired_owners_);
 }
 
 // Waits on the host, with the lock given up, for every event that is queued now. If the
@@ -23,7 +27,7 @@ void DeviceAllocator::wait_for_pending(Lock& lock) {
   recorder_.all_streams_synchronized();
   if (unrecorded_frees_ != nullptr) retry_unrecorded_frees(lock);
   if (pending_.empty()) return;
-  const ContextGuard guard(api_, context_);
+  const DriverScope scope(api_, context_, !routing_.empty());
   std::vector<PendingFrees::Entry> entries = pending_.take_all();
   ++reclaims_in_flight_;
   lock.unlock();
@@ -40,10 +44,13 @@ void DeviceAllocator::wait_for_pending(Lock& lock) {
                [&] { return fmt::format("an event that guards a free on device {}", device_); });
 }
 
-std::vector<Segment*> DeviceAllocator::wholly_free_segments() const {
+// Of the default pool, if asked for, and of the private pools that have no use left.
+std::vector<Segment*> DeviceAllocator::wholly_free_segments(bool of_default_pool) const {
   std::vector<Segment*> segments;
   for (Segment* segment = segments_; segment != nullptr; segment = segment->next) {
     const Block* block = segment->first;
+    const PrivatePool* home = segment->owner->home;
+    if (home == nullptr ? !of_default_pool : !home->is_freeable()) continue;
     if (!segment->releasing && block->state == BlockState::inactive && !block->is_split()) segments.push_back(segment);
   }
   return segments;

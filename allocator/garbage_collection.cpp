@@ -9,7 +9,7 @@ bool DeviceAllocator::collects_garbage() const {
   return limit_bytes_ != kUnlimited && options_.garbage_collection_threshold > 0.0;
 }
 
-// Whole free segments of the large pool whose age (searches of the pool since they became
+// Whole free segments of the default pool's large half whose age (searches of the pool since they became
 // free) is at least the average go, in rounds, until enough are gone. A round does not stop
 // at the target, so that the next collection is some way off.
 void DeviceAllocator::collect_garbage(Lock& lock) {
@@ -22,7 +22,7 @@ void DeviceAllocator::collect_garbage(Lock& lock) {
   std::vector<Segment*> candidates;
   std::uint64_t total_age = 0;
   for (Segment* segment : wholly_free_segments()) {
-    if (segment->kind != PoolKind::large) continue;
+    if (segment->kind != PoolKind::large || segment->owner->home != nullptr) continue;
     candidates.push_back(segment);
     total_age += now - segment->first->free_since;
   }

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 namespace cistern {
@@ -30,25 +31,48 @@ bool DeviceAllocator::note_use(Block* block, const StreamUse& use, Lock& lock) n
 
 // Every stream that used the block gets an event now, so that work queued on it later is
 // not waited for. No event for the block's own stream: later work there is ordered after
-// this free already.
+// this free already. During a capture there is no event to query, so the free is put off.
 void DeviceAllocator::free_behind_events(Block* block, Lock& lock) noexcept {
   block->state = BlockState::active_pending_free;
   block->pending_events = static_cast<std::uint32_t>(block->uses.size());
-  static_cast<void>(guard(block, lock));
+  if (capture_under_way())
+    put_off(block);
+  else
+    static_cast<void>(guard(block, lock));
+}
+
+void DeviceAllocator::put_off(Block* block) noexcept {
+  block->left = unrecorded_frees_;
+  unrecorded_frees_ = block;
+}
+
+// A capture queues no work, so a stream that used the block only while it was captured is done
+// with it: what the graph does with the memory is ordered by the graph's own edges.
+void DeviceAllocator::drop_uses_in_capture(Block* block) noexcept {
+  const auto kept = std::stable_partition(block->uses.begin(), block->uses.end(),
+                                          [](const StreamUse& use) { return !use.in_capture; });
+  const auto count = static_cast<std::size_t>(kept - block->uses.begin());
+  block->pending_events -= static_cast<std::uint32_t>(block->uses.size() - count);
+  retire_uses(block, count);
 }
 
 // Queues an event for each stream in `uses`, with the lock given up around each record. The
 // block is nobody's meanwhile: its count of events was set first, so no poll completes it,
 // and `uses` belongs to this thread. Streams whose event the driver refused stay in `uses`,
-// and the block on a list to try again: without an event it cannot be reused. Returns the
-// last refusal.
+// and the block on a list to try again: without an event it cannot be reused. So do streams that
+// are captured now, in which an event would become a part of the graph. Returns the last refusal.
 CUresult DeviceAllocator::guard(Block* block, Lock& lock) noexcept {
   CUresult refusal = CUDA_SUCCESS;
   std::size_t refused = 0;
   for (std::size_t i = 0; i < block->uses.size(); ++i) {
+    if (!routing_.empty() && is_captured(block->uses[i])) {
+      std::swap(block->uses[refused++], block->uses[i]);
+      continue;
+    }
     PendingFrees::Entry entry{nullptr, block->uses[i].device, block->uses[i].stream.id, block};
+    const bool during_capture = !routing_.empty();
     lock.unlock();
-    const CUresult result = record_event(block->uses[i], &entry);
+    const CUresult result = record_event(block->uses[i], &entry, during_capture);
     lock.lock();
     if (result == CUDA_SUCCESS) {
       queue_or_wait(entry, lock);
@@ -59,8 +83,7 @@ CUresult DeviceAllocator::guard(Block* block, Lock& lock) noexcept {
   }
   retire_uses(block, refused);
   if (refused != 0) {
-    block->left = unrecorded_frees_;
-    unrecorded_frees_ = block;
+    put_off(block);
   } else if (block->pending_events == 0) {
     complete_free(block);
   }
@@ -81,9 +104,9 @@ void DeviceAllocator::retire_uses(Block* block, std::size_t first) noexcept {
 }
 
 // Without an event in `entry`, the work is done already.
-CUresult DeviceAllocator::record_event(const StreamUse& use, PendingFrees::Entry* entry) noexcept {
+CUresult DeviceAllocator::record_event(const StreamUse& use, PendingFrees::Entry* entry, bool during_capture) noexcept {
   try {
-    const ContextGuard guard(api_, surroundings_.contexts.primary(use.device));
+    const DriverScope scope(api_, surroundings_.contexts.primary(use.device), during_capture);
     if (!names_its_stream(use)) return api_.ctx_synchronize();
     EventPool& pool = surroundings_.event_pools.of(use.device);
     CUresult result = pool.acquire(&entry->event);
@@ -133,12 +156,14 @@ void DeviceAllocator::queue_or_wait(const PendingFrees::Entry& entry, Lock& lock
   }
 }
 
-// Tries again what the driver refused at a free, and reports what it still refuses.
+// Records what was put off or refused at a free, and reports what the driver refuses still.
 void DeviceAllocator::retry_unrecorded_frees(Lock& lock) {
+  if (capture_under_way()) return;
   CUresult refusal = CUDA_SUCCESS;
   Block* block = std::exchange(unrecorded_frees_, nullptr);
   while (block != nullptr) {
     Block* next = std::exchange(block->left, nullptr);
+    drop_uses_in_capture(block);
     if (const CUresult result = guard(block, lock); result != CUDA_SUCCESS) refusal = result;
     block = next;
   }

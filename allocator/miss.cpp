@@ -31,17 +31,25 @@ Block* DeviceAllocator::serve_miss(const Request& request, Lock& lock) {
   const PoolReference reference(*request.pools, lock);
   if (call_free_memory_callbacks(request, lock))
     if (Block* block = take_free_block(request)) return block;
+  if (Block* block = take_over_segment(request, lock)) return block;
   if (collects_garbage()) collect_garbage(lock);
   if (Block* block = allocate_segment(request, lock)) return block;
+  // Pools that overflow serve before the cache is given back; releases before that did last.
+  if (!follows_2_4())
+    if (Block* block = take_from_overflow(request)) return block;
   if (caches_) {
     if (release_oversize(request, lock))
       if (Block* block = allocate_segment(request, lock)) return block;
-    full_flush(lock);
-    if (options_.research_after_flush)
-      if (Block* block = take_free_block(request)) return block;
-    recorder_.allocation_retried();
-    if (Block* block = allocate_segment(request, lock)) return block;
+    if (!capture_under_way()) {
+      full_flush(lock);
+      if (options_.research_after_flush)
+        if (Block* block = take_free_block(request)) return block;
+      recorder_.allocation_retried();
+      if (Block* block = allocate_segment(request, lock)) return block;
+    }
   }
+  if (follows_2_4())
+    if (Block* block = take_from_overflow(request)) return block;
   fail(request, lock);
 }
 

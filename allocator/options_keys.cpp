@@ -188,7 +188,7 @@ constexpr std::string_view kNoExpandable = "policy expandable is not built yet";
 constexpr std::array<KeyWithoutEffect, 15> kKeysWithoutEffect{{
     {"expandable_segments_reserve", asks_for_reserve, kNoExpandable},
     {"expandable_segments_reserve_by_class", asks_for_reserve_by_class, kNoExpandable},
-    {"graph_capture_record_stream_reuse", asks_for_true, "graph capture is not built yet"},
+    {"graph_capture_record_stream_reuse", asks_for_true, "a block that other streams used is reused after the capture"},
     {"large_segment_size_mb", asks_for_segment_size, "segments of the large pool are of 20 MiB"},
     {"pinned_free_catch_all", asks_for_true, kNoPinned},
     {"pinned_max_cached_size_mb", asks_for_mebibytes, kNoPinned},

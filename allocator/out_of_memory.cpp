@@ -22,6 +22,9 @@ OutOfMemoryCause find_cause(const OutOfMemoryReport& report) {
   if (report.device_free_bytes >= report.segment_bytes) return OutOfMemoryCause::driver_refusal;
   if (report.device_free_bytes + report.pending_free_bytes >= report.segment_bytes && report.pending_free_bytes != 0)
     return OutOfMemoryCause::pending_frees;
+  if (report.private_pools_free_bytes != 0 &&
+      report.device_free_bytes + report.private_pools_free_bytes >= report.segment_bytes)
+    return OutOfMemoryCause::graph_pools;
   if (report.device_free_bytes + report.free_split_bytes + report.free_whole_bytes >= report.rounded_bytes)
     return OutOfMemoryCause::fragmented;
   return OutOfMemoryCause::device_full;
@@ -66,7 +69,7 @@ MemoryInfo DeviceAllocator::device_memory() const {
 }
 
 OutOfMemoryReport DeviceAllocator::make_report(const Request& request, const MemoryInfo& memory) const {
-  const Usage usage = usage_locked();
+  const Usage usage = usage_locked(request.pools == nullptr ? nullptr : request.pools->home);
   OutOfMemoryReport report;
   report.device = device_;
   report.requested_bytes = request.bytes;
@@ -81,6 +84,7 @@ OutOfMemoryReport DeviceAllocator::make_report(const Request& request, const Mem
   report.pending_free_bytes = usage.pending;
   report.free_split_bytes = usage.free_split;
   report.free_whole_bytes = usage.free_whole;
+  report.private_pools_free_bytes = usage.free_private;
   report.largest_free_block_bytes = usage.largest_free_block;
   report.cause = find_cause(report);
   const Block* fitting = request.pools == nullptr ? nullptr : request.pools->of(request.kind).best_fit(request.rounded);
@@ -90,6 +94,10 @@ OutOfMemoryReport DeviceAllocator::make_report(const Request& request, const Mem
         "last flush.";
   else if (report.cause == OutOfMemoryCause::limit)
     report.advice = fmt::format("The memory fraction is {:.4g}: a larger one would allow it.", fraction_);
+  else if (report.cause == OutOfMemoryCause::graph_pools)
+    report.advice =
+        "Destroying graphs that are no longer launched and releasing their pools gives that memory back at the next "
+        "flush; graphs that never run at once can share a pool; a MemPool with use_on_oom serves such requests.";
   else if (report.cause == OutOfMemoryCause::fragmented && policy_.max_split_size() == kUnlimited)
     report.advice = "max_split_size_mb keeps large blocks whole, and may leave less of it in pieces.";
   return report;

@@ -3,8 +3,11 @@
 // It is made by the first call that needs it and never destroyed, so that code which runs
 // at exit may still free. Options come from CISTERN_ALLOC_CONF.
 
+#include "allocator/process_heap.h"
+
 #include "allocator/device_heaps.h"
 #include "runtime/process_driver.h"
+#include "runtime/stream_ends.h"
 
 #include <fmt/format.h>
 #include <pthread.h>
@@ -16,22 +19,25 @@
 namespace cistern {
 namespace {
 
-std::atomic<DeviceHeaps*> process_heaps{nullptr};
+std::atomic<DeviceHeaps*> made_heaps{nullptr};
 // In a forked child the driver's contexts are not usable: statistics can be read, the rest
 // is refused, and frees are ignored.
 std::atomic<bool> forked{false};
 
 void before_fork() {
-  if (DeviceHeaps* heaps = process_heaps.load(std::memory_order_acquire)) heaps->lock_for_fork();
+  if (DeviceHeaps* heaps = made_heaps.load(std::memory_order_acquire)) heaps->lock_for_fork();
 }
 
 void after_fork_in_parent() {
-  if (DeviceHeaps* heaps = process_heaps.load(std::memory_order_acquire)) heaps->unlock_after_fork();
+  if (DeviceHeaps* heaps = made_heaps.load(std::memory_order_acquire)) heaps->unlock_after_fork();
 }
 
 void after_fork_in_child() {
   after_fork_in_parent();
-  if (process_heaps.load(std::memory_order_acquire) != nullptr) forked.store(true, std::memory_order_relaxed);
+  DeviceHeaps* heaps = made_heaps.load(std::memory_order_acquire);
+  if (heaps == nullptr) return;
+  forked.store(true, std::memory_order_relaxed);
+  heaps->link()->heaps = nullptr;  // MemPools must not reach the driver either
 }
 
 // A known option without effect is said once a process, not once a text.
@@ -55,15 +61,22 @@ AllocatorOptions options_from_environment() {
   }
 }
 
+// A stream of Stream::create has lost its last copy.
+void stream_ends(const StreamIdentity& stream, int device) noexcept {
+  DeviceHeaps* heaps = made_heaps.load(std::memory_order_acquire);
+  if (heaps != nullptr && !forked.load(std::memory_order_relaxed)) heaps->end_stream({stream, device, nullptr});
+}
+
 DeviceHeaps& make_heaps() {
   static std::mutex mutex;
   const std::lock_guard lock(mutex);
-  if (DeviceHeaps* heaps = process_heaps.load(std::memory_order_acquire)) return *heaps;
+  if (DeviceHeaps* heaps = made_heaps.load(std::memory_order_acquire)) return *heaps;
   const AllocatorOptions options = options_from_environment();
   auto heaps = std::make_unique<DeviceHeaps>(process_contexts(), options);
   warn_of(options);
   pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
-  process_heaps.store(heaps.get(), std::memory_order_release);
+  made_heaps.store(heaps.get(), std::memory_order_release);
+  observe_stream_ends(stream_ends);
   return *heaps.release();
 }
 
@@ -72,12 +85,12 @@ DeviceHeaps& heaps() {
     throw NotSupported(
         "this process was forked after cistern was used: the driver does not work in a forked child; "
         "start the child with exec, or fork before the first use");
-  if (DeviceHeaps* existing = process_heaps.load(std::memory_order_acquire)) return *existing;
+  if (DeviceHeaps* existing = made_heaps.load(std::memory_order_acquire)) return *existing;
   return make_heaps();
 }
 
 // For what can be asked of a forked child too: null before the first use.
-DeviceHeaps* heaps_if_made() { return process_heaps.load(std::memory_order_acquire); }
+DeviceHeaps* heaps_if_made() { return made_heaps.load(std::memory_order_acquire); }
 
 // The heaps where the device layer is initialised, else null: statistics initialise nothing.
 DeviceHeaps* heaps_for_reading() {
@@ -91,6 +104,8 @@ int index_for_reading(Device device) {
 }
 
 }  // namespace
+
+DeviceHeaps& process_heaps() { return heaps(); }
 
 void* allocate(std::size_t bytes) { return allocate(bytes, current_stream()); }
 
@@ -125,6 +140,10 @@ void deallocate(void* pointer, const Stream& stream) noexcept {
 
 void record_stream(void* pointer, const Stream& stream) {
   if (pointer != nullptr && heaps_if_made() != nullptr) heaps().record_stream(pointer, heaps().use_of(stream));
+}
+
+void release_stream(const Stream& stream) {
+  if (heaps_if_made() != nullptr) heaps().end_stream(heaps().use_of(stream));
 }
 
 void empty_cache() {
@@ -207,6 +226,29 @@ std::string memory_report(Device device) { return heaps().report(resolve_device(
 Snapshot memory_snapshot() {
   DeviceHeaps* existing = heaps_for_reading();
   return existing == nullptr ? Snapshot{} : existing->snapshot();
+}
+
+void begin_allocate_to_pool(Device device, PoolId id, const PoolFilter& filter) {
+  const int index = resolve_device(device);
+  heaps().heap(index).begin_allocate_to_pool(id, heaps().resolve(filter, index));
+}
+
+void end_allocate_to_pool(Device device, PoolId id) { heaps().heap(resolve_device(device)).end_allocate_to_pool(id); }
+
+void release_pool(Device device, PoolId id) { heaps().heap(resolve_device(device)).release_pool(id); }
+
+std::size_t pool_use_count(Device device, PoolId id) { return heaps().heap(resolve_device(device)).pool_use_count(id); }
+
+std::vector<SegmentInfo> memory_snapshot(Device device, PoolId id) {
+  return heaps().heap(resolve_device(device)).segments_of(id);
+}
+
+PoolCheckpoint checkpoint_pool(Device device, PoolId id) {
+  return PoolCheckpoint(heaps().heap(resolve_device(device)).checkpoint_pool(id));
+}
+
+PoolRestored restore_pool(Device device, const PoolCheckpoint& checkpoint) {
+  return heaps().heap(resolve_device(device)).restore_pool(checkpoint.state());
 }
 
 }  // namespace cistern

@@ -31,12 +31,13 @@ Block* DeviceAllocator::allocate_segment(const Request& request, Lock& lock) {
   Segment* segment = arena_.take_segment();
   Block* block = arena_.take_block();
   arriving_bytes_ += request.segment_bytes;
+  const bool during_capture = !routing_.empty();
   lock.unlock();
   std::uint64_t address = 0;
   CUresult result = CUDA_ERROR_INVALID_CONTEXT;
   DriverEntryId failed_call = DriverEntryId::ctx_set_current;
   try {
-    const ContextGuard guard(api_, context_);
+    const DriverScope scope(api_, context_, during_capture);
     result = source_.allocate(request.segment_bytes, &address);
     failed_call = source_.allocate_entry();
   } catch (const DriverError& error) {
@@ -60,6 +61,7 @@ Block* DeviceAllocator::add_segment(Segment* segment, Block* block, const Reques
   segment->oversize = policy_.is_oversize(request.segment_bytes);
   segment->pool = &request.pools->of(request.kind);
   segment->owner = request.pools;
+  segment->is_plain = caches_ && request.pools->home == nullptr;
   segment->first = block;
   segment->next = segments_;
   if (segments_ != nullptr) segments_->previous = segment;
@@ -71,7 +73,9 @@ Block* DeviceAllocator::add_segment(Segment* segment, Block* block, const Reques
   held_bytes_ += request.segment_bytes;
   if (address < lowest_address_) lowest_address_ = address;
   if (address + segment->bytes > highest_address_) highest_address_ = address + segment->bytes;
-  recorder_.segment_allocated(request.kind, static_cast<std::int64_t>(request.segment_bytes), segment->oversize);
+  const auto bytes = static_cast<std::int64_t>(request.segment_bytes);
+  recorder_.segment_allocated(request.kind, bytes, segment->oversize);
+  if (PrivatePool* home = request.pools->home) home->recorder.segment_allocated(request.kind, bytes, segment->oversize);
   return block;
 }
 
@@ -85,9 +89,10 @@ std::size_t DeviceAllocator::release_segments(const std::vector<Segment*>& segme
     segment->releasing = true;
   }
   ++reclaims_in_flight_;
+  const bool during_capture = !routing_.empty();
   lock.unlock();
   try {
-    const ContextGuard guard(api_, context_);
+    const DriverScope scope(api_, context_, during_capture);
     for (std::size_t i = 0; i < segments.size(); ++i)
       results[i] = source_.release(segments[i]->address, segments[i]->bytes);
   } catch (...) {  // no context: none was released, as `results` says
@@ -125,7 +130,9 @@ void DeviceAllocator::release_uncached(Block* block, Lock& lock) noexcept {
 }
 
 void DeviceAllocator::remove_segment(Segment* segment) {
-  recorder_.segment_freed(segment->kind, static_cast<std::int64_t>(segment->bytes), segment->oversize);
+  const auto bytes = static_cast<std::int64_t>(segment->bytes);
+  recorder_.segment_freed(segment->kind, bytes, segment->oversize);
+  if (PrivatePool* home = segment->owner->home) home->recorder.segment_freed(segment->kind, bytes, segment->oversize);
   held_bytes_ -= segment->bytes;
   if (segment->previous != nullptr)
     segment->previous->next = segment->next;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "runtime/device_scope.h"
+#include "runtime/stream_ends.h"
 
 namespace cistern {
 namespace {
@@ -42,6 +43,9 @@ bool try_to_destroy(const DriverApi* driver, int device, const Object& object) {
   if (host_functions > 0) return false;
   try {
     const DeviceScope scope(driver, device);
+    // While the handle still means the stream.
+    if (const CUstream* stream = std::get_if<CUstream>(&object); stream != nullptr && driver == nullptr)
+      announce_stream_end(scope.api(), *stream, device);
     return std::visit([&](auto handle) { return destroy(scope.api(), handle); }, object) != CUDA_ERROR_NOT_PERMITTED;
   } catch (const DriverError& error) {
     return error.code() != CUDA_ERROR_NOT_PERMITTED;

@@ -26,6 +26,8 @@ const char* to_string(OutOfMemoryCause cause) noexcept {
       return "driver refusal";
     case OutOfMemoryCause::too_large:
       return "too large";
+    case OutOfMemoryCause::graph_pools:
+      return "graph pools";
   }
   return "unknown cause";
 }

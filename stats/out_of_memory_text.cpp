@@ -14,11 +14,15 @@ std::size_t unallocated_bytes(const OutOfMemoryReport& report) {
 // Where what is held but not allocated lies; empty if there is none.
 std::string whereabouts(const OutOfMemoryReport& report) {
   if (unallocated_bytes(report) == 0) return "";
+  const std::string in_pools =
+      report.private_pools_free_bytes == 0
+          ? ""
+          : fmt::format(", {} free in private pools", format_size(report.private_pools_free_bytes));
   return fmt::format(
       " ({} freed but awaited by other streams, {} free in partly used segments, {} free in unused "
-      "segments; the largest free block has {})",
+      "segments{}; the largest free block has {})",
       format_size(report.pending_free_bytes), format_size(report.free_split_bytes),
-      format_size(report.free_whole_bytes), format_size(report.largest_free_block_bytes));
+      format_size(report.free_whole_bytes), in_pools, format_size(report.largest_free_block_bytes));
 }
 
 std::string cause_in_words(const OutOfMemoryReport& report) {
@@ -47,6 +51,10 @@ std::string cause_in_words(const OutOfMemoryReport& report) {
     case OutOfMemoryCause::too_large:
       return fmt::format("the request is larger than the device: {} was asked for, the device has {} in all",
                          format_size(report.requested_bytes), format_size(report.device_total_bytes));
+    case OutOfMemoryCause::graph_pools:
+      return fmt::format(
+          "graph pools: {} is free in private pools, which keep it for their graphs and users, and {} on the device",
+          format_size(report.private_pools_free_bytes), device_free);
   }
   return "unknown";
 }

@@ -5,10 +5,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
 #include <iterator>
 #include <string_view>
+#include <vector>
 
 namespace cistern {
 namespace {
@@ -22,19 +22,25 @@ struct Part {
 std::int64_t as_signed(std::size_t bytes) { return static_cast<std::int64_t>(bytes); }
 
 // The reserved part first, from what callers hold to what could be given back.
-std::array<Part, 7> parts_of(const MemoryReport& report) {
+std::vector<Part> parts_of(const MemoryReport& report) {
   const MemoryStats& stats = report.stats;
   const std::int64_t live = stats.requested_bytes.all.current - as_signed(report.pending_requested_bytes);
   const std::int64_t rounding = stats.allocated_bytes.all.current - live;
-  return {{
+  std::vector<Part> parts = {
       {"live", live, "in callers' hands, as they asked for it"},
       {"rounding", rounding, "added to make those requests whole blocks"},
       {"pending", as_signed(report.pending_bytes), "freed, but work on other streams may still use it"},
       {"free, split", as_signed(report.free_split_bytes), "cached in partly used segments: cannot be given back now"},
       {"free, whole", as_signed(report.free_whole_bytes), "cached in unused segments: empty_cache() gives it back"},
-      {"outside cistern", as_signed(report.outside_bytes), "other processes, contexts and libraries"},
-      {"free on device", as_signed(report.device_free_bytes), "the driver can still hand it out"},
-  }};
+  };
+  if (report.free_private_bytes != 0)
+    parts.push_back({"free, private", as_signed(report.free_private_bytes), "kept by graphs' pools and MemPools"});
+  parts.insert(parts.end(),
+               {
+                   {"outside cistern", as_signed(report.outside_bytes), "other processes, contexts and libraries"},
+                   {"free on device", as_signed(report.device_free_bytes), "the driver can still hand it out"},
+               });
+  return parts;
 }
 
 std::string format_signed_size(std::int64_t bytes) {
@@ -60,7 +66,7 @@ std::string held_for_each_live_byte(std::int64_t reserved, std::int64_t live) {
 }  // namespace
 
 std::string format_report(const MemoryReport& report) {
-  const std::array<Part, 7> parts = parts_of(report);
+  const std::vector<Part> parts = parts_of(report);
   const MemoryStats& stats = report.stats;
   const std::int64_t live = parts[0].bytes;
   const std::int64_t reserved = stats.reserved_bytes.all.current;

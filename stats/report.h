@@ -11,7 +11,7 @@ namespace cistern {
 
 // What the report is made from, taken at one moment under the heap's lock; in bytes.
 // device_total = device_free + outside + reserved_bytes, and
-// reserved_bytes = allocated_bytes + pending + free_split + free_whole (of `stats`: all.current).
+// reserved_bytes = allocated_bytes + pending + free_split + free_whole + free_private (of `stats`: all.current).
 struct MemoryReport {
   int device = 0;
   std::string device_name;
@@ -23,6 +23,7 @@ struct MemoryReport {
   std::size_t pending_requested_bytes = 0;  // what callers had asked for, of those blocks
   std::size_t free_split_bytes = 0;         // free, in segments that are partly in use
   std::size_t free_whole_bytes = 0;         // free, in segments that are wholly free
+  std::size_t free_private_bytes = 0;       // free, in private pools
   std::size_t largest_free_block_bytes = 0;
 };
 

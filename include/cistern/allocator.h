@@ -15,6 +15,7 @@
 #include <cistern/device.h>
 #include <cistern/error.h>
 #include <cistern/export.h>
+#include <cistern/mem_pool.h>
 #include <cistern/options.h>
 #include <cistern/snapshot.h>
 #include <cistern/stats.h>
@@ -26,6 +27,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace cistern {
 
@@ -55,8 +57,16 @@ CISTERN_EXPORT void deallocate(void* pointer, const Stream& stream) noexcept;
 // Throws InvalidArgument for a stream of another driver.
 CISTERN_EXPORT void record_stream(void* pointer, const Stream& stream);
 
+// Tells that `stream` is about to be destroyed by its owner: what it has cached serves other
+// streams from then on, ordered behind the work that is queued on it now. Without this such memory
+// goes back with the next full flush. Streams of Stream::create tell by themselves. Nothing may be
+// allocated for the stream, or queued on it, afterwards.
+CISTERN_EXPORT void release_stream(const Stream& stream);
+
 // Waits for pending frees, then gives every wholly free segment of every device back to
-// the driver. Blocks the host.
+// the driver, but not those of private pools that are used (see mem_pool.h). Blocks the host.
+// On a thread that captures a graph into a pool it waits for nothing, and gives back only what
+// pools without a use have free.
 CISTERN_EXPORT void empty_cache();
 // Gives wholly free segments back, largest first, until at most `target_bytes` are held on
 // the device or none is left; does not wait for pending frees. Returns the bytes given back.
@@ -109,6 +119,7 @@ class CISTERN_EXPORT CachingAllocator {
   void deallocate(void* pointer, StreamHandle last_used_on) noexcept;
   void record_stream(void* pointer, StreamHandle stream);
   void record_stream(void* pointer, const Stream& stream);
+  void release_stream(StreamHandle stream, int device = 0);
   void empty_cache();
   std::size_t trim(std::size_t target_bytes, int device = 0);
   void set_memory_fraction(double fraction, int device = 0);
@@ -118,6 +129,15 @@ class CISTERN_EXPORT CachingAllocator {
   ObserverId add_out_of_memory_observer(OutOfMemoryObserver observer);
   ObserverId add_free_memory_callback(FreeMemoryCallback callback);
   bool remove_observer(ObserverId id);
+
+  // Private pools: see mem_pool.h for these, and for MemPool, which works on an allocator too.
+  void begin_allocate_to_pool(int device, PoolId id, const PoolFilter& filter);
+  void end_allocate_to_pool(int device, PoolId id);
+  void release_pool(int device, PoolId id);
+  [[nodiscard]] std::size_t pool_use_count(int device, PoolId id) const;
+  [[nodiscard]] std::vector<SegmentInfo> snapshot(int device, PoolId id) const;
+  [[nodiscard]] PoolCheckpoint checkpoint_pool(int device, PoolId id);
+  PoolRestored restore_pool(int device, const PoolCheckpoint& checkpoint);
 
   [[nodiscard]] MemoryStats memory_stats(int device = 0) const;
   [[nodiscard]] std::string memory_summary(int device = 0, bool abbreviated = false) const;
@@ -131,6 +151,7 @@ class CISTERN_EXPORT CachingAllocator {
   void check() const;
 
  private:
+  friend class MemPool;
   struct State;
   std::unique_ptr<State> state_;
 };

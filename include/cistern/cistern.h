@@ -10,6 +10,7 @@
 #include <cistern/graph.h>
 #include <cistern/host_memory.h>
 #include <cistern/ipc.h>
+#include <cistern/mem_pool.h>
 #include <cistern/memory.h>
 #include <cistern/options.h>
 #include <cistern/simulated.h>

@@ -77,12 +77,13 @@ enum class OutOfMemoryCause {
   pending_frees,   // freed memory is still awaited by other streams
   driver_refusal,  // the driver refused although it reports enough free memory
   too_large,       // the request alone exceeds the device's total memory
+  graph_pools,     // enough is free, but in private pools that do not serve this request
 };
 [[nodiscard]] CISTERN_EXPORT const char* to_string(OutOfMemoryCause cause) noexcept;
 
 // The state of one device at the moment a request failed. All sizes in bytes.
 // It adds up: total = free + outside + reserved, and
-// reserved = allocated + pending_free + free_split + free_whole. The first line is the driver's
+// reserved = allocated + pending_free + free_split + free_whole + private_pools_free. The first line is the driver's
 // figure beside the heap's, taken one after the other: while other threads allocate, it is
 // `outside` that takes up the difference.
 struct OutOfMemoryReport {
@@ -100,6 +101,8 @@ struct OutOfMemoryReport {
   std::size_t pending_free_bytes = 0;
   std::size_t free_split_bytes = 0;  // free, in segments that are partly in use
   std::size_t free_whole_bytes = 0;  // free, in segments that are wholly free
+  // Free in private pools (of graphs, of MemPools) other than the request's; not in the two above.
+  std::size_t private_pools_free_bytes = 0;
   std::size_t largest_free_block_bytes = 0;
   std::string advice;  // the option or step that would have helped; empty if none would
 };

@@ -1,0 +1,87 @@
+// The memory of streams that are over: it moves to other streams behind the event that their
+// owner's last call left, waited for on the device, never by the host.
+
+#include "allocator/device_allocator.h"
+
+namespace cistern {
+
+// An event on the stream, and from now on nobody finds its pools by its id. Without the event its
+// memory serves nobody else: it goes back with the next full flush, for which the driver waits.
+void DeviceAllocator::end_stream(const StreamUse& stream) noexcept {
+  Section section(*this);
+  Lock& lock = section.lock;
+  bool known = pools_.knows(stream.stream.id);
+  private_pools_.for_each([&](PrivatePool& pool) { known = known || pool.streams.knows(stream.stream.id); });
+  if (!known) return;
+  const bool captured = !routing_.empty() && is_captured(stream);
+  PendingFrees::Entry last{nullptr, stream.device, stream.stream.id, nullptr};
+  CUresult result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  const bool during_capture = !routing_.empty();
+  lock.unlock();
+  if (!captured) result = record_event(stream, &last, during_capture);
+  lock.lock();
+  try {
+    std::shared_ptr<StreamEnd> end;
+    if (result == CUDA_SUCCESS) {
+      try {
+        end = std::make_shared<StreamEnd>(surroundings_.event_pools.of(stream.device), last.event);
+      } catch (...) {
+        if (last.event != nullptr) surroundings_.event_pools.of(stream.device).release(last.event);
+      }
+    }
+    pools_.end_stream(stream.stream.id, end);
+    private_pools_.for_each([&](PrivatePool& pool) { pool.streams.end_stream(stream.stream.id, end); });
+  } catch (...) {  // no memory to note it: its blocks serve nobody until the next full flush
+  }
+}
+
+// A wholly free segment of a stream that is over, for a request that would need a new one.
+Block* DeviceAllocator::take_over_segment(const Request& request, Lock& lock) {
+  StreamPools& pools = request.pools->home == nullptr ? pools_ : request.pools->home->streams;
+  if (!caches_ || !pools.has_ended_streams()) return nullptr;
+  Block* best = nullptr;
+  pools.for_each_ended([&](PoolPair& ended) {
+    if (ended.end == nullptr) return;
+    ended.of(request.kind).for_each([&](Block* block) {
+      if (block->is_split() || block->bytes < request.rounded || !policy_.may_serve(block->bytes, request.rounded))
+        return;
+      if (best == nullptr || block->bytes < best->bytes ||
+          (block->bytes == best->bytes && block->address < best->address))
+        best = block;
+    });
+  });
+  if (best == nullptr) return nullptr;
+  Segment& segment = *best->segment;
+  // Nobody's while the lock is given up.
+  segment.pool->erase(best);
+  segment.releasing = true;
+  const bool ordered = order_behind(segment.owner->end, request, lock);
+  segment.releasing = false;
+  if (!ordered) {
+    segment.pool->insert(best);
+    return nullptr;
+  }
+  move_segment(&segment, *request.pools);
+  return best;
+}
+
+// Orders later work of the request's stream behind the last of a stream that is over.
+bool DeviceAllocator::order_behind(const std::shared_ptr<StreamEnd>& end, const Request& request, Lock& lock) noexcept {
+  if (end->event == nullptr) return true;
+  // Inside a capture the stream could not wait for what lies outside.
+  const StreamUse user{request.pools->stream, device_, nullptr};
+  if (!routing_.empty() && is_captured(user)) return false;
+  const bool relaxed = !routing_.empty();
+  const std::shared_ptr<StreamEnd> kept = end;
+  lock.unlock();
+  CUresult result = CUDA_ERROR_INVALID_CONTEXT;
+  try {
+    const DriverScope scope(api_, context_, relaxed);
+    result = api_.stream_wait_event(user.stream.handle, kept->event, 0);
+  } catch (...) {  // no context: the memory stays where it is
+  }
+  lock.lock();
+  return result == CUDA_SUCCESS;
+}
+
+}  // namespace cistern

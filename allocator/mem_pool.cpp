@@ -1,0 +1,114 @@
+// MemPool and its guard: a private pool as an object.
+
+#include <cistern/mem_pool.h>
+
+#include "allocator/caching_allocator_state.h"
+#include "allocator/process_heap.h"
+#include "runtime/process_driver.h"
+
+#include <fmt/format.h>
+
+namespace cistern {
+
+// The pool's one use that belongs to the object goes with the last copy.
+struct MemPool::State {
+  State(const std::shared_ptr<DeviceHeaps::Link>& its_link, int its_device, const MemPoolOptions& options)
+      : link(its_link),
+        device(its_device),
+        name(options.name),
+        owner(options.owner),
+        parent(options.parent == nullptr ? nullptr : options.parent->state_),
+        use_on_oom(options.use_on_oom),
+        no_split(options.no_split) {
+    require_fitting_parent();
+    const PoolId above = parent == nullptr ? PoolId{} : parent->id;
+    heap().add_pool(id, {use_on_oom, no_split, true, owner}, above);
+  }
+  ~State() {
+    // Without heaps there is nothing left of the pool.
+    if (DeviceHeaps* heaps = link->heaps) heaps->end_pool(device, id);
+  }
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
+
+  [[nodiscard]] DeviceHeaps& heaps() const {
+    DeviceHeaps* heaps = link->heaps;
+    if (heaps == nullptr)
+      throw NotSupported(fmt::format(
+          "pool {}: its allocator has ended, or this process was forked after the pool was made", to_string(id)));
+    return *heaps;
+  }
+  [[nodiscard]] DeviceAllocator& heap() const { return heaps().heap(device); }
+
+  void require_fitting_parent() const {
+    if (parent == nullptr) return;
+    if (parent->link != link)
+      throw InvalidArgument(
+          fmt::format("a pool under pool {}: expected a parent of the same allocator", to_string(parent->id)));
+    if (parent->device != device)
+      throw InvalidArgument(fmt::format("a pool of device {} under pool {} of device {}: expected the same device",
+                                        device, to_string(parent->id), parent->device));
+  }
+
+  const std::shared_ptr<DeviceHeaps::Link> link;
+  const PoolId id = graph_pool_handle();
+  const int device;
+  const std::string name;
+  const std::shared_ptr<void> owner;
+  const std::shared_ptr<State> parent;
+  const bool use_on_oom;
+  const bool no_split;
+};
+
+MemPool::MemPool(const MemPoolOptions& options)
+    : state_(std::make_shared<State>(process_heaps().link(), resolve_device(options.device), options)) {}
+
+// The allocator's devices are its driver's: "the current one" is the process's, where that is the
+// driver, and the first otherwise.
+MemPool::MemPool(CachingAllocator& allocator, const MemPoolOptions& options)
+    : state_(std::make_shared<State>(
+          allocator.state_->heaps.link(),
+          options.device.is_current() ? allocator.state_->heaps.current_device() : options.device.index(), options)) {}
+
+void* MemPool::allocate(std::size_t bytes, const Stream& stream) const {
+  const StreamUse use = state_->heaps().use_of(stream);
+  return allocate_for(use, bytes);
+}
+
+void* MemPool::allocate(std::size_t bytes, StreamHandle stream) const {
+  const StreamUse use = state_->heaps().use_of(stream, state_->device);
+  return allocate_for(use, bytes);
+}
+
+void* MemPool::allocate_for(const StreamUse& use, std::size_t bytes) const {
+  if (use.device != state_->device)
+    throw InvalidArgument(fmt::format("pool {} of device {}: the stream is of device {}, expected one of the same",
+                                      to_string(state_->id), state_->device, use.device));
+  return bytes == 0 ? nullptr : state_->heap().allocate_in(state_->id, bytes, use.stream);
+}
+
+PoolId MemPool::id() const noexcept { return state_->id; }
+Device MemPool::device() const noexcept { return Device(state_->device); }
+const std::string& MemPool::name() const noexcept { return state_->name; }
+const std::shared_ptr<void>& MemPool::owner() const noexcept { return state_->owner; }
+bool MemPool::use_on_oom() const noexcept { return state_->use_on_oom; }
+bool MemPool::no_split() const noexcept { return state_->no_split; }
+
+std::optional<MemPool> MemPool::parent() const {
+  if (state_->parent == nullptr) return std::nullopt;
+  return MemPool(state_->parent);
+}
+
+std::size_t MemPool::use_count() const { return state_->heap().pool_use_count(state_->id); }
+MemoryStats MemPool::stats() const { return state_->heap().pool_stats(state_->id); }
+void MemPool::reset_peak_stats() const { state_->heap().reset_pool_peaks(state_->id); }
+std::vector<SegmentInfo> MemPool::snapshot() const { return state_->heap().segments_of(state_->id); }
+std::size_t MemPool::trim() const { return state_->heap().trim_pool(state_->id); }
+
+MemPoolGuard::MemPoolGuard(const MemPool& pool) : pool_(pool.state_), use_(pool_->heap().enter_pool(pool_->id)) {}
+
+MemPoolGuard::~MemPoolGuard() {
+  if (DeviceHeaps* heaps = pool_->link->heaps) heaps->leave_pool(pool_->device, pool_->id, use_);
+}
+
+}  // namespace cistern

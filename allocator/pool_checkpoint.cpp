@@ -1,0 +1,212 @@
+// Checkpoint of a private pool's block state, and the way back to it (torch's
+// _cuda_getCheckpointState and _cuda_setCheckpointPoolState).
+
+#include "allocator/pool_checkpoint.h"
+
+#include "allocator/device_allocator.h"
+#include "runtime/driver_error.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace cistern {
+namespace {
+
+using State = PoolCheckpoint::State;
+
+State::SegmentRecord note(const Segment& segment) {
+  State::SegmentRecord record{segment.address, segment.bytes, segment.kind, segment.stream, {}};
+  for (const Block* block = segment.first; block != nullptr; block = block->next)
+    record.blocks.push_back({block->address, block->bytes, block->state == BlockState::active_allocated, block->uses});
+  return record;
+}
+
+SegmentInfo describe(const State::SegmentRecord& record, const State& state) {
+  SegmentInfo info;
+  info.device = state.device;
+  info.address = record.address;
+  info.total_size = static_cast<std::int64_t>(record.bytes);
+  if (record.stream.id != kLegacyStreamId)
+    info.stream = static_cast<std::int64_t>(reinterpret_cast<std::intptr_t>(record.stream.handle));
+  info.is_large = record.kind == PoolKind::large;
+  info.segment_pool_id = {static_cast<std::int64_t>(state.pool.first), static_cast<std::int64_t>(state.pool.second)};
+  for (const State::BlockRecord& block : record.blocks) {
+    const auto bytes = static_cast<std::int64_t>(block.bytes);
+    info.blocks.push_back(
+        {block.address, bytes, bytes, block.live ? BlockState::active_allocated : BlockState::inactive});
+    if (!block.live) continue;
+    info.allocated_size += bytes;
+    info.active_size += bytes;
+    info.requested_size += bytes;
+  }
+  return info;
+}
+
+}  // namespace
+
+PoolId PoolCheckpoint::pool() const noexcept { return state_->pool; }
+
+std::vector<SegmentInfo> PoolCheckpoint::segments() const {
+  std::vector<SegmentInfo> segments;
+  for (const State::SegmentRecord& record : state_->segments) segments.push_back(describe(record, *state_));
+  return segments;
+}
+
+// Puts frees that a capture put off on their way, and refuses if one is still awaited. Events
+// are not queried: a checkpoint changes no statistics but those of put-off frees, as in PyTorch.
+void DeviceAllocator::settle_pending_of(PoolId id, Lock& lock) {
+  if (unrecorded_frees_ != nullptr) retry_unrecorded_frees(lock);
+  const PrivatePool& pool = used_pool(id);
+  for (const Segment* segment = segments_; segment != nullptr; segment = segment->next) {
+    if (segment->owner->home != &pool) continue;
+    for (const Block* block = segment->first; block != nullptr; block = block->next)
+      if (block->state == BlockState::active_pending_free)
+        throw NotReady(
+            fmt::format("pool {} on device {}: its block at {:#x} is freed, but work on other streams may still use "
+                        "it: expected none such",
+                        to_string(id), device_, block->address));
+  }
+}
+
+std::shared_ptr<const State> DeviceAllocator::checkpoint_pool(PoolId id) {
+  Section section(*this);
+  static_cast<void>(used_pool(id));
+  settle_pending_of(id, section.lock);
+  auto state = std::make_shared<State>();
+  state->pool = id;
+  state->device = device_;
+  const PrivatePool& pool = used_pool(id);
+  for (const Segment* segment = segments_; segment != nullptr; segment = segment->next)
+    if (segment->owner->home == &pool && !segment->releasing) state->segments.push_back(note(*segment));
+  std::sort(state->segments.begin(), state->segments.end(),
+            [](const auto& a, const auto& b) { return a.address < b.address; });
+  return state;
+}
+
+// The segments of the pool that a checkpoint names, in its order.
+std::vector<Segment*> DeviceAllocator::segments_named_by(const State& checkpoint) const {
+  const PrivatePool& pool = used_pool(checkpoint.pool);
+  std::vector<Segment*> found(checkpoint.segments.size(), nullptr);
+  for (Segment* segment = segments_; segment != nullptr; segment = segment->next) {
+    if (segment->owner->home != &pool || segment->releasing) continue;
+    const auto place = std::lower_bound(checkpoint.segments.begin(), checkpoint.segments.end(), segment->address,
+                                        [](const auto& record, std::uint64_t at) { return record.address < at; });
+    if (place == checkpoint.segments.end() || place->address != segment->address || place->bytes != segment->bytes ||
+        place->kind != segment->kind || place->stream.id != segment->stream.id)
+      continue;
+    found[static_cast<std::size_t>(place - checkpoint.segments.begin())] = segment;
+  }
+  for (std::size_t i = 0; i < found.size(); ++i)
+    if (found[i] == nullptr)
+      throw InvalidArgument(fmt::format("pool {} on device {}: the checkpoint's segment of {} bytes at {:#x} is gone",
+                                        to_string(checkpoint.pool), device_, checkpoint.segments[i].bytes,
+                                        checkpoint.segments[i].address));
+  return found;
+}
+
+// Orders each live block's own stream behind the streams that used it, on the device, so that the
+// block is free in the order of its own stream, as a restore needs it. Throws before anything of
+// the pool is changed.
+void DeviceAllocator::order_behind_uses(const PrivatePool& pool, Lock& lock) {
+  std::vector<std::pair<StreamUse, StreamUse>> orders;  // who used it, and whose it is
+  for (const Segment* segment = segments_; segment != nullptr; segment = segment->next) {
+    if (segment->owner->home != &pool) continue;
+    for (const Block* block = segment->first; block != nullptr; block = block->next)
+      for (const StreamUse& use : block->uses)
+        if (!use.in_capture) orders.emplace_back(use, StreamUse{segment->stream, device_, nullptr});
+  }
+  const bool during_capture = !routing_.empty();
+  lock.unlock();
+  for (const auto& [user, owner] : orders) {
+    PendingFrees::Entry entry{nullptr, user.device, user.stream.id, nullptr};
+    CUresult result = record_event(user, &entry, during_capture);
+    if (result == CUDA_SUCCESS && entry.event != nullptr) {
+      const DriverScope scope(api_, context_, during_capture);
+      result = api_.stream_wait_event(owner.stream.handle, entry.event, 0);
+      // What was waited for stays so: a wait keeps what the event had recorded.
+      surroundings_.event_pools.of(user.device).release(entry.event);
+    }
+    check_driver(api_, result, DriverEntryId::stream_wait_event,
+                 [&] { return fmt::format("pool {} on device {}", to_string(pool.id), device_); });
+  }
+  lock.lock();
+}
+
+// Requires: the pool has no pending block, and its streams are ordered behind all uses.
+void DeviceAllocator::free_live_blocks(const PrivatePool& pool, std::vector<void*>& freed) {
+  for (Segment* segment = segments_; segment != nullptr; segment = segment->next) {
+    if (segment->owner->home != &pool) continue;
+    // A block that is freed takes its free neighbours into itself: the walk goes on behind it.
+    for (Block* block = segment->first; block != nullptr; block = block->next) {
+      if (block->state != BlockState::active_allocated) continue;
+      freed.push_back(reinterpret_cast<void*>(block->address));
+      api_.note_free(block->address, block->bytes, segment->stream.handle);
+      free_now(block);
+    }
+  }
+}
+
+// A free whose block nobody waits for.
+void DeviceAllocator::free_now(Block* block) noexcept {
+  const auto bytes = static_cast<std::int64_t>(block->bytes);
+  const Segment& segment = *block->segment;
+  static_cast<void>(block_map_.take(block->address));
+  recorder_.free_requested(segment.kind, bytes, block->oversize);
+  if (PrivatePool* home = segment.owner->home) home->recorder.free_requested(segment.kind, bytes, block->oversize);
+  complete_free(block);
+}
+
+// Cuts a wholly free segment into the blocks of the record: all are handed out, and those that
+// were not live are freed again, so that the statistics count what PyTorch counts.
+// Requires: blocks reserved in the arena, entries in the block map. Takes the uses out of the record.
+void DeviceAllocator::cut_segment(Segment* segment, State::SegmentRecord& record, std::vector<void*>& live) {
+  for (Block* block = segment->first; const State::BlockRecord& wanted : record.blocks) {
+    segment->pool->erase(block);
+    Request request;
+    request.bytes = request.rounded = wanted.bytes;
+    request.kind = segment->kind;
+    block_map_.insert(block->address, block);
+    take_into_use(block, request, wanted.bytes < block->bytes);
+    block = block->next;
+  }
+  std::size_t i = 0;
+  for (Block* block = segment->first; block != nullptr; block = block->next, ++i) {
+    State::BlockRecord& wanted = record.blocks[i];
+    if (!wanted.live) continue;
+    block->uses.swap(wanted.uses);
+    live.push_back(reinterpret_cast<void*>(block->address));
+    api_.note_allocate(block->address, block->bytes, segment->stream.handle);
+  }
+  // By address: a free may merge blocks that were walked already.
+  for (const State::BlockRecord& wanted : record.blocks)
+    if (!wanted.live) free_now(block_map_.find(wanted.address));
+}
+
+PoolRestored DeviceAllocator::restore_pool(const State& checkpoint) {
+  Section section(*this);
+  static_cast<void>(used_pool(checkpoint.pool));
+  if (checkpoint.device != device_)
+    throw InvalidArgument(fmt::format("pool {}: the checkpoint is of device {}, expected device {}",
+                                      to_string(checkpoint.pool), checkpoint.device, device_));
+  settle_pending_of(checkpoint.pool, section.lock);
+  static_cast<void>(segments_named_by(checkpoint));
+  order_behind_uses(used_pool(checkpoint.pool), section.lock);
+  // The lock was given up: all is looked at again, and nothing fails from here on.
+  settle_pending_of(checkpoint.pool, section.lock);
+  const PrivatePool& pool = used_pool(checkpoint.pool);
+  const std::vector<Segment*> segments = segments_named_by(checkpoint);
+  State records = checkpoint;  // whose uses the blocks get
+  PoolRestored restored;
+  std::size_t blocks = 0;
+  for (const State::SegmentRecord& record : checkpoint.segments) blocks += record.blocks.size();
+  restored.freed.reserve(block_map_.size());
+  restored.live.reserve(blocks);
+  arena_.reserve(blocks);
+  block_map_.reserve(blocks);
+  free_live_blocks(pool, restored.freed);
+  for (std::size_t i = 0; i < segments.size(); ++i) cut_segment(segments[i], records.segments[i], restored.live);
+  return restored;
+}
+
+}  // namespace cistern

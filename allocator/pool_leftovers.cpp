@@ -1,0 +1,94 @@
+// What is left of a private pool: the search of others' pools before a request fails, and the
+// way of a MemPool's memory when its last use is gone.
+
+#include "allocator/device_allocator.h"
+
+#include <algorithm>
+
+namespace cistern {
+namespace {
+
+bool is_wholly_free(const Segment& segment) {
+  return !segment.releasing && segment.first->state == BlockState::inactive && !segment.first->is_split();
+}
+
+// The nearest pool above that is still used: it inherits.
+PrivatePool* heir_of(const PrivatePool& pool) {
+  PrivatePool* heir = pool.parent;
+  while (heir != nullptr && heir->is_freeable()) heir = heir->parent;
+  return heir;
+}
+
+}  // namespace
+
+// Search only: a pool that was opted in as overflow keeps its block, which goes back to it.
+Block* DeviceAllocator::take_from_overflow(const Request& request) {
+  if (request.pools->home != nullptr) return nullptr;
+  Block* found = nullptr;
+  private_pools_.for_each([&](PrivatePool& pool) {
+    if (found != nullptr || !pool.settings.use_on_oom || !pool.streams.knows(request.pools->stream.id)) return;
+    Request asked = request;
+    asked.pools = &pool.streams.of(request.pools->stream);
+    found = take_free_block(asked);
+  });
+  return found;
+}
+
+// Gives the free segments of MemPools that have no use left to their heirs, or back. Not while a
+// capture is under way, when a later call does it. What the driver refuses stays cached, and
+// goes with the next full flush.
+void DeviceAllocator::release_leftovers(Lock& lock) noexcept {
+  leftovers_ = capture_under_way();
+  if (leftovers_) return;
+  try {
+    std::vector<Segment*> chosen;
+    for (Segment* segment = segments_; segment != nullptr; segment = segment->next) {
+      PrivatePool* home = segment->owner->home;
+      if (home == nullptr || !home->is_freeable() || !home->settings.ends_by_itself || !is_wholly_free(*segment))
+        continue;
+      PrivatePool* heir = heir_of(*home);
+      if (heir == nullptr) {
+        chosen.push_back(segment);
+        continue;
+      }
+      segment->pool->erase(segment->first);
+      try {
+        move_segment(segment, heir->streams.of(segment->stream));
+      } catch (...) {
+        segment->pool->insert(segment->first);
+        throw;
+      }
+      segment->pool->insert(segment->first);
+    }
+    static_cast<void>(release_segments(chosen, lock));
+  } catch (...) {
+    if (!lock.owns_lock()) lock.lock();
+  }
+  private_pools_.drop_unreferenced(retired_owners_);
+}
+
+// Requires: the segment is one free block, which is in no pool.
+void DeviceAllocator::move_segment(Segment* segment, PoolPair& to) noexcept {
+  const auto bytes = static_cast<std::int64_t>(segment->bytes);
+  if (PrivatePool* from = segment->owner->home; from != to.home) {
+    if (from != nullptr) from->recorder.segment_freed(segment->kind, bytes, segment->oversize);
+    if (to.home != nullptr) to.home->recorder.segment_allocated(segment->kind, bytes, segment->oversize);
+  }
+  --segment->owner->references;
+  ++to.references;
+  segment->owner = &to;
+  segment->pool = &to.of(segment->kind);
+  segment->stream = to.stream;
+  segment->is_plain = caches_ && to.home == nullptr;
+}
+
+std::size_t DeviceAllocator::trim_pool(PoolId id) {
+  Section section(*this);
+  PrivatePool& pool = used_pool(id);
+  std::vector<Segment*> chosen;
+  for (Segment* segment = segments_; segment != nullptr; segment = segment->next)
+    if (segment->owner->home == &pool && is_wholly_free(*segment)) chosen.push_back(segment);
+  return release_segments(chosen, section.lock);
+}
+
+}  // namespace cistern

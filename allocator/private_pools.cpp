@@ -1,0 +1,66 @@
+#include "allocator/private_pools.h"
+
+#include <cistern/error.h>
+#include <fmt/format.h>
+
+#include <atomic>
+
+namespace cistern {
+namespace {
+
+std::atomic<std::uint64_t> captures{0};
+std::atomic<std::uint64_t> handles{0};
+
+}  // namespace
+
+std::string to_string(PoolId id) { return fmt::format("({}, {})", id.first, id.second); }
+
+PoolId capture_pool_id() noexcept { return {++captures, 0}; }
+
+PoolId graph_pool_handle() noexcept { return {0, ++handles}; }
+
+void require_private(PoolId id) {
+  if ((id.first == 0) == (id.second == 0))
+    throw InvalidArgument(
+        fmt::format("pool {}: expected a pair of which one is 0 and the other is not", to_string(id)));
+}
+
+bool PrivatePool::is_referenced() const {
+  if (uses != 0 || dependents != 0) return true;
+  bool referenced = false;
+  streams.for_each([&](const PoolPair& pair) { referenced = referenced || pair.references != 0; });
+  return referenced;
+}
+
+PrivatePool* PrivatePools::find(PoolId id) const {
+  const auto place = pools_.find(id);
+  return place == pools_.end() ? nullptr : place->second.get();
+}
+
+PrivatePool& PrivatePools::add(PoolId id) {
+  return *pools_.emplace(id, std::make_unique<PrivatePool>(id)).first->second;
+}
+
+void PrivatePools::drop_unreferenced(std::vector<std::shared_ptr<void>>& retired) noexcept {
+  // The end of one pool may have been the last that referred to its parent.
+  for (bool dropped = true; dropped;) {
+    dropped = false;
+    for (auto place = pools_.begin(); place != pools_.end();) {
+      PrivatePool& pool = *place->second;
+      if (pool.is_referenced()) {
+        ++place;
+        continue;
+      }
+      if (pool.parent != nullptr) --pool.parent->dependents;
+      try {
+        if (pool.settings.owner != nullptr) retired.push_back(std::move(pool.settings.owner));
+      } catch (...) {  // no memory to put it off: it goes with the pool, under the lock
+      }
+      place = pools_.erase(place);
+      dropped = true;
+    }
+  }
+  for (const auto& [id, pool] : pools_) pool->streams.drop_unreferenced();
+}
+
+}  // namespace cistern

@@ -1,0 +1,69 @@
+#pragma once
+
+// The private pools of one heap: memory set apart for graphs and for users' MemPools.
+//
+// A pool lives while something refers to it: uses (graphs, objects, guards), segments, requests
+// that are being served, recordings, pools whose parent it is.
+// Not thread-safe: the owning DeviceAllocator holds its lock around every call.
+
+#include <cistern/mem_pool.h>
+
+#include "allocator/stream_pools.h"
+#include "stats/recorder.h"
+
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <vector>
+
+namespace cistern {
+
+// What a MemPool asks of its pool.
+struct PrivatePoolSettings {
+  bool use_on_oom = false;
+  bool no_split = false;
+  // Gives its memory back by itself when it has no use left; a pool of captures waits for the
+  // next full flush, as in PyTorch.
+  bool ends_by_itself = false;
+  std::shared_ptr<void> owner;
+};
+
+struct PrivatePool {
+  explicit PrivatePool(PoolId pool_id) : id(pool_id), streams(this) {}
+
+  const PoolId id;
+  StreamPools streams;
+  Recorder recorder;  // of this pool's share; without retries, failures and synchronisations
+  PrivatePoolSettings settings;
+  PrivatePool* parent = nullptr;
+  std::size_t uses = 0;        // 0: freeable
+  std::size_t dependents = 0;  // recordings, and pools whose parent it is
+
+  [[nodiscard]] bool is_freeable() const { return uses == 0; }
+  [[nodiscard]] bool is_referenced() const;
+};
+
+class PrivatePools {
+ public:
+  [[nodiscard]] bool empty() const { return pools_.empty(); }
+  // The pool of that id, or nullptr.
+  [[nodiscard]] PrivatePool* find(PoolId id) const;
+  // Makes a pool without a use. Requires: there is none of that id. Throws std::bad_alloc.
+  [[nodiscard]] PrivatePool& add(PoolId id);
+  // Ends the pools that nothing refers to, and streams' parts of pools that are empty. What
+  // their owners kept is put into `retired`, to be let go without the lock.
+  void drop_unreferenced(std::vector<std::shared_ptr<void>>& retired) noexcept;
+
+  template <class Visit>
+  void for_each(Visit&& visit) const {
+    for (const auto& [id, pool] : pools_) visit(*pool);
+  }
+
+ private:
+  std::map<PoolId, std::unique_ptr<PrivatePool>> pools_;
+};
+
+// Throws InvalidArgument unless the id names a private pool.
+void require_private(PoolId id);
+
+}  // namespace cistern

@@ -1,0 +1,390 @@
+// Private pools as graph capture uses them: which requests they take, what happens to their
+// memory, and what a capture under way forbids.
+
+#include <cistern/allocator.h>
+
+#include <cuda.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <thread>
+#include <vector>
+
+#include "tests/allocator/capturing_driver.h"
+
+namespace cistern {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr std::size_t kMega = 1024 * 1024;
+constexpr PoolId kGraph{7, 0};
+constexpr PoolId kShared{0, 7};
+
+class PrivatePoolsTest : public testing::Test {
+ protected:
+  explicit PrivatePoolsTest(const char* options = "oom_dump:off")
+      : allocator_({.driver = &captures_.api, .options = AllocatorOptions::parse(options)}) {}
+
+  ~PrivatePoolsTest() override {
+    EXPECT_NO_THROW(allocator_.check());
+    EXPECT_FALSE(captures_.invalidated()) << "a call of the allocator's ended a capture";
+  }
+
+  PoolId pool_of(void* pointer) const {
+    const auto address = reinterpret_cast<std::uintptr_t>(pointer);
+    for (const SegmentInfo& segment : allocator_.snapshot().segments)
+      if (address >= segment.address && address < segment.address + static_cast<std::uint64_t>(segment.total_size))
+        return {static_cast<std::uint64_t>(segment.segment_pool_id.first),
+                static_cast<std::uint64_t>(segment.segment_pool_id.second)};
+    ADD_FAILURE() << "no segment has that block";
+    return {};
+  }
+
+  // A capture as a framework makes it: the stream is captured, its requests go to the pool.
+  void begin_capture(PoolId id, std::uint64_t capture) {
+    captures_.begin_capture(stream_, capture);
+    allocator_.begin_allocate_to_pool(0, id, PoolFilter::capture(capture));
+  }
+  void end_capture(PoolId id) {
+    allocator_.end_allocate_to_pool(0, id);
+    captures_.end_capture(stream_);
+  }
+
+  CapturingDriver captures_{{.devices = 2, .capacity_bytes = 256 * kMega, .backing = Backing::none}};
+  SimulatedDriver& driver_ = captures_.driver;
+  CachingAllocator allocator_;
+  const StreamHandle stream_ = driver_.create_stream();
+  const StreamHandle other_ = driver_.create_stream();
+};
+
+class PrivatePoolsUnder24Test : public PrivatePoolsTest {
+ protected:
+  PrivatePoolsUnder24Test() : PrivatePoolsTest("oom_dump:off,pytorch_rules:2.4") {}
+};
+
+TEST_F(PrivatePoolsTest, APoolTakesTheRequestsOfItsStreamAndNoOthers) {
+  allocator_.begin_allocate_to_pool(0, kGraph, PoolFilter::stream(stream_));
+  EXPECT_EQ(pool_of(allocator_.allocate(1000, stream_)), kGraph);
+  EXPECT_EQ(pool_of(allocator_.allocate(1000, other_)), PoolId{});
+  allocator_.end_allocate_to_pool(0, kGraph);
+  EXPECT_EQ(pool_of(allocator_.allocate(1000, stream_)), PoolId{});
+}
+
+TEST_F(PrivatePoolsTest, APoolTakesTheRequestsOfEveryStreamThatJoinedItsCapture) {
+  begin_capture(kGraph, 41);
+  captures_.begin_capture(other_, 41);
+  const StreamHandle alone = driver_.create_stream();
+  EXPECT_EQ(pool_of(allocator_.allocate(1000, stream_)), kGraph);
+  EXPECT_EQ(pool_of(allocator_.allocate(1000, other_)), kGraph);
+  captures_.begin_capture(alone, 42);
+  EXPECT_EQ(pool_of(allocator_.allocate(1000, alone)), PoolId{}) << "it is in another capture";
+  captures_.end_capture(alone);
+  captures_.end_capture(other_);
+  end_capture(kGraph);
+}
+
+TEST_F(PrivatePoolsTest, APoolTakesTheRequestsOfTheThreadThatBegan) {
+  allocator_.begin_allocate_to_pool(0, kShared, PoolFilter::this_thread());
+  EXPECT_EQ(pool_of(allocator_.allocate(1000, other_)), kShared);
+  std::thread([&] { EXPECT_EQ(pool_of(allocator_.allocate(1000, other_)), PoolId{}); }).join();
+  allocator_.end_allocate_to_pool(0, kShared);
+}
+
+TEST_F(PrivatePoolsTest, APoolIsOfOneDevice) {
+  allocator_.begin_allocate_to_pool(0, kShared, PoolFilter::every_stream());
+  EXPECT_EQ(pool_of(allocator_.allocate(1000, nullptr, 0)), kShared);
+  EXPECT_EQ(pool_of(allocator_.allocate(1000, nullptr, 1)), PoolId{});
+  allocator_.end_allocate_to_pool(0, kShared);
+  EXPECT_THROW(allocator_.begin_allocate_to_pool(1, kShared, PoolFilter::stream(stream_)), InvalidArgument)
+      << "the stream is of device 0";
+}
+
+TEST_F(PrivatePoolsTest, OfTwoPoolsThatTakeARequestTheNewestServesIt) {
+  allocator_.begin_allocate_to_pool(0, kGraph, PoolFilter::every_stream());
+  allocator_.begin_allocate_to_pool(0, kShared, PoolFilter::stream(stream_));
+  EXPECT_EQ(pool_of(allocator_.allocate(1000, stream_)), kShared);
+  EXPECT_EQ(pool_of(allocator_.allocate(1000, other_)), kGraph);
+  allocator_.end_allocate_to_pool(0, kShared);
+  EXPECT_EQ(pool_of(allocator_.allocate(1000, stream_)), kGraph);
+  allocator_.end_allocate_to_pool(0, kGraph);
+}
+
+TEST_F(PrivatePoolsUnder24Test, OfTwoPoolsThatTakeARequestTheOldestServesIt) {
+  allocator_.begin_allocate_to_pool(0, kGraph, PoolFilter::every_stream());
+  allocator_.begin_allocate_to_pool(0, kShared, PoolFilter::stream(stream_));
+  EXPECT_EQ(pool_of(allocator_.allocate(1000, stream_)), kGraph);
+  allocator_.end_allocate_to_pool(0, kGraph);
+  EXPECT_EQ(pool_of(allocator_.allocate(1000, stream_)), kShared);
+  allocator_.end_allocate_to_pool(0, kShared);
+}
+
+TEST_F(PrivatePoolsTest, MemoryOfAPoolIsUntouchedByOthersWhileItsGraphLives) {
+  begin_capture(kGraph, 1);
+  void* inside = allocator_.allocate(3 * kMega, stream_);
+  allocator_.deallocate(inside);
+  end_capture(kGraph);
+  EXPECT_NE(allocator_.allocate(3 * kMega, stream_), inside);
+  allocator_.empty_cache();
+  EXPECT_EQ(pool_of(inside), kGraph) << "a flush leaves the pool its free segments";
+  allocator_.trim(0);
+  EXPECT_EQ(pool_of(inside), kGraph);
+
+  begin_capture(kGraph, 2);  // a second graph shares the pool
+  EXPECT_EQ(allocator_.allocate(3 * kMega, stream_), inside);
+  end_capture(kGraph);
+  EXPECT_EQ(allocator_.pool_use_count(0, kGraph), 2U);
+}
+
+TEST_F(PrivatePoolsTest, AReleasedPoolGivesItsFreeSegmentsBackAtTheNextFullFlush) {
+  begin_capture(kGraph, 1);
+  void* live = allocator_.allocate(3 * kMega, stream_);
+  allocator_.deallocate(allocator_.allocate(30 * kMega, stream_));
+  end_capture(kGraph);
+  allocator_.release_pool(0, kGraph);
+  EXPECT_EQ(driver_.used_bytes(), 50 * kMega) << "not before";
+  allocator_.empty_cache();
+  EXPECT_EQ(driver_.used_bytes(), 20 * kMega) << "a live block keeps its segment";
+  EXPECT_EQ(pool_of(live), kGraph);
+  allocator_.deallocate(live);
+  allocator_.empty_cache();
+  EXPECT_EQ(driver_.used_bytes(), 0U);
+  EXPECT_THROW(allocator_.release_pool(0, kGraph), InvalidArgument) << "the pool is gone";
+}
+
+TEST_F(PrivatePoolsTest, UsesAreCountedAndTheLastOneFreesThePool) {
+  for (std::uint64_t capture = 1; capture <= 3; ++capture) {
+    begin_capture(kGraph, capture);
+    allocator_.deallocate(allocator_.allocate(1000, stream_));
+    end_capture(kGraph);
+  }
+  EXPECT_EQ(allocator_.pool_use_count(0, kGraph), 3U);
+  allocator_.release_pool(0, kGraph);
+  allocator_.release_pool(0, kGraph);
+  allocator_.empty_cache();
+  EXPECT_EQ(driver_.used_bytes(), 2 * kMega) << "one graph is left";
+  allocator_.release_pool(0, kGraph);
+  EXPECT_THROW(allocator_.begin_allocate_to_pool(0, kGraph, PoolFilter::every_stream()), InvalidArgument);
+  allocator_.empty_cache();
+  EXPECT_EQ(driver_.used_bytes(), 0U);
+  allocator_.begin_allocate_to_pool(0, kGraph, PoolFilter::every_stream());
+  EXPECT_EQ(allocator_.pool_use_count(0, kGraph), 1U) << "the id may be used again once the pool is gone";
+  allocator_.end_allocate_to_pool(0, kGraph);
+}
+
+TEST_F(PrivatePoolsTest, WrongCallsAreRefusedAndChangeNothing) {
+  const PoolFilter all = PoolFilter::every_stream();
+  EXPECT_THROW(allocator_.begin_allocate_to_pool(0, PoolId{}, all), InvalidArgument);
+  EXPECT_THROW(allocator_.begin_allocate_to_pool(0, PoolId{1, 1}, all), InvalidArgument);
+  EXPECT_THROW(allocator_.begin_allocate_to_pool(2, kGraph, all), InvalidArgument) << "there is no device 2";
+  EXPECT_THROW(allocator_.end_allocate_to_pool(0, kGraph), InvalidArgument);
+  EXPECT_THROW(allocator_.release_pool(0, kGraph), InvalidArgument);
+  EXPECT_EQ(allocator_.pool_use_count(0, kGraph), 0U);
+  allocator_.begin_allocate_to_pool(0, kGraph, all);
+  try {
+    allocator_.begin_allocate_to_pool(0, kGraph, all);
+    ADD_FAILURE() << "the id is recorded to already";
+  } catch (const InvalidArgument& error) {
+    EXPECT_NE(std::string(error.what()).find("pool (7, 0)"), std::string::npos) << error.what();
+  }
+  EXPECT_EQ(allocator_.pool_use_count(0, kGraph), 1U);
+  allocator_.end_allocate_to_pool(0, kGraph);
+  EXPECT_THROW(allocator_.end_allocate_to_pool(0, kGraph), InvalidArgument);
+}
+
+TEST_F(PrivatePoolsTest, ReleasedWhileRecordedToItStillServesUntilTheEnd) {
+  allocator_.begin_allocate_to_pool(0, kGraph, PoolFilter::every_stream());
+  allocator_.release_pool(0, kGraph);
+  void* block = allocator_.allocate(1000, stream_);
+  EXPECT_EQ(pool_of(block), kGraph);
+  allocator_.end_allocate_to_pool(0, kGraph);
+  allocator_.deallocate(block);
+  allocator_.empty_cache();
+  EXPECT_EQ(driver_.used_bytes(), 0U);
+}
+
+TEST_F(PrivatePoolsTest, StatisticsCountPoolsInTheOrdinaryFigures) {
+  void* outside = allocator_.allocate(1000, stream_);
+  begin_capture(kGraph, 1);
+  void* inside = allocator_.allocate(1000, stream_);
+  const MemoryStats stats = allocator_.memory_stats();
+  EXPECT_EQ(stats.allocation.small_pool.current, 2);
+  EXPECT_EQ(stats.segment.all.current, 2) << "each pool has its own";
+  EXPECT_EQ(stats.inactive_split.all.current, 2);
+  EXPECT_EQ(stats.reserved_bytes.all.current, static_cast<std::int64_t>(4 * kMega));
+  allocator_.deallocate(inside);
+  allocator_.deallocate(outside);
+  end_capture(kGraph);
+  EXPECT_EQ(allocator_.memory_stats().active.all.current, 0);
+}
+
+TEST_F(PrivatePoolsTest, ASnapshotOfOnePoolHasItsSegmentsOnly) {
+  static_cast<void>(allocator_.allocate(1000, stream_));
+  begin_capture(kGraph, 1);
+  void* inside = allocator_.allocate(5 * kMega, stream_);
+  end_capture(kGraph);
+  const std::vector<SegmentInfo> segments = allocator_.snapshot(0, kGraph);
+  ASSERT_EQ(segments.size(), 1U);
+  EXPECT_EQ(segments[0].address, reinterpret_cast<std::uintptr_t>(inside));
+  EXPECT_EQ(segments[0].segment_pool_id, std::pair(std::int64_t{7}, std::int64_t{0}));
+  EXPECT_EQ(allocator_.snapshot(0, PoolId{}).size(), 1U);
+  EXPECT_THROW(static_cast<void>(allocator_.snapshot(0, PoolId{9, 0})), InvalidArgument);
+}
+
+TEST_F(PrivatePoolsTest, NothingIsAskedOfTheDriverWhileNothingIsRecorded) {
+  void* block = allocator_.allocate(1000, stream_);
+  allocator_.record_stream(block, other_);
+  allocator_.deallocate(block);
+  static_cast<void>(allocator_.allocate(1000, stream_));
+  EXPECT_EQ(captures_.questions(), 0);
+}
+
+TEST_F(PrivatePoolsTest, NoEventIsQueriedDuringACapture) {
+  void* pending = allocator_.allocate(kMega, stream_);
+  driver_.occupy(other_, 1ms);
+  allocator_.deallocate(pending, other_);
+  driver_.run_until_idle();
+  begin_capture(kGraph, 1);
+  const std::uint64_t queries = driver_.calls("cuEventQuery");
+  static_cast<void>(allocator_.allocate(kMega, stream_));
+  EXPECT_EQ(driver_.calls("cuEventQuery"), queries);
+  EXPECT_EQ(allocator_.memory_stats().active.all.current, 2) << "the finished free is not noticed";
+  end_capture(kGraph);
+  EXPECT_EQ(allocator_.allocate(kMega, stream_), pending);
+}
+
+// The other thread may ask, since it asks in relaxed mode; under 2.4's rules it must not.
+TEST_F(PrivatePoolsTest, AnotherThreadGoesOnAsUsualDuringACapture) {
+  void* pending = allocator_.allocate(200 * kMega, stream_);
+  allocator_.deallocate(pending, other_);
+  begin_capture(kGraph, 1);
+  std::thread([&] {
+    EXPECT_NE(allocator_.allocate(100 * kMega, other_), nullptr) << "it flushes, and waits for the pending free";
+  }).join();
+  EXPECT_EQ(allocator_.memory_stats().num_alloc_retries, 1);
+  end_capture(kGraph);
+}
+
+TEST_F(PrivatePoolsTest, MemoryRunsOutEarlierDuringACapture) {
+  allocator_.deallocate(allocator_.allocate(200 * kMega, stream_));
+  begin_capture(kGraph, 1);
+  EXPECT_THROW(static_cast<void>(allocator_.allocate(100 * kMega, stream_)), OutOfMemoryError)
+      << "the cache is not flushed for it";
+  EXPECT_EQ(allocator_.memory_stats().num_alloc_retries, 0);
+  EXPECT_EQ(allocator_.memory_stats().num_sync_all_streams, 0);
+  allocator_.empty_cache();
+  EXPECT_EQ(driver_.used_bytes(), 200 * kMega) << "nor by request";
+  end_capture(kGraph);
+  EXPECT_NE(allocator_.allocate(100 * kMega, stream_), nullptr);
+}
+
+// A block that another stream used in the capture is done when the capture is: its join says so.
+TEST_F(PrivatePoolsTest, AFreeDuringACaptureIsPutOffUntilAfterIt) {
+  begin_capture(kGraph, 1);
+  captures_.begin_capture(other_, 1);
+  void* block = allocator_.allocate(kMega, stream_);
+  allocator_.record_stream(block, other_);
+  allocator_.deallocate(block);
+  EXPECT_EQ(allocator_.memory_stats().allocated_bytes.all.current, 0);
+  EXPECT_EQ(allocator_.memory_stats().active.all.current, 1);
+  EXPECT_EQ(allocator_.snapshot().segments.at(0).blocks.at(0).state, BlockState::active_pending_free);
+  EXPECT_NE(allocator_.allocate(kMega, stream_), block);
+  EXPECT_EQ(driver_.calls("cuEventRecord"), 0U);
+  captures_.end_capture(other_);
+  end_capture(kGraph);
+  static_cast<void>(allocator_.allocate(1000, stream_));
+  EXPECT_EQ(allocator_.memory_stats().active.all.current, 2) << "the put-off free is complete";
+  EXPECT_EQ(driver_.calls("cuEventRecord"), 0U) << "a stream that used it in the capture only needs no event";
+}
+
+// Work that was queued before the capture is real: the free waits for it.
+TEST_F(PrivatePoolsTest, AUseFromBeforeTheCaptureIsStillWaitedFor) {
+  void* block = allocator_.allocate(kMega, stream_);
+  driver_.occupy(other_, 1ms);
+  allocator_.record_stream(block, other_);
+  begin_capture(kGraph, 1);
+  captures_.begin_capture(other_, 1);
+  allocator_.record_stream(block, other_);
+  allocator_.deallocate(block);
+  captures_.end_capture(other_);
+  end_capture(kGraph);
+  EXPECT_NE(allocator_.allocate(kMega, stream_), block);
+  driver_.run_until_idle();
+  EXPECT_EQ(allocator_.allocate(kMega, stream_), block);
+}
+
+// An event on a stream that another thread captures would become a part of its graph.
+TEST_F(PrivatePoolsTest, AFreeOfAnotherThreadWaitsForTheCaptureOfTheStreamThatUsedIt) {
+  void* block = allocator_.allocate(kMega, other_);
+  allocator_.record_stream(block, stream_);
+  begin_capture(kGraph, 1);
+  std::thread([&] {
+    allocator_.deallocate(block);
+    EXPECT_NE(allocator_.allocate(kMega, other_), block);
+  }).join();
+  end_capture(kGraph);
+  EXPECT_EQ(allocator_.allocate(kMega, other_), block);
+}
+
+TEST_F(PrivatePoolsTest, SegmentsComeInRelaxedModeDuringACapture) {
+  begin_capture(kGraph, 1);
+  EXPECT_NE(allocator_.allocate(50 * kMega, stream_), nullptr);
+  std::thread([&] {
+    EXPECT_NE(allocator_.allocate(50 * kMega, other_), nullptr);
+    allocator_.trim(0);
+  }).join();
+  end_capture(kGraph);
+}
+
+TEST_F(PrivatePoolsTest, AReportNamesThePoolsThatKeepTheMemory) {
+  begin_capture(kGraph, 1);
+  allocator_.deallocate(allocator_.allocate(200 * kMega, stream_));
+  end_capture(kGraph);
+  try {
+    static_cast<void>(allocator_.allocate(100 * kMega, stream_));
+    ADD_FAILURE() << "the pool keeps what the device lacks";
+  } catch (const OutOfMemoryError& error) {
+    const OutOfMemoryReport& report = error.report();
+    EXPECT_EQ(report.cause, OutOfMemoryCause::graph_pools);
+    EXPECT_EQ(report.private_pools_free_bytes, 200 * kMega);
+    EXPECT_EQ(report.reserved_bytes, report.allocated_bytes + report.pending_free_bytes + report.free_split_bytes +
+                                         report.free_whole_bytes + report.private_pools_free_bytes);
+    EXPECT_FALSE(report.advice.empty());
+    EXPECT_NE(std::string(error.what()).find("200.00 MiB free in private pools"), std::string::npos) << error.what();
+  }
+  EXPECT_NE(allocator_.memory_report().find("free, private"), std::string::npos);
+}
+
+TEST_F(PrivatePoolsUnder24Test, ACaptureStopsEveryThread) {
+  void* pending = allocator_.allocate(kMega, stream_);
+  allocator_.deallocate(pending, other_);
+  begin_capture(kGraph, 1);
+  std::thread([&] {
+    const std::uint64_t queries = driver_.calls("cuEventQuery");
+    static_cast<void>(allocator_.allocate(kMega, other_));
+    EXPECT_EQ(driver_.calls("cuEventQuery"), queries);
+    EXPECT_THROW(static_cast<void>(allocator_.allocate(255 * kMega, other_)), OutOfMemoryError);
+    EXPECT_EQ(allocator_.memory_stats().num_alloc_retries, 0);
+  }).join();
+  end_capture(kGraph);
+}
+
+// `direct` caches nothing, but a graph's memory must stay where it is.
+TEST(PrivatePoolsWithoutACache, APoolKeepsItsMemoryAllTheSame) {
+  SimulatedDriver driver({.capacity_bytes = 64 * kMega, .backing = Backing::none});
+  CachingAllocator allocator({.driver = &driver.api(), .options = AllocatorOptions::parse("policy:direct")});
+  allocator.begin_allocate_to_pool(0, kGraph, PoolFilter::every_stream());
+  void* block = allocator.allocate(kMega);
+  allocator.deallocate(block);
+  EXPECT_EQ(driver.used_bytes(), 2 * kMega);
+  EXPECT_EQ(allocator.allocate(kMega), block);
+  allocator.end_allocate_to_pool(0, kGraph);
+  allocator.deallocate(block);
+  allocator.release_pool(0, kGraph);
+  allocator.check();
+  allocator.empty_cache();
+  EXPECT_EQ(driver.used_bytes(), 0U);
+}
+
+}  // namespace
+}  // namespace cistern
