@@ -104,7 +104,7 @@ Block* DeviceAllocator::take_free_block(const Request& request) {
   // What `direct` has in its pools are segments that the driver refused to take back; but a
   // private pool caches, since its memory must stay as long as a graph may use it.
   if (!caches_ && request.pools->home == nullptr) return nullptr;
-  if (collects_garbage()) ++searches_[static_cast<std::size_t>(request.kind)];
+  if (collects_garbage() && request.pools->home == nullptr) ++searches_[static_cast<std::size_t>(request.kind)];
   BlockPool& pool = request.pools->of(request.kind);
   Block* block = pool.best_fit(request.rounded);
   if (block == nullptr || !policy_.may_serve(block->bytes, request.rounded)) return nullptr;

@@ -276,6 +276,7 @@ class DeviceAllocator {
   PendingFrees pending_;
   // Frees without their events: refused by the driver, or put off by a capture; linked by `left`.
   Block* unrecorded_frees_ = nullptr;
+  Block* last_unrecorded_free_ = nullptr;              // of that list
   std::vector<std::shared_ptr<void>> retired_owners_;  // of streams whose uses are over
   Segment* segments_ = nullptr;                        // all of them, newest first
   std::size_t held_bytes_ = 0;                         // of all segments

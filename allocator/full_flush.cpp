@@ -15,6 +15,7 @@ namespace cistern {
 void DeviceAllocator::full_flush(Lock& lock) {
   const bool capturing = capture_under_way();
   if (!capturing) wait_for_pending(lock);
+  if (leftovers_) release_leftovers(lock);
   static_cast<void>(release_segments(wholly_free_segments(!capturing), lock));
   if (!capturing) wait_for_reclaims(lock);
   pools_.drop_unreferenced();

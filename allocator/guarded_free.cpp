@@ -41,9 +41,11 @@ void DeviceAllocator::free_behind_events(Block* block, Lock& lock) noexcept {
     static_cast<void>(guard(block, lock));
 }
 
+// In the order of the frees, as PyTorch has them.
 void DeviceAllocator::put_off(Block* block) noexcept {
-  block->left = unrecorded_frees_;
-  unrecorded_frees_ = block;
+  block->left = nullptr;
+  (unrecorded_frees_ == nullptr ? unrecorded_frees_ : last_unrecorded_free_->left) = block;
+  last_unrecorded_free_ = block;
 }
 
 // A capture queues no work, so a stream that used the block only while it was captured is done

@@ -17,7 +17,8 @@ struct MemPool::State {
         device(its_device),
         name(options.name),
         owner(options.owner),
-        parent(options.parent == nullptr ? nullptr : options.parent->state_),
+        parent(options.parent == nullptr ? nullptr
+                                         : (static_cast<void>(options.parent->state()), options.parent->state_)),
         use_on_oom(options.use_on_oom),
         no_split(options.no_split) {
     require_fitting_parent();
@@ -60,6 +61,12 @@ struct MemPool::State {
   const bool no_split;
 };
 
+// A moved-from pool is none.
+MemPool::State& MemPool::state() const {
+  if (state_ == nullptr) throw InvalidArgument("a MemPool that was moved from: expected a pool");
+  return *state_;
+}
+
 MemPool::MemPool(const MemPoolOptions& options)
     : state_(std::make_shared<State>(process_heaps().link(), resolve_device(options.device), options)) {}
 
@@ -71,39 +78,39 @@ MemPool::MemPool(CachingAllocator& allocator, const MemPoolOptions& options)
           options.device.is_current() ? allocator.state_->heaps.current_device() : options.device.index(), options)) {}
 
 void* MemPool::allocate(std::size_t bytes, const Stream& stream) const {
-  const StreamUse use = state_->heaps().use_of(stream);
+  const StreamUse use = state().heaps().use_of(stream);
   return allocate_for(use, bytes);
 }
 
 void* MemPool::allocate(std::size_t bytes, StreamHandle stream) const {
-  const StreamUse use = state_->heaps().use_of(stream, state_->device);
+  const StreamUse use = state().heaps().use_of(stream, state().device);
   return allocate_for(use, bytes);
 }
 
 void* MemPool::allocate_for(const StreamUse& use, std::size_t bytes) const {
-  if (use.device != state_->device)
+  if (use.device != state().device)
     throw InvalidArgument(fmt::format("pool {} of device {}: the stream is of device {}, expected one of the same",
-                                      to_string(state_->id), state_->device, use.device));
-  return bytes == 0 ? nullptr : state_->heap().allocate_in(state_->id, bytes, use.stream);
+                                      to_string(state().id), state().device, use.device));
+  return bytes == 0 ? nullptr : state().heap().allocate_in(state().id, bytes, use.stream);
 }
 
-PoolId MemPool::id() const noexcept { return state_->id; }
-Device MemPool::device() const noexcept { return Device(state_->device); }
-const std::string& MemPool::name() const noexcept { return state_->name; }
-const std::shared_ptr<void>& MemPool::owner() const noexcept { return state_->owner; }
-bool MemPool::use_on_oom() const noexcept { return state_->use_on_oom; }
-bool MemPool::no_split() const noexcept { return state_->no_split; }
+PoolId MemPool::id() const { return state().id; }
+Device MemPool::device() const { return Device(state().device); }
+const std::string& MemPool::name() const { return state().name; }
+const std::shared_ptr<void>& MemPool::owner() const { return state().owner; }
+bool MemPool::use_on_oom() const { return state().use_on_oom; }
+bool MemPool::no_split() const { return state().no_split; }
 
 std::optional<MemPool> MemPool::parent() const {
-  if (state_->parent == nullptr) return std::nullopt;
-  return MemPool(state_->parent);
+  if (state().parent == nullptr) return std::nullopt;
+  return MemPool(state().parent);
 }
 
-std::size_t MemPool::use_count() const { return state_->heap().pool_use_count(state_->id); }
-MemoryStats MemPool::stats() const { return state_->heap().pool_stats(state_->id); }
-void MemPool::reset_peak_stats() const { state_->heap().reset_pool_peaks(state_->id); }
-std::vector<SegmentInfo> MemPool::snapshot() const { return state_->heap().segments_of(state_->id); }
-std::size_t MemPool::trim() const { return state_->heap().trim_pool(state_->id); }
+std::size_t MemPool::use_count() const { return state().heap().pool_use_count(state().id); }
+MemoryStats MemPool::stats() const { return state().heap().pool_stats(state().id); }
+void MemPool::reset_peak_stats() const { state().heap().reset_pool_peaks(state().id); }
+std::vector<SegmentInfo> MemPool::snapshot() const { return state().heap().segments_of(state().id); }
+std::size_t MemPool::trim() const { return state().heap().trim_pool(state().id); }
 
 MemPoolGuard::MemPoolGuard(const MemPool& pool) : pool_(pool.state_), use_(pool_->heap().enter_pool(pool_->id)) {}
 

@@ -142,7 +142,8 @@ struct MemPoolOptions {
 // memory goes back (to the parent, or to the driver: that may wait for the device), and each
 // segment that still has live blocks follows as soon as these are freed and over.
 // Requests come to it by a MemPoolGuard, or by `allocate`; blocks are freed by
-// cistern::deallocate (or that of the pool's allocator) like all others.
+// cistern::deallocate (or that of the pool's allocator) like all others. A pool that was moved from
+// is none: it may be assigned and destroyed, and its members throw InvalidArgument.
 class CISTERN_EXPORT MemPool {
  public:
   // Of the process-wide heap. Throws InvalidArgument if the parent is of another device or heap.
@@ -155,13 +156,13 @@ class CISTERN_EXPORT MemPool {
   [[nodiscard]] void* allocate(std::size_t bytes, const Stream& stream) const;
   [[nodiscard]] void* allocate(std::size_t bytes, StreamHandle stream = nullptr) const;
 
-  [[nodiscard]] PoolId id() const noexcept;
-  [[nodiscard]] Device device() const noexcept;
-  [[nodiscard]] const std::string& name() const noexcept;
+  [[nodiscard]] PoolId id() const;
+  [[nodiscard]] Device device() const;
+  [[nodiscard]] const std::string& name() const;
   [[nodiscard]] std::optional<MemPool> parent() const;
-  [[nodiscard]] const std::shared_ptr<void>& owner() const noexcept;
-  [[nodiscard]] bool use_on_oom() const noexcept;
-  [[nodiscard]] bool no_split() const noexcept;
+  [[nodiscard]] const std::shared_ptr<void>& owner() const;
+  [[nodiscard]] bool use_on_oom() const;
+  [[nodiscard]] bool no_split() const;
   // 1 for the object itself, one more for each guard and for each begin without its release.
   [[nodiscard]] std::size_t use_count() const;
 
@@ -182,6 +183,7 @@ class CISTERN_EXPORT MemPool {
 
  private:
   friend class MemPoolGuard;
+  [[nodiscard]] State& state() const;
   [[nodiscard]] void* allocate_for(const StreamUse& use, std::size_t bytes) const;
   explicit MemPool(std::shared_ptr<State> state) noexcept : state_(std::move(state)) {}
   std::shared_ptr<State> state_;

@@ -9,11 +9,15 @@
 #include <rapidcheck/gtest.h>
 
 #include <algorithm>
+#include <iterator>
+#include <map>
+#include <memory>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "reference_allocator.h"
+#include "tests/allocator/capturing_driver.h"
 #include "tests/property.h"
 
 namespace cistern {
@@ -27,7 +31,26 @@ using model::ReferenceAllocator;
 constexpr std::size_t kMega = 1024 * 1024;
 constexpr int kStreams = 4;
 
-enum class Action { allocate, free, free_used_on, record, occupy, finish, empty_cache, trim, reset };
+enum class Action {
+  allocate,
+  free,
+  free_used_on,
+  record,
+  occupy,
+  finish,
+  empty_cache,
+  trim,
+  reset,
+  // Of private pools; programs without pools leave them out.
+  begin,
+  end,
+  release_pool,
+  make_mem_pool,
+  drop_mem_pool,
+  enter,
+  leave,
+  allocate_in,
+};
 
 struct Step {
   Action action = Action::allocate;
@@ -37,8 +60,9 @@ struct Step {
 };
 
 std::ostream& operator<<(std::ostream& out, const Step& step) {
-  static const char* const names[] = {"allocate", "free",        "free used on", "record", "occupy",
-                                      "finish",   "empty cache", "trim to",      "reset"};
+  static const char* const names[] = {"allocate",     "free",    "free used on", "record", "occupy",     "finish",
+                                      "empty cache",  "trim to", "reset",        "begin",  "end",        "release pool",
+                                      "make MemPool", "drop",    "enter",        "leave",  "allocate in"};
   return out << names[static_cast<int>(step.action)] << " (bytes " << step.bytes << ", stream " << step.stream
              << ", pick " << step.pick << ")";
 }
@@ -52,7 +76,8 @@ rc::Gen<std::size_t> request_size() {
                                     10 * kMega - 1, 10 * kMega, 10 * kMega + 1, 20 * kMega, 32 * kMega, 64 * kMega));
 }
 
-rc::Gen<Step> any_step() {
+// Weights of 0 and 1 times `pools` for what concerns private pools.
+rc::Gen<Step> any_step(std::size_t pools) {
   const auto action = rc::gen::weightedElement<Action>({{40, Action::allocate},
                                                         {24, Action::free},
                                                         {6, Action::free_used_on},
@@ -61,7 +86,15 @@ rc::Gen<Step> any_step() {
                                                         {8, Action::finish},
                                                         {2, Action::empty_cache},
                                                         {2, Action::trim},
-                                                        {1, Action::reset}});
+                                                        {1, Action::reset},
+                                                        {4 * pools, Action::begin},
+                                                        {5 * pools, Action::end},
+                                                        {4 * pools, Action::release_pool},
+                                                        {3 * pools, Action::make_mem_pool},
+                                                        {3 * pools, Action::drop_mem_pool},
+                                                        {3 * pools, Action::enter},
+                                                        {3 * pools, Action::leave},
+                                                        {6 * pools, Action::allocate_in}});
   return rc::gen::build<Step>(rc::gen::set(&Step::action, action), rc::gen::set(&Step::bytes, request_size()),
                               rc::gen::set(&Step::stream, rc::gen::inRange(0, kStreams)),
                               rc::gen::set(&Step::pick, rc::gen::arbitrary<std::size_t>()));
@@ -71,6 +104,7 @@ struct SetUp {
   const char* name;
   std::size_t capacity;
   const char* options;
+  std::size_t pools = 0;  // 1: private pools, too
 };
 
 // Runs a program on both and compares after each step.
@@ -78,8 +112,8 @@ class Comparison {
  public:
   explicit Comparison(const SetUp& setup)
       : options_(AllocatorOptions::parse(std::string("oom_dump:off,") + setup.options)),
-        driver_({.capacity_bytes = setup.capacity, .backing = Backing::none}),
-        allocator_({.driver = &driver_.api(), .options = options_}),
+        captures_({.capacity_bytes = setup.capacity, .backing = Backing::none}),
+        allocator_({.driver = &captures_.api, .options = options_}),
         model_(setup.capacity, options_) {
     allocator_.reset_peak_memory_stats();  // makes the heap, which the model has from the start
     streams_.push_back(nullptr);
@@ -103,6 +137,7 @@ class Comparison {
         model_.record_stream(relative(pick(step)), step.stream);
         break;
       case Action::occupy:
+        if (captured_on(step.stream) != 0) break;  // it would go into a graph
         driver_.occupy(stream(step), 1ms);
         model_.occupy(step.stream);
         break;
@@ -121,16 +156,46 @@ class Comparison {
       case Action::reset:
         reset(step.pick % 2 == 0);
         break;
+      case Action::begin:
+        begin(step);
+        break;
+      case Action::end:
+        if (!recorded_.empty()) end(std::next(recorded_.begin(), pick_of(recorded_, step))->first);
+        break;
+      case Action::release_pool:
+        release(1 + static_cast<int>(step.pick % kCapturePools));
+        break;
+      case Action::make_mem_pool:
+        if (mem_pools_.size() < 4) make_mem_pool(step);
+        break;
+      case Action::drop_mem_pool:
+        if (!mem_pools_.empty()) drop_mem_pool(std::next(mem_pools_.begin(), pick_of(mem_pools_, step))->first);
+        break;
+      case Action::enter:
+        if (!mem_pools_.empty()) enter(*std::next(mem_pools_.begin(), pick_of(mem_pools_, step)));
+        break;
+      case Action::leave:
+        if (!guards_.empty()) leave();
+        break;
+      case Action::allocate_in:
+        if (!mem_pools_.empty()) allocate(step, &*std::next(mem_pools_.begin(), pick_of(mem_pools_, step)));
+        break;
     }
     compare();
   }
 
   void free_everything() {
+    while (!guards_.empty()) leave();
+    while (!recorded_.empty()) end(recorded_.begin()->first);
+    for (int pool = 1; pool <= kCapturePools; ++pool)
+      while (model_.uses(pool) > 0) release(pool);
+    while (!mem_pools_.empty()) drop_mem_pool(mem_pools_.begin()->first);
     while (!live_.empty()) free(live_.back(), -1);
     allocator_.empty_cache();
     model_.empty_cache();
     compare();
     RC_ASSERT(driver_.used_bytes() == 0U);
+    RC_ASSERT(!captures_.invalidated());
   }
 
  private:
@@ -138,11 +203,14 @@ class Comparison {
   void* pick(const Step& step) const { return live_[step.pick % live_.size()]; }
   std::uint64_t relative(void* pointer) const { return reinterpret_cast<std::uintptr_t>(pointer) - base_; }
 
-  void allocate(const Step& step) {
-    const auto expected = model_.allocate(step.bytes, step.stream);
+  // `pool`: a MemPool's number and itself; null: what is recorded decides.
+  void allocate(const Step& step, const std::pair<const int, MemPool>* pool = nullptr) {
+    const auto expected = pool == nullptr ? model_.allocate(step.bytes, step.stream)
+                                          : model_.allocate_in(pool->first, step.bytes, step.stream);
     void* pointer = nullptr;
     try {
-      pointer = allocator_.allocate(step.bytes, stream(step));
+      pointer = pool == nullptr ? allocator_.allocate(step.bytes, stream(step))
+                                : pool->second.allocate(step.bytes, stream(step));
     } catch (const OutOfMemoryError&) {
     }
     RC_ASSERT((pointer != nullptr) == expected.has_value());
@@ -161,6 +229,105 @@ class Comparison {
     }
     model_.free(relative(pointer));
     live_.erase(std::find(live_.begin(), live_.end(), pointer));
+  }
+
+  template <class Map>
+  static std::ptrdiff_t pick_of(const Map& map, const Step& step) {
+    return static_cast<std::ptrdiff_t>(step.pick % map.size());
+  }
+  // The pool that a capture of the stream is recorded to; 0: it is not captured.
+  int captured_on(int stream) const {
+    for (const auto& [pool, captured] : recorded_)
+      if (captured == stream) return pool;
+    return 0;
+  }
+
+  // A capture of the stream, or a recording of all requests or of the stream's.
+  void begin(const Step& step) {
+    const int pool = 1 + static_cast<int>(step.pick % kCapturePools);
+    const bool was_released = model_.uses(pool) == 0 && !allocator_.snapshot().segments.empty() && is_held(pool);
+    if (recorded_.count(pool) != 0 || was_released) return;
+    PoolFilter filter = PoolFilter::every_stream();
+    int captured = -1;
+    int taken = -1;
+    if (step.bytes % 3 != 0 && captured_on(step.stream) == 0) {
+      captured = taken = step.stream;
+      captures_.begin_capture(stream(step), ++last_capture_);
+      model_.capture(step.stream);
+      filter = PoolFilter::capture(last_capture_);
+    } else if (step.bytes % 2 == 0) {
+      taken = step.stream;
+      filter = PoolFilter::stream(stream(step));
+    }
+    allocator_.begin_allocate_to_pool(0, id_of(pool), filter);
+    model_.begin(pool, taken);
+    recorded_[pool] = captured;
+  }
+
+  void end(int pool) {
+    const int captured = recorded_.at(pool);
+    if (captured >= 0) {
+      captures_.end_capture(streams_[static_cast<std::size_t>(captured)]);
+      model_.end_capture(captured);
+    }
+    recorded_.erase(pool);
+    allocator_.end_allocate_to_pool(0, id_of(pool));
+    model_.end(pool);
+  }
+
+  void release(int pool) {
+    if (model_.uses(pool) == 0) {
+      RC_ASSERT_THROWS_AS(allocator_.release_pool(0, id_of(pool)), InvalidArgument);
+      return;
+    }
+    allocator_.release_pool(0, id_of(pool));
+    model_.release_pool(pool);
+  }
+
+  void make_mem_pool(const Step& step) {
+    const int number = ++last_pool_;
+    MemPoolOptions options;
+    model::ModelPool settings;
+    options.use_on_oom = settings.use_on_oom = step.pick % 2 == 0;
+    options.no_split = settings.no_split = step.pick % 3 == 0;
+    if (step.pick % 5 < 2 && !mem_pools_.empty()) {
+      const auto& parent = *std::next(mem_pools_.begin(), pick_of(mem_pools_, step));
+      options.parent = &parent.second;
+      settings.parent = parent.first;
+    }
+    const auto place = mem_pools_.emplace(number, MemPool(allocator_, options)).first;
+    ids_[number] = place->second.id();
+    model_.make_mem_pool(number, settings);
+  }
+
+  // A guard keeps its pool's object, and a child's object its parent's: only pools that nothing
+  // else names are dropped.
+  void drop_mem_pool(int number) {
+    for (const auto& [guarded, guard] : guards_)
+      if (guarded == number) return;
+    for (const auto& [other, pool] : mem_pools_)
+      if (pool.parent() == mem_pools_.at(number)) return drop_mem_pool(other);
+    mem_pools_.erase(number);
+    model_.drop_mem_pool(number);
+  }
+
+  void enter(const std::pair<const int, MemPool>& pool) {
+    guards_.push_back({pool.first, std::make_unique<MemPoolGuard>(pool.second)});
+    model_.enter(pool.first);
+  }
+  void leave() {
+    guards_.pop_back();
+    model_.leave();
+  }
+
+  PoolId id_of(int pool) const {
+    if (pool == 0) return {};
+    return pool <= kCapturePools ? PoolId{static_cast<std::uint64_t>(pool), 0} : ids_.at(pool);
+  }
+  bool is_held(int pool) const {
+    for (const SegmentInfo& segment : allocator_.snapshot().segments)
+      if (segment.segment_pool_id.first == pool) return true;
+    return false;
   }
 
   void reset(bool peaks) {
@@ -195,6 +362,9 @@ class Comparison {
     auto expected = model_.segments().begin();
     for (const SegmentInfo& segment : snapshot.segments) {
       RC_ASSERT(segment.address - base_ == expected->address);
+      const PoolId pool = id_of(expected->pool);
+      RC_ASSERT(segment.segment_pool_id.first == static_cast<std::int64_t>(pool.first));
+      RC_ASSERT(segment.segment_pool_id.second == static_cast<std::int64_t>(pool.second));
       RC_ASSERT(segment.blocks.size() == expected->blocks.size());
       for (std::size_t i = 0; i < segment.blocks.size(); ++i) {
         const model::ModelBlock& block = expected->blocks[i];
@@ -209,17 +379,26 @@ class Comparison {
     }
   }
 
+  static constexpr int kCapturePools = 2;
+
   AllocatorOptions options_;
-  SimulatedDriver driver_;
+  CapturingDriver captures_;
+  SimulatedDriver& driver_ = captures_.driver;
   CachingAllocator allocator_;
   ReferenceAllocator model_;
   std::vector<StreamHandle> streams_;
   std::vector<void*> live_;
   std::uint64_t base_ = 0;
+  std::map<int, int> recorded_;  // pools, and the stream that each one's capture captures, or -1
+  std::uint64_t last_capture_ = 0;
+  int last_pool_ = kCapturePools;
+  std::map<int, MemPool> mem_pools_;
+  std::map<int, PoolId> ids_;
+  std::vector<std::pair<int, std::unique_ptr<MemPoolGuard>>> guards_;  // with their pools' numbers
 };
 
 void run_random_program(const SetUp& setup) {
-  const auto program = *rc::gen::container<std::vector<Step>>(any_step());
+  const auto program = *rc::gen::container<std::vector<Step>>(any_step(setup.pools));
   Comparison comparison(setup);
   for (const Step& step : program) comparison.run(step);
   comparison.free_everything();
@@ -243,6 +422,21 @@ RC_GTEST_PROP(Model, EqualWithGarbageCollection, ()) {
 
 RC_GTEST_PROP(Model, EqualWhenSearchingAgainAfterAFlush, ()) {
   run_random_program({"research", 160 * kMega, "research_after_flush:True"});
+}
+
+RC_GTEST_PROP(Model, EqualWithPrivatePools, ()) { run_random_program({"pools", 4096 * kMega, "", 1}); }
+
+RC_GTEST_PROP(Model, EqualWithPrivatePoolsWhenMemoryIsTight, ()) {
+  run_random_program({"tight pools", 160 * kMega, "", 1});
+}
+
+RC_GTEST_PROP(Model, EqualWithPrivatePoolsUnder24, ()) {
+  run_random_program({"pools of 2.4", 160 * kMega, "pytorch_rules:2.4", 1});
+}
+
+RC_GTEST_PROP(Model, EqualWithPrivatePoolsAndGarbageCollection, ()) {
+  run_random_program({"collecting pools", 400 * kMega,
+                      "garbage_collection_threshold:0.4,per_process_memory_fraction:0.5,max_split_size_mb:40", 1});
 }
 
 }  // namespace

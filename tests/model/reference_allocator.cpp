@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 #include <stdexcept>
+#include <utility>
 
 namespace cistern::model {
 namespace {
@@ -72,20 +73,31 @@ bool ReferenceAllocator::collects() const { return limit_ != kUnlimited && optio
 
 std::optional<std::uint64_t> ReferenceAllocator::allocate(std::size_t bytes, int stream) {
   poll();
+  return serve(route(stream), bytes, stream);
+}
+
+std::optional<std::uint64_t> ReferenceAllocator::allocate_in(int pool, std::size_t bytes, int stream) {
+  poll();
+  return serve(pool, bytes, stream);
+}
+
+std::optional<std::uint64_t> ReferenceAllocator::serve(int pool, std::size_t bytes, int stream) {
   const std::size_t rounded = round(bytes);
   const bool small = rounded <= kMega;
-  auto place = find_free(rounded, stream, small);
+  auto place = find_free(rounded, stream, small, pool);
   if (!place && collects()) collect_garbage();
-  if (!place) place = new_segment(rounded, stream, small);
-  if (!place && release_available(rounded, stream, small)) place = new_segment(rounded, stream, small);
-  if (!place) {
+  if (!place) place = new_segment(rounded, stream, small, pool);
+  if (!place && !follows_2_4()) place = find_overflow(rounded, stream, small, pool);
+  if (!place && release_available(rounded, stream, small, pool)) place = new_segment(rounded, stream, small, pool);
+  if (!place && !capturing()) {
     flush();
-    if (options_.research_after_flush) place = find_free(rounded, stream, small);
+    if (options_.research_after_flush) place = find_free(rounded, stream, small, pool);
     if (!place) {
       ++stats_.num_alloc_retries;
-      place = new_segment(rounded, stream, small);
+      place = new_segment(rounded, stream, small, pool);
     }
   }
+  if (!place && follows_2_4()) place = find_overflow(rounded, stream, small, pool);
   if (!place) {
     ++stats_.num_ooms;
     return std::nullopt;
@@ -93,11 +105,12 @@ std::optional<std::uint64_t> ReferenceAllocator::allocate(std::size_t bytes, int
   return hand_out(*place, rounded, bytes);
 }
 
-std::optional<ReferenceAllocator::Place> ReferenceAllocator::find_free(std::size_t rounded, int stream, bool small) {
-  if (collects()) ++searches_[small];
+std::optional<ReferenceAllocator::Place> ReferenceAllocator::find_free(std::size_t rounded, int stream, bool small,
+                                                                       int pool) {
+  if (collects() && pool == 0) ++searches_[small];
   std::optional<Place> best;
   for (auto segment = segments_.begin(); segment != segments_.end(); ++segment) {
-    if (segment->stream != stream || segment->small != small) continue;
+    if (segment->stream != stream || segment->small != small || segment->pool != pool) continue;
     for (std::size_t i = 0; i < segment->blocks.size(); ++i) {
       const ModelBlock& block = segment->blocks[i];
       if (!block.free() || block.bytes < rounded) continue;
@@ -115,7 +128,8 @@ std::optional<ReferenceAllocator::Place> ReferenceAllocator::find_free(std::size
   return best;
 }
 
-std::optional<ReferenceAllocator::Place> ReferenceAllocator::new_segment(std::size_t rounded, int stream, bool small) {
+std::optional<ReferenceAllocator::Place> ReferenceAllocator::new_segment(std::size_t rounded, int stream, bool small,
+                                                                         int pool) {
   const std::size_t bytes = segment_size(rounded);
   if (limit_ != kUnlimited && held_ + bytes > limit_) return std::nullopt;
   if (held_ + bytes > capacity_) return std::nullopt;
@@ -127,7 +141,7 @@ std::optional<ReferenceAllocator::Place> ReferenceAllocator::new_segment(std::si
     address = after->address + after->bytes;
     ++after;
   }
-  ModelSegment segment{address, bytes, stream, small, {ModelBlock{}}};
+  ModelSegment segment{address, bytes, stream, small, {ModelBlock{}}, pool};
   segment.blocks[0].address = address;
   segment.blocks[0].bytes = bytes;
   held_ += bytes;
@@ -143,7 +157,9 @@ std::uint64_t ReferenceAllocator::hand_out(Place place, std::size_t rounded, std
   const bool was_split = is_split(*segment);
   const std::size_t whole = segment->blocks[index].bytes;
   const std::size_t rest = whole - rounded;
-  const bool split = segment->small ? rest >= 512 : rounded < options_.max_split_size_bytes && rest > kMega;
+  const bool may_split = segment->pool == 0 || !pools_[segment->pool].no_split;
+  const bool split =
+      may_split && (segment->small ? rest >= 512 : rounded < options_.max_split_size_bytes && rest > kMega);
   if (split) {
     ModelBlock remainder;
     remainder.address = segment->blocks[index].address + rounded;
@@ -182,7 +198,13 @@ ReferenceAllocator::Place ReferenceAllocator::locate(std::uint64_t address) {
 
 void ReferenceAllocator::record_stream(std::uint64_t address, int stream) {
   auto [segment, index] = locate(address);
-  if (segment->stream != stream) segment->blocks[index].users.insert(stream);
+  if (segment->stream == stream) return;
+  ModelBlock& block = segment->blocks[index];
+  const bool is_new = block.users.insert(stream).second;
+  if (captured_.count(stream) == 0)
+    block.captured_users.erase(stream);
+  else if (is_new)
+    block.captured_users.insert(stream);
 }
 
 void ReferenceAllocator::free(std::uint64_t address) {
@@ -192,12 +214,33 @@ void ReferenceAllocator::free(std::uint64_t address) {
   change(&MemoryStats::allocation, segment->small, -1);
   change(&MemoryStats::allocated_bytes, segment->small, -number(block.bytes));
   if (block.bytes >= options_.max_split_size_bytes) move(stats_.oversize_allocations, -1);
-  if (block.users.empty()) {
+  if (!block.users.empty()) {
+    block.pending = true;
+    if (capturing())
+      put_off_.push_back(address);
+    else
+      queue_events(block);
+  } else {
     complete_free(address);
-    return;
   }
-  block.pending = true;
-  for (int user : block.users) pending_[user].push_back({user, queued_[user], address});
+  if (segment->pool != 0 && leftovers_) release_leftovers();
+}
+
+void ReferenceAllocator::queue_events(ModelBlock& block) {
+  for (int user : block.users) pending_[user].push_back({user, queued_[user], block.address});
+}
+
+// What was freed during a capture: streams that used it while captured had no work.
+void ReferenceAllocator::record_put_off_frees() {
+  for (std::uint64_t address : std::exchange(put_off_, {})) {
+    const auto [segment, index] = locate(address);
+    ModelBlock& block = segment->blocks[index];
+    for (int user : block.captured_users) block.users.erase(user);
+    if (block.users.empty())
+      complete_free(address);
+    else
+      queue_events(block);
+  }
 }
 
 void ReferenceAllocator::complete_free(std::uint64_t address) {
@@ -215,6 +258,7 @@ void ReferenceAllocator::complete_free(std::uint64_t address) {
   };
   blocks[index].pending = false;
   blocks[index].users.clear();
+  blocks[index].captured_users.clear();
   if (index + 1 < blocks.size() && blocks[index + 1].free()) join(index, index + 1);
   if (index > 0 && blocks[index - 1].free()) {
     join(index - 1, index - 1);
@@ -231,6 +275,8 @@ void ReferenceAllocator::complete_free(std::uint64_t address) {
   change(&MemoryStats::active, segment->small, -1);
   change(&MemoryStats::active_bytes, segment->small, -number(freed.bytes));
   change(&MemoryStats::requested_bytes, segment->small, -number(freed.requested));
+  if (segment->pool != 0 && uses(segment->pool) == 0 && pools_[segment->pool].is_mem_pool && blocks.size() == 1)
+    leftovers_ = true;
 }
 
 // Stream 0 first, then by descending number.
@@ -242,6 +288,14 @@ std::vector<int> ReferenceAllocator::polling_order() const {
 }
 
 void ReferenceAllocator::poll() {
+  if (capturing()) return;
+  record_put_off_frees();
+  const bool polls = !pending_.empty();
+  query_events();
+  if (polls && leftovers_) release_leftovers();
+}
+
+void ReferenceAllocator::query_events() {
   for (int stream : polling_order()) {
     auto& events = pending_[stream];
     while (!events.empty() && events.front().position <= done_[stream]) {
@@ -257,13 +311,19 @@ void ReferenceAllocator::poll() {
 }
 
 void ReferenceAllocator::flush() {
-  ++stats_.num_sync_all_streams;
-  for (const auto& [stream, events] : pending_)
-    for (const PendingEvent& event : events) done_[stream] = std::max(done_[stream], event.position);
-  poll();
+  const bool waits = !capturing();
+  if (waits) {
+    ++stats_.num_sync_all_streams;
+    record_put_off_frees();
+    for (const auto& [stream, events] : pending_)
+      for (const PendingEvent& event : events) done_[stream] = std::max(done_[stream], event.position);
+    query_events();
+    if (leftovers_) release_leftovers();
+  }
   for (auto segment = segments_.begin(); segment != segments_.end();) {
     const auto next = std::next(segment);
-    if (!is_split(*segment) && segment->blocks[0].free()) release(segment);
+    if (!is_split(*segment) && segment->blocks[0].free() && gives_back(segment->pool) && (waits || segment->pool != 0))
+      release(segment);
     segment = next;
   }
 }
@@ -275,7 +335,7 @@ void ReferenceAllocator::trim(std::size_t target_bytes) {
   while (held_ > target_bytes) {
     auto largest = segments_.end();
     for (auto segment = segments_.begin(); segment != segments_.end(); ++segment)
-      if (!is_split(*segment) && segment->blocks[0].free() &&
+      if (!is_split(*segment) && segment->blocks[0].free() && gives_back(segment->pool) &&
           (largest == segments_.end() || segment->bytes > largest->bytes))
         largest = segment;
     if (largest == segments_.end()) return;
@@ -283,14 +343,14 @@ void ReferenceAllocator::trim(std::size_t target_bytes) {
   }
 }
 
-bool ReferenceAllocator::release_available(std::size_t rounded, int stream, bool small) {
+bool ReferenceAllocator::release_available(std::size_t rounded, int stream, bool small, int pool) {
   const std::size_t oversize = options_.max_split_size_bytes;
   if (oversize == kUnlimited) return false;
   const std::size_t wanted = std::max(rounded, oversize);
   std::vector<std::list<ModelSegment>::iterator> candidates;
   for (auto segment = segments_.begin(); segment != segments_.end(); ++segment)
-    if (segment->stream == stream && segment->small == small && !is_split(*segment) && segment->blocks[0].free() &&
-        segment->bytes >= oversize)
+    if (segment->stream == stream && segment->small == small && segment->pool == pool && !is_split(*segment) &&
+        segment->blocks[0].free() && segment->bytes >= oversize)
       candidates.push_back(segment);
   std::sort(candidates.begin(), candidates.end(),
             [](auto a, auto b) { return a->bytes != b->bytes ? a->bytes < b->bytes : a->address < b->address; });
@@ -318,7 +378,7 @@ void ReferenceAllocator::collect_garbage() {
     std::vector<std::list<ModelSegment>::iterator> candidates;
     std::uint64_t total_age = 0;
     for (auto segment = segments_.begin(); segment != segments_.end(); ++segment)
-      if (!segment->small && !is_split(*segment) && segment->blocks[0].free()) {
+      if (!segment->small && segment->pool == 0 && !is_split(*segment) && segment->blocks[0].free()) {
         candidates.push_back(segment);
         total_age += searches_[0] - segment->blocks[0].free_since;
       }
@@ -341,6 +401,84 @@ void ReferenceAllocator::release(std::list<ModelSegment>::iterator segment) {
   change(&MemoryStats::reserved_bytes, segment->small, -number(segment->bytes));
   if (segment->bytes >= options_.max_split_size_bytes) move(stats_.oversize_segments, -1);
   segments_.erase(segment);
+}
+
+int ReferenceAllocator::route(int stream) const {
+  int pool = 0;
+  for (const ModelRecording& recording : recordings_) {
+    if (recording.stream >= 0 && recording.stream != stream) continue;
+    if (pool == 0 || !follows_2_4()) pool = recording.pool;
+  }
+  return pool;
+}
+
+// A MemPool restricts nobody; under the older rules every recording that was begun by id does.
+bool ReferenceAllocator::capturing() const {
+  return std::any_of(recordings_.begin(), recordings_.end(), [&](const ModelRecording& recording) {
+    return !recording.by_guard && (follows_2_4() || !pools_.at(recording.pool).is_mem_pool);
+  });
+}
+
+std::optional<ReferenceAllocator::Place> ReferenceAllocator::find_overflow(std::size_t rounded, int stream, bool small,
+                                                                           int pool) {
+  std::optional<Place> place;
+  if (pool == 0)
+    for (const auto& [number, settings] : pools_)
+      if (!place && settings.use_on_oom) place = find_free(rounded, stream, small, number);
+  return place;
+}
+
+void ReferenceAllocator::begin(int pool, int stream) {
+  ++pools_[pool].uses;
+  recordings_.push_back({pool, stream, false});
+}
+
+void ReferenceAllocator::end(int pool) {
+  recordings_.erase(std::find_if(recordings_.begin(), recordings_.end(), [&](const ModelRecording& recording) {
+    return !recording.by_guard && recording.pool == pool;
+  }));
+  if (leftovers_) release_leftovers();
+}
+
+void ReferenceAllocator::release_pool(int pool) { --pools_[pool].uses; }
+
+void ReferenceAllocator::make_mem_pool(int pool, const ModelPool& settings) {
+  pools_[pool] = settings;
+  pools_[pool].is_mem_pool = true;
+  pools_[pool].uses = 1;
+}
+
+void ReferenceAllocator::enter(int pool) {
+  ++pools_[pool].uses;
+  recordings_.push_back({pool, -1, true});
+}
+
+void ReferenceAllocator::leave() {
+  const auto guard = std::find_if(recordings_.rbegin(), recordings_.rend(),
+                                  [](const ModelRecording& recording) { return recording.by_guard; });
+  const int pool = guard->pool;
+  recordings_.erase(std::next(guard).base());
+  take_use(pool);
+}
+
+void ReferenceAllocator::take_use(int pool) {
+  if (--pools_[pool].uses == 0) release_leftovers();
+}
+
+// Free segments of MemPools without a use go to the nearest parent that has one, or back.
+void ReferenceAllocator::release_leftovers() {
+  leftovers_ = capturing();
+  if (leftovers_) return;
+  for (auto segment = segments_.begin(); segment != segments_.end();) {
+    const auto next = std::next(segment);
+    int pool = segment->pool;
+    if (pool != 0 && uses(pool) == 0 && pools_[pool].is_mem_pool && !is_split(*segment) && segment->blocks[0].free()) {
+      while (pool != 0 && uses(pool) == 0) pool = pools_[pool].parent;
+      segment->pool = pool;
+      if (pool == 0) release(segment);
+    }
+    segment = next;
+  }
 }
 
 void ReferenceAllocator::reset_peaks() {

@@ -24,6 +24,7 @@ struct ModelBlock {
   bool live = false;
   bool pending = false;
   std::set<int> users;           // streams recorded while it is live
+  std::set<int> captured_users;  // of those, the ones recorded while captured, and not since
   std::uint64_t free_since = 0;  // searches of its pool when it became free
   [[nodiscard]] bool free() const { return !live && !pending; }
 };
@@ -34,6 +35,22 @@ struct ModelSegment {
   int stream = 0;
   bool small = false;
   std::vector<ModelBlock> blocks;
+  int pool = 0;  // 0: the default pool
+};
+
+// A private pool: of captures, or a MemPool.
+struct ModelPool {
+  int uses = 0;
+  bool is_mem_pool = false;
+  bool use_on_oom = false;
+  bool no_split = false;
+  int parent = 0;
+};
+
+struct ModelRecording {
+  int pool = 0;
+  int stream = -1;  // whose requests it takes; -1: all
+  bool by_guard = false;
 };
 
 class ReferenceAllocator {
@@ -46,6 +63,20 @@ class ReferenceAllocator {
   void record_stream(std::uint64_t address, int stream);
   void empty_cache();
   void trim(std::size_t target_bytes);
+  // Private pools, by number.
+  void begin(int pool, int stream);
+  void end(int pool);
+  void release_pool(int pool);
+  void make_mem_pool(int pool, const ModelPool& settings);
+  void drop_mem_pool(int pool) { take_use(pool); }
+  void enter(int pool);
+  void leave();
+  std::optional<std::uint64_t> allocate_in(int pool, std::size_t bytes, int stream);
+  [[nodiscard]] int uses(int pool) const { return pools_.count(pool) == 0 ? 0 : pools_.at(pool).uses; }
+  // A captured stream queues no work.
+  void capture(int stream) { captured_.insert(stream); }
+  void end_capture(int stream) { captured_.erase(stream); }
+
   void reset_peaks();
   void reset_accumulated();
 
@@ -66,13 +97,24 @@ class ReferenceAllocator {
 
   [[nodiscard]] std::size_t round(std::size_t bytes) const;
   [[nodiscard]] std::size_t segment_size(std::size_t rounded) const;
-  std::optional<Place> find_free(std::size_t rounded, int stream, bool small);
-  std::optional<Place> new_segment(std::size_t rounded, int stream, bool small);
+  std::optional<std::uint64_t> serve(int pool, std::size_t bytes, int stream);
+  std::optional<Place> find_free(std::size_t rounded, int stream, bool small, int pool);
+  std::optional<Place> find_overflow(std::size_t rounded, int stream, bool small, int pool);
+  std::optional<Place> new_segment(std::size_t rounded, int stream, bool small, int pool);
+  [[nodiscard]] int route(int stream) const;
+  [[nodiscard]] bool follows_2_4() const { return options_.pytorch_rules == PytorchRules::v2_4; }
+  [[nodiscard]] bool capturing() const;
+  [[nodiscard]] bool gives_back(int pool) const { return pool == 0 || uses(pool) == 0; }
+  void take_use(int pool);
+  void release_leftovers();
+  void record_put_off_frees();
+  void queue_events(ModelBlock& block);
   std::uint64_t hand_out(Place place, std::size_t rounded, std::size_t requested);
   void complete_free(std::uint64_t address);
   void poll();
+  void query_events();
   void flush();
-  bool release_available(std::size_t rounded, int stream, bool small);
+  bool release_available(std::size_t rounded, int stream, bool small, int pool);
   void collect_garbage();
   void release(std::list<ModelSegment>::iterator segment);
   [[nodiscard]] bool collects() const;
@@ -88,6 +130,11 @@ class ReferenceAllocator {
   std::list<ModelSegment> segments_;
   std::map<int, std::vector<PendingEvent>> pending_;  // by stream number
   std::map<int, std::uint64_t> queued_, done_;
+  std::map<int, ModelPool> pools_;
+  std::vector<ModelRecording> recordings_;  // oldest first
+  std::set<int> captured_;
+  std::vector<std::uint64_t> put_off_;  // freed during a capture
+  bool leftovers_ = false;
   MemoryStats stats_;
 };
 
