@@ -274,16 +274,7 @@ bool DeviceAllocator::record_use(std::uint64_t address, const StreamUse& use) {
   const Lock lock(mutex_);
   Block* block = block_map_.find(address);
   if (block == nullptr) return false;
-  if (is_own_stream(*block, use)) return true;
-  const bool in_capture = !routing_.empty() && is_captured(use);
-  for (StreamUse& known : block->uses) {
-    if (!same_stream(known, use)) continue;
-    known.in_capture = known.in_capture && in_capture;
-    return true;
-  }
-  block->uses.push_back(use);
-  block->uses.back().in_capture = in_capture;
-  api_.note_use(block->address, block->bytes, use.stream.handle);
+  add_use(block, use);
   return true;
 }
 

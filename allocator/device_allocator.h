@@ -184,6 +184,7 @@ class DeviceAllocator {
   [[nodiscard]] bool is_own_stream(const Block& block, const StreamUse& use) const {
     return use.device == device_ && use.stream.id == block.segment->stream.id;
   }
+  void add_use(Block* block, const StreamUse& use);
   [[nodiscard]] bool note_use(Block* block, const StreamUse& use, Lock& lock) noexcept;
   void free_behind_events(Block* block, Lock& lock) noexcept;
   CUresult guard(Block* block, Lock& lock) noexcept;

@@ -11,15 +11,25 @@
 
 namespace cistern {
 
-// Adds a stream to those that used the block. Without memory to remember it, its work is
+// Adds a stream to those that used the block, but not its own. Throws std::bad_alloc, unchanged.
+void DeviceAllocator::add_use(Block* block, const StreamUse& use) {
+  if (is_own_stream(*block, use)) return;
+  const bool in_capture = !routing_.empty() && is_captured(use);
+  for (StreamUse& known : block->uses) {
+    if (!same_stream(known, use)) continue;
+    known.in_capture = known.in_capture && in_capture;
+    return;
+  }
+  block->uses.push_back(use);
+  block->uses.back().in_capture = in_capture;
+  api_.note_use(block->address, block->bytes, use.stream.handle);
+}
+
+// The same for a free. Without memory to remember it, its work is
 // waited for instead: a stream must never be forgotten. False: neither was possible.
 bool DeviceAllocator::note_use(Block* block, const StreamUse& use, Lock& lock) noexcept {
-  if (is_own_stream(*block, use)) return true;
-  for (const StreamUse& known : block->uses)
-    if (same_stream(known, use)) return true;
   try {
-    block->uses.push_back(use);
-    api_.note_use(block->address, block->bytes, use.stream.handle);
+    add_use(block, use);
     return true;
   } catch (...) {
     lock.unlock();

@@ -17,8 +17,7 @@ struct MemPool::State {
         device(its_device),
         name(options.name),
         owner(options.owner),
-        parent(options.parent == nullptr ? nullptr
-                                         : (static_cast<void>(options.parent->state()), options.parent->state_)),
+        parent(options.parent == nullptr ? nullptr : options.parent->shared_state()),
         use_on_oom(options.use_on_oom),
         no_split(options.no_split) {
     require_fitting_parent();
@@ -62,10 +61,12 @@ struct MemPool::State {
 };
 
 // A moved-from pool is none.
-MemPool::State& MemPool::state() const {
+const std::shared_ptr<MemPool::State>& MemPool::shared_state() const {
   if (state_ == nullptr) throw InvalidArgument("a MemPool that was moved from: expected a pool");
-  return *state_;
+  return state_;
 }
+
+MemPool::State& MemPool::state() const { return *shared_state(); }
 
 MemPool::MemPool(const MemPoolOptions& options)
     : state_(std::make_shared<State>(process_heaps().link(), resolve_device(options.device), options)) {}
@@ -112,7 +113,8 @@ void MemPool::reset_peak_stats() const { state().heap().reset_pool_peaks(state()
 std::vector<SegmentInfo> MemPool::snapshot() const { return state().heap().segments_of(state().id); }
 std::size_t MemPool::trim() const { return state().heap().trim_pool(state().id); }
 
-MemPoolGuard::MemPoolGuard(const MemPool& pool) : pool_(pool.state_), use_(pool_->heap().enter_pool(pool_->id)) {}
+MemPoolGuard::MemPoolGuard(const MemPool& pool)
+    : pool_(pool.shared_state()), use_(pool_->heap().enter_pool(pool_->id)) {}
 
 MemPoolGuard::~MemPoolGuard() {
   if (DeviceHeaps* heaps = pool_->link->heaps) heaps->leave_pool(pool_->device, pool_->id, use_);

@@ -125,10 +125,10 @@ class MemPool;
 
 struct MemPoolOptions {
   Device device = {};  // whose memory: "the current device" is resolved when the pool is made
-  std::string name;    // for people
+  std::string name = {};  // for people
   // Kept until the pool's last block is gone: whatever must outlive the memory, such as the
   // library that its users' code is in.
-  std::shared_ptr<void> owner;
+  std::shared_ptr<void> owner = {};
   // A pool of the same device, which lives at least as long as this one; when this one is over,
   // its free segments become the parent's instead of the driver's.
   const MemPool* parent = nullptr;
@@ -183,6 +183,7 @@ class CISTERN_EXPORT MemPool {
 
  private:
   friend class MemPoolGuard;
+  [[nodiscard]] const std::shared_ptr<State>& shared_state() const;
   [[nodiscard]] State& state() const;
   [[nodiscard]] void* allocate_for(const StreamUse& use, std::size_t bytes) const;
   explicit MemPool(std::shared_ptr<State> state) noexcept : state_(std::move(state)) {}

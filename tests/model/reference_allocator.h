@@ -83,6 +83,7 @@ class ReferenceAllocator {
   // The device's side: work is queued on a stream, or all that is queued there is done.
   void occupy(int stream) { ++queued_[stream]; }
   void finish_work(int stream) { done_[stream] = queued_[stream]; }
+  void step(int stream) { ++done_[stream]; }
 
   [[nodiscard]] const MemoryStats& stats() const { return stats_; }
   [[nodiscard]] const std::list<ModelSegment>& segments() const { return segments_; }

@@ -1,0 +1,275 @@
+// Every order in which up to six pending events may complete, in every scenario of the
+// allocator: at each place where a scenario lets streams step, any number of them does, in any
+// order. Judged by the model, the heap's own check, and the race detector, which sees each
+// block's kernels.
+
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tests/races/explored_world.h"
+
+namespace cistern {
+namespace {
+
+struct Scenario {
+  const char* name;
+  std::size_t capacity_mebibytes;
+  const char* options;
+  bool with_model;
+  std::function<void(ExploredWorld&)> run;
+};
+
+// A block that `readers` streams used is freed; its owner asks for as much again and again.
+void used_by(ExploredWorld& world, std::size_t readers) {
+  void* block = world.take(3 * kMega);
+  for (std::size_t reader = 1; reader <= readers; ++reader) world.use(block, reader);
+  world.give(block);
+  world.let_streams_step();
+  void* probe = world.take(3 * kMega);
+  world.give(probe);
+  if (readers <= 4) world.let_streams_step();
+  static_cast<void>(world.take(3 * kMega));
+}
+
+// Three blocks that share their readers, freed one after the other.
+void queues_by_stream(ExploredWorld& world) {
+  void* first = world.take(12 * kMega);
+  void* second = world.take(14 * kMega);
+  void* third = world.take(16 * kMega);
+  world.use(first, 1);
+  world.use(first, 2);
+  world.give(first);
+  world.use(second, 2);
+  world.use(second, 3);
+  world.give(second);
+  world.use(third, 1);
+  world.use(third, 3);
+  world.give(third);
+  world.let_streams_step();
+  for (std::size_t size : {12, 14, 16}) static_cast<void>(world.take(size * kMega));
+}
+
+// Frees that name their last stream, between which other streams go on.
+void freed_with_a_last_use(ExploredWorld& world) {
+  std::vector<void*> blocks;
+  for (std::size_t i = 0; i < 3; ++i) blocks.push_back(world.take(kMega / 2));
+  for (std::size_t i = 0; i < 3; ++i) {
+    world.use(blocks[i], i + 1, false);
+    world.give(blocks[i], static_cast<int>(i) + 1);
+    world.let_streams_step();
+  }
+  static_cast<void>(world.take(kMega));
+  static_cast<void>(world.take(kMega / 2));
+}
+
+// A block changes hands: freed on one stream, used and freed on the next.
+void handed_on_and_on(ExploredWorld& world) {
+  for (std::size_t reader = 1; reader <= 5; ++reader) {
+    void* block = world.take(12 * kMega);
+    world.use(block, reader);
+    world.give(block);
+    world.let_streams_step();
+  }
+}
+
+void flush_with_pending_frees(ExploredWorld& world) {
+  void* first = world.take(12 * kMega);
+  void* second = world.take(kMega / 2);
+  for (std::size_t reader = 1; reader <= 3; ++reader) world.use(first, reader);
+  for (std::size_t reader = 2; reader <= 4; ++reader) world.use(second, reader);
+  world.give(first);
+  world.give(second);
+  world.let_streams_step();
+  world.empty_cache();
+  world.let_streams_step();
+  static_cast<void>(world.take(12 * kMega));
+  static_cast<void>(world.take(kMega / 2));
+}
+
+// The device is full of what is pending: requests flush, or fail, as the model says.
+void full_device(ExploredWorld& world) {
+  void* first = world.take(30 * kMega);
+  void* second = world.take(24 * kMega);
+  for (std::size_t reader = 1; reader <= 3; ++reader) world.use(first, reader);
+  for (std::size_t reader = 3; reader <= 5; ++reader) world.use(second, reader);
+  world.give(first);
+  world.give(second);
+  world.let_streams_step();
+  void* third = world.take(40 * kMega);
+  static_cast<void>(world.take(60 * kMega));
+  world.give(third);
+  static_cast<void>(world.take(40 * kMega));
+}
+
+void private_pool(ExploredWorld& world) {
+  std::optional<MemPool> pool(std::in_place, world.allocator);
+  world.model().make_mem_pool(9, {});
+  void* inside = world.take(12 * kMega, 0, &*pool, 9);
+  void* outside = world.take(12 * kMega);
+  for (std::size_t reader = 1; reader <= 4; ++reader) world.use(inside, reader);
+  world.use(outside, 2);
+  world.give(inside);
+  world.give(outside);
+  world.let_streams_step();
+  static_cast<void>(world.take(12 * kMega));
+  world.give(world.take(12 * kMega, 0, &*pool, 9));
+  world.let_streams_step();
+  pool.reset();
+  world.model().drop_mem_pool(9);
+  static_cast<void>(world.take(12 * kMega));
+}
+
+void overflow_pool(ExploredWorld& world) {
+  std::optional<MemPool> pool(std::in_place, world.allocator, MemPoolOptions{.use_on_oom = true});
+  model::ModelPool settings;
+  settings.use_on_oom = true;
+  world.model().make_mem_pool(9, settings);
+  void* inside = world.take(40 * kMega, 0, &*pool, 9);
+  for (std::size_t reader = 1; reader <= 4; ++reader) world.use(inside, reader);
+  world.give(inside);
+  world.let_streams_step();
+  if (void* outside = world.take(40 * kMega)) {
+    world.use(outside, 5);
+    world.give(outside);
+    world.let_streams_step();
+    static_cast<void>(world.take(30 * kMega));
+  }
+  pool.reset();
+  world.model().drop_mem_pool(9);
+}
+
+// Blocks used before and in a capture, and freed in it.
+void frees_put_off_by_a_capture(ExploredWorld& world) {
+  void* before = world.take(12 * kMega);
+  void* other = world.take(14 * kMega);
+  for (std::size_t reader = 1; reader <= 3; ++reader) world.use(before, reader);
+  world.use(other, 4);
+  world.run(0);
+  world.begin_capture({0, 1});
+  world.use(other, 1);
+  world.give(before);
+  world.let_streams_step();
+  world.give(other);
+  void* inside = world.take(12 * kMega);
+  world.use(inside, 1);
+  world.give(inside);
+  world.let_streams_step();
+  world.end_capture();
+  static_cast<void>(world.take(12 * kMega));
+  world.let_streams_step();
+  static_cast<void>(world.take(12 * kMega));
+  static_cast<void>(world.take(14 * kMega));
+}
+
+// A destroyed stream's memory goes to another stream, behind what it still had queued.
+void destroyed_stream(ExploredWorld& world) {
+  void* block = world.take(12 * kMega, 1);
+  void* pending = world.take(14 * kMega, 1);
+  for (std::size_t reader = 2; reader <= 4; ++reader) world.use(pending, reader);
+  world.give(block);
+  world.give(world.take(12 * kMega, 1));  // work that is still queued when the stream ends
+  world.give(pending);
+  world.let_streams_step();
+  world.end_stream(1);
+  world.let_streams_step();
+  static_cast<void>(world.take(12 * kMega, 0));
+  static_cast<void>(world.take(14 * kMega, 2));
+  world.let_streams_step();
+  static_cast<void>(world.take(14 * kMega, 0));
+}
+
+// Handles are given again, memory is not: the new stream is ordered after nothing.
+void reused_handles(ExploredWorld& world) {
+  for (std::size_t number = 1; number <= 4; ++number) {
+    world.give(world.take(12 * kMega, number));
+    world.let_streams_step();
+    if (number % 2 == 0)
+      world.end_stream(number);
+    else
+      world.destroy_without_a_word(number);
+  }
+  static_cast<void>(world.take(12 * kMega, 5));
+  static_cast<void>(world.take(12 * kMega, 6));
+}
+
+void chain_of_destroyed_streams(ExploredWorld& world) {
+  for (std::size_t number = 1; number <= 5; ++number) {
+    void* block = world.take(12 * kMega, number);
+    ASSERT_NE(block, nullptr);
+    world.give(block);
+    world.end_stream(number);
+    world.let_streams_step();
+  }
+  EXPECT_EQ(world.allocator.memory_stats().num_device_alloc, 1) << "each inherited from the one before";
+}
+
+void restored_checkpoint(ExploredWorld& world) {
+  const MemPool pool(world.allocator);
+  void* first = world.take(12 * kMega, 0, &pool);
+  const PoolCheckpoint checkpoint = world.allocator.checkpoint_pool(0, pool.id());
+  void* second = world.take(kMega / 2, 0, &pool);
+  for (std::size_t reader = 1; reader <= 3; ++reader) world.use(first, reader);
+  for (std::size_t reader = 3; reader <= 5; ++reader) world.use(second, reader);
+  world.let_streams_step();
+  const PoolRestored restored = world.allocator.restore_pool(0, checkpoint);
+  EXPECT_EQ(restored.live, std::vector<void*>{first});
+  world.driver.launch(world.stream(0), {}, {{first, 12 * kMega}}, std::chrono::milliseconds(1), [] {});
+  EXPECT_EQ(world.take(kMega / 2, 0, &pool), second);
+}
+
+const std::vector<Scenario> kScenarios = {
+    {"UsedByOneStream", 512, "", true, [](ExploredWorld& world) { used_by(world, 1); }},
+    {"UsedByTwoStreams", 512, "", true, [](ExploredWorld& world) { used_by(world, 2); }},
+    {"UsedByThreeStreams", 512, "", true, [](ExploredWorld& world) { used_by(world, 3); }},
+    {"UsedByFourStreams", 512, "", true, [](ExploredWorld& world) { used_by(world, 4); }},
+    {"UsedByFiveStreams", 512, "", true, [](ExploredWorld& world) { used_by(world, 5); }},
+    {"UsedBySixStreams", 512, "", true, [](ExploredWorld& world) { used_by(world, 6); }},
+    {"QueuesByStream", 512, "", true, queues_by_stream},
+    {"FreedWithALastUse", 512, "", true, freed_with_a_last_use},
+    {"HandedOnAndOn", 512, "", true, handed_on_and_on},
+    {"FlushWithPendingFrees", 512, "", true, flush_with_pending_frees},
+    {"FullDevice", 64, "", true, full_device},
+    {"FullDeviceSearchedAgain", 64, "research_after_flush:True", true, full_device},
+    {"Limit", 512, "per_process_memory_fraction:0.125", true, full_device},
+    {"SplitLimit", 64, "max_split_size_mb:24", true, full_device},
+    {"PrivatePool", 512, "", true, private_pool},
+    {"OverflowPool", 64, "", true, overflow_pool},
+    {"FreesPutOffByACapture", 512, "", true, frees_put_off_by_a_capture},
+    {"FreesPutOffByACaptureUnder24", 512, "pytorch_rules:2.4", true, frees_put_off_by_a_capture},
+    {"DestroyedStream", 512, "", false, destroyed_stream},
+    {"ReusedHandles", 512, "", false, reused_handles},
+    {"ChainOfDestroyedStreams", 512, "", false, chain_of_destroyed_streams},
+    {"RestoredCheckpoint", 512, "", false, restored_checkpoint},
+};
+
+class CompletionOrders : public testing::TestWithParam<Scenario> {};
+
+TEST_P(CompletionOrders, NoneBreaksTheScenario) {
+  const Scenario& scenario = GetParam();
+  Choices choices;
+  int runs = 0;
+  do {
+    SCOPED_TRACE(choices.to_string());
+    ExploredWorld world(choices, scenario.capacity_mebibytes * kMega, scenario.options, scenario.with_model);
+    scenario.run(world);
+    world.judge();
+    world.driver.run_until_idle();
+    world.judge();
+    ++runs;
+  } while (!HasFailure() && choices.advance());
+  RecordProperty("orders", runs);
+  if (!HasFailure()) std::printf("%s: %d orders\n", scenario.name, runs);
+}
+
+INSTANTIATE_TEST_SUITE_P(EveryScenario, CompletionOrders, testing::ValuesIn(kScenarios),
+                         [](const testing::TestParamInfo<Scenario>& parameter) {
+                           return std::string(parameter.param.name);
+                         });
+
+}  // namespace
+}  // namespace cistern
