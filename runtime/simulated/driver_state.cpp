@@ -116,7 +116,8 @@ DriverState::DriverState(SimulatedOptions settings, SimulatedDriver* owner)
       race_windows(number, memory_windows(devices, virtual_memory)),
       races(options.races == RaceMode::off
                 ? nullptr
-                : std::make_unique<RaceDetector>(options.races, number, device_count(), virtual_memory)) {
+                : std::make_unique<RaceDetector>(options.races, number, device_count(), virtual_memory)),
+      graphs(handle_number()) {
   executor.set_event_lag(options.event_lag_ticks);
   api = make_driver_api(*this);
   if (races) listen_to_block_notes(*this);
@@ -144,7 +145,7 @@ CUresult DriverState::admit(DriverEntryId entry) {
   const bool needs_init = entry != DriverEntryId::init && entry != DriverEntryId::driver_get_version &&
                           entry != DriverEntryId::get_error_name && entry != DriverEntryId::get_error_string;
   if (needs_init && !initialized.load(std::memory_order_acquire)) return CUDA_ERROR_NOT_INITIALIZED;
-  return CUDA_SUCCESS;
+  return captures.is_any() ? check_capture(entry) : CUDA_SUCCESS;
 }
 
 CUresult DriverState::inject(DriverEntryId entry) {
@@ -210,8 +211,9 @@ bool DriverState::is_device_memory(std::uint64_t address, std::size_t bytes, int
                      [&](const auto& device) { return device.memory.holds(address, bytes); });
 }
 
-void DriverState::queue_access(StreamQueue& stream, std::function<bool()> is_valid, Nanoseconds duration,
-                               std::function<void()> access, OperationLabel label, std::vector<MemoryAccess> accesses) {
+CUresult DriverState::queue_access(StreamQueue& stream, std::function<bool()> is_valid, Nanoseconds duration,
+                                   std::function<void()> access, OperationLabel label,
+                                   std::vector<MemoryAccess> accesses) {
   Work work{.label = std::move(label),
             .accesses = std::move(accesses),
             .duration = duration,
@@ -222,12 +224,7 @@ void DriverState::queue_access(StreamQueue& stream, std::function<bool()> is_val
       return CUDA_SUCCESS;
     };
   }
-  submit(stream, std::move(work));
-}
-
-void DriverState::submit(StreamQueue& stream, Work work) {
-  if (races) races->submitted(stream, work);
-  executor.queue_work(stream, std::move(work));
+  return submit(stream, std::move(work));
 }
 
 void DriverState::tell_refused(const StreamQueue& stream, const OperationLabel& label,
@@ -266,8 +263,11 @@ void forget_thread(std::uint64_t thread) noexcept {
   const std::lock_guard lock(live.mutex);  // a driver that ends waits for it
   for (DriverState* state : live.states) {
     state->current.forget(thread);
+    std::vector<std::shared_ptr<Graph>> dropped;  // let go of with the state's lock not held
     const std::lock_guard state_lock(state->mutex);
     try {
+      state->captures.forget_thread(thread);
+      for (StreamQueue* stream : state->streams.of_thread(thread)) dropped.push_back(state->leave_capture(*stream));
       state->streams.retire_thread(thread);
     } catch (const std::bad_alloc&) {
       // The host has no memory: the streams stay until the driver ends.

@@ -9,11 +9,13 @@
 
 #include "runtime/call_meter.h"
 #include "runtime/driver_api.h"
+#include "runtime/simulated/capture.h"
 #include "runtime/simulated/current_devices.h"
 #include "runtime/simulated/device_capacity.h"
 #include "runtime/simulated/device_memory.h"
 #include "runtime/simulated/executor.h"
 #include "runtime/simulated/fault_plan.h"
+#include "runtime/simulated/graph_table.h"
 #include "runtime/simulated/handle_table.h"
 #include "runtime/simulated/host_pages.h"
 #include "runtime/simulated/ipc_state.h"
@@ -29,6 +31,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <vector>
 
 namespace cistern::simulated {
 
@@ -94,12 +97,22 @@ struct DriverState {
   // Queues `access` as work that touches memory. `is_valid` is asked again when its turn has
   // come, with the lock held: the memory may be gone by then, and the device fails as on an illegal
   // address.
-  void queue_access(StreamQueue& stream, std::function<bool()> is_valid, Nanoseconds duration,
-                    std::function<void()> access, OperationLabel label, std::vector<MemoryAccess> accesses);
-  // The one door through which a stream takes work.
-  void submit(StreamQueue& stream, Work work);
+  CUresult queue_access(StreamQueue& stream, std::function<bool()> is_valid, Nanoseconds duration,
+                        std::function<void()> access, OperationLabel label, std::vector<MemoryAccess> accesses);
   // Before a call refuses work for its memory.
   void tell_refused(const StreamQueue& stream, const OperationLabel& label, const std::vector<MemoryAccess>& accesses);
+
+  // --- The doors through which a stream takes work: it runs or, where the stream captures,
+  // becomes a node of the graph (capture_calls.cpp). A refused call leaves `work` as it is. ---
+  CUresult submit(StreamQueue& stream, Work&& work);
+  CUresult submit_record(StreamQueue& stream, CUevent handle, Event& event, bool is_external);
+  CUresult submit_wait(StreamQueue& stream, CUevent handle, const Event& event, bool is_external);
+  CUresult submit_graph(StreamQueue& stream, GraphExec& exec);
+  // Before a stream goes. What it returns is let go of with no lock held.
+  [[nodiscard]] std::shared_ptr<Graph> leave_capture(StreamQueue& stream);
+  // Whether the host may query the event, or wait for it.
+  CUresult check_event_query(const Event& event) const;
+
   // Makes the host wait for all work of a device, or of the devices in a set of bits, and
   // completes its events. Nothing runs on another thread when it returns.
   CUresult wait_for_device(Lock& lock, int device) { return wait_for_devices(lock, std::uint64_t{1} << device); }
@@ -125,6 +138,8 @@ struct DriverState {
   HandleTable<Event> events;
   const RaceWindows race_windows;             // for the detectors of other drivers
   const std::unique_ptr<RaceDetector> races;  // null when it is off
+  GraphTable graphs;
+  Captures captures;
 
   IpcState ipc{number};
 
@@ -133,6 +148,15 @@ struct DriverState {
   // Whether work of a device can reach another's memory.
   [[nodiscard]] bool can_reach(int from, int to);
   CUresult map_foreign(int owner, OwnedFile file, IpcState::Mapping* mapping);
+  // What a capture that is under way makes of a call of the entry. Takes the lock.
+  CUresult check_capture(DriverEntryId entry);
+  static CUresult check_end(CaptureSequence& sequence, const StreamQueue& stream);
+  // For what cannot be captured: invalidates the stream's sequence.
+  static CUresult refuse_in_capture(const StreamQueue& stream);
+  // Adds the node behind what the stream has captured.
+  void capture_node(StreamQueue& stream, GraphNode node);
+  // The nodes' indices in their graph.
+  [[nodiscard]] std::vector<std::size_t> places_of(const std::vector<CUgraphNode>& nodes) const;
   [[nodiscard]] std::uint16_t handle_number() const noexcept { return static_cast<std::uint16_t>(number); }
 };
 

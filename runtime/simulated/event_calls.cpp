@@ -45,18 +45,14 @@ CUresult DriverState::event_record_with_flags(CUevent handle, CUstream stream_ha
   StreamQueue* stream = nullptr;
   if (const CUresult refused = find_stream(stream_handle, &stream); refused != CUDA_SUCCESS) return refused;
   if (event->device != stream->device) return CUDA_ERROR_INVALID_HANDLE;
-  // "This flag is invalid outside of stream capture."
-  if (flags != CU_EVENT_RECORD_DEFAULT) return CUDA_ERROR_INVALID_VALUE;
-  if (event->shared && !event->shared->has_room()) return CUDA_ERROR_OUT_OF_MEMORY;
-  if (races) races->recorded(*event, *stream);
-  executor.record(*event, *stream);
-  return CUDA_SUCCESS;
+  return submit_record(*stream, handle, *event, (flags & CU_EVENT_RECORD_EXTERNAL) != 0);
 }
 
 CUresult DriverState::event_query(CUevent handle) {
   const std::lock_guard lock(mutex);
   Event* event = nullptr;
   if (const CUresult refused = find_event(handle, &event); refused != CUDA_SUCCESS) return refused;
+  if (const CUresult refused = check_event_query(*event); refused != CUDA_SUCCESS) return refused;
   if (!executor.is_complete(*event)) return CUDA_ERROR_NOT_READY;
   if (races) races->host_waited_for(*event);
   executor.observe(*event);
@@ -67,6 +63,7 @@ CUresult DriverState::event_synchronize(CUevent handle) {
   Lock lock(mutex);
   Event* event = nullptr;
   if (const CUresult refused = find_event(handle, &event); refused != CUDA_SUCCESS) return refused;
+  if (const CUresult refused = check_event_query(*event); refused != CUDA_SUCCESS) return refused;
   const int index = event->device;  // the event may be destroyed while this thread waits
   if (!executor.is_complete(*event)) meter.count_host_synchronization();
   if (races) races->host_waited_for(*event);
@@ -93,6 +90,9 @@ CUresult DriverState::event_elapsed_time(float* milliseconds, CUevent start_hand
   const auto has_time = [](const Event& event) {
     return event.recorded && (event.flags & CU_EVENT_DISABLE_TIMING) == 0;
   };
+  for (const Event* event : {start, end}) {
+    if (const CUresult refused = Captures::check_event(*event); refused != CUDA_SUCCESS) return refused;
+  }
   if (!has_time(*start) || !has_time(*end) || start->device != end->device) return CUDA_ERROR_INVALID_HANDLE;
   if (!executor.is_complete(*start) || !executor.is_complete(*end)) return CUDA_ERROR_NOT_READY;
   *milliseconds = std::chrono::duration<float, std::milli>(end->time - start->time).count();

@@ -232,6 +232,8 @@ void Executor::retire(Operation& operation) {
   const Nanoseconds end = operation.start + operation.work.duration;
   if (drive_ == Drive::stepped) clock_ = std::max(clock_, end);
   queues.latest_end = std::max(queues.latest_end, end);
+  Nanoseconds& device_end = device(operation.device).latest_end;  // a graph's node may run elsewhere
+  device_end = std::max(device_end, end);
   --queues.unfinished;
   if (operation.in_stream) {
     stream.latest_end = std::max(stream.latest_end, end);

@@ -15,7 +15,15 @@
 
 namespace cistern::simulated {
 
-enum class HandleKind : std::uint8_t { context = 0xc0, event = 0xe0, memory = 0xa0, stream = 0x50 };
+enum class HandleKind : std::uint8_t {
+  context = 0xc0,
+  event = 0xe0,
+  graph = 0x90,
+  graph_exec = 0x91,
+  graph_node = 0x92,
+  memory = 0xa0,
+  stream = 0x50,
+};
 
 // What becomes of a handle when its object is gone.
 enum class HandleReuse {

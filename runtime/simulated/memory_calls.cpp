@@ -72,13 +72,12 @@ CUresult DriverState::memcpy_async(CUdeviceptr destination, CUdeviceptr source, 
     tell_refused(*stream, {OperationKind::copy}, accesses);
     return CUDA_ERROR_INVALID_VALUE;
   }
-  queue_access(
+  return queue_access(
       *stream, is_valid, Nanoseconds::zero(),
       [this, destination, source, bytes] {
         if (options.backing == Backing::memory) std::memmove(pointer_to(destination), pointer_to(source), bytes);
       },
       {OperationKind::copy}, accesses);
-  return CUDA_SUCCESS;
 }
 
 CUresult DriverState::memset_d8_async(CUdeviceptr destination, unsigned char value, std::size_t bytes,
@@ -94,13 +93,12 @@ CUresult DriverState::memset_d8_async(CUdeviceptr destination, unsigned char val
     tell_refused(*stream, {OperationKind::fill}, accesses);
     return CUDA_ERROR_INVALID_VALUE;
   }
-  queue_access(
+  return queue_access(
       *stream, is_valid, Nanoseconds::zero(),
       [this, destination, value, bytes] {
         if (options.backing == Backing::memory) std::memset(pointer_to(destination), value, bytes);
       },
       {OperationKind::fill}, accesses);
-  return CUDA_SUCCESS;
 }
 
 // Virtual memory needs no current context: reservations belong to the process, and

@@ -19,8 +19,10 @@ namespace cistern::simulated {
 using Nanoseconds = std::chrono::nanoseconds;
 
 class SharedEvent;
+struct CapturedRecord;
 struct Event;
 struct Operation;
+struct StreamCapture;
 struct StreamQueue;
 
 enum class OperationKind : std::uint8_t {
@@ -131,6 +133,7 @@ struct StreamQueue {
   Operation* last = nullptr;
   Nanoseconds latest_end{};  // of what is done
   RecordLag latest_record;
+  std::shared_ptr<StreamCapture> capture;  // null: what is submitted runs
 
   [[nodiscard]] bool synchronizes_with_legacy() const { return (flags & CU_STREAM_NON_BLOCKING) == 0; }
 };
@@ -156,6 +159,7 @@ struct Event {
   Nanoseconds time{};            // of the latest record, once it is done
   RecordLag lag;
   std::shared_ptr<SharedEvent> shared;  // where other processes record and await it; null: nowhere
+  std::shared_ptr<CapturedRecord> captured;  // of the latest record, if that was captured
 };
 
 }  // namespace cistern::simulated

@@ -45,33 +45,6 @@ CUresult DriverState::mem_import_from_shareable_handle(CUmemGenericAllocationHan
                                                        CUmemAllocationHandleType) {
   return CUDA_ERROR_NOT_SUPPORTED;
 }
-CUresult DriverState::stream_begin_capture(CUstream, CUstreamCaptureMode) { return CUDA_ERROR_NOT_SUPPORTED; }
-CUresult DriverState::stream_end_capture(CUstream, CUgraph*) { return CUDA_ERROR_NOT_SUPPORTED; }
-// True while no capture can begin.
-CUresult DriverState::stream_is_capturing(CUstream, CUstreamCaptureStatus* status) {
-  *status = CU_STREAM_CAPTURE_STATUS_NONE;
-  return CUDA_SUCCESS;
-}
-CUresult DriverState::stream_get_capture_info(CUstream, CUstreamCaptureStatus* status, cuuint64_t*, CUgraph*,
-                                              const CUgraphNode**, std::size_t*) {
-  *status = CU_STREAM_CAPTURE_STATUS_NONE;
-  return CUDA_SUCCESS;
-}
-CUresult DriverState::thread_exchange_stream_capture_mode(CUstreamCaptureMode*) { return CUDA_ERROR_NOT_SUPPORTED; }
-CUresult DriverState::graph_instantiate(CUgraphExec*, CUgraph, unsigned long long) { return CUDA_ERROR_NOT_SUPPORTED; }
-CUresult DriverState::graph_launch(CUgraphExec, CUstream) { return CUDA_ERROR_NOT_SUPPORTED; }
-CUresult DriverState::graph_upload(CUgraphExec, CUstream) { return CUDA_ERROR_NOT_SUPPORTED; }
-CUresult DriverState::graph_exec_update(CUgraphExec, CUgraph, CUgraphExecUpdateResultInfo*) {
-  return CUDA_ERROR_NOT_SUPPORTED;
-}
-CUresult DriverState::graph_exec_destroy(CUgraphExec) { return CUDA_ERROR_NOT_SUPPORTED; }
-CUresult DriverState::graph_destroy(CUgraph) { return CUDA_ERROR_NOT_SUPPORTED; }
-CUresult DriverState::graph_get_nodes(CUgraph, CUgraphNode*, std::size_t*) { return CUDA_ERROR_NOT_SUPPORTED; }
-CUresult DriverState::graph_get_edges(CUgraph, CUgraphNode*, CUgraphNode*, std::size_t*) {
-  return CUDA_ERROR_NOT_SUPPORTED;
-}
-CUresult DriverState::graph_node_get_type(CUgraphNode, CUgraphNodeType*) { return CUDA_ERROR_NOT_SUPPORTED; }
-CUresult DriverState::graph_debug_dot_print(CUgraph, const char*, unsigned) { return CUDA_ERROR_NOT_SUPPORTED; }
 CUresult DriverState::user_object_create(CUuserObject*, void*, CUhostFn, unsigned, unsigned) {
   return CUDA_ERROR_NOT_SUPPORTED;
 }

@@ -60,6 +60,12 @@ std::vector<MemoryAccess> accesses_of(const std::vector<MemoryRange>& reads, con
   return accesses;
 }
 
+[[noreturn]] void throw_refused(CUresult refused, const char* control) {
+  throw DriverError(refused, control,
+                    std::string(control) + ": the stream's capture, or another's, forbids it (error " +
+                        std::to_string(refused) + ")");
+}
+
 }  // namespace
 
 struct SimulatedDriver::Implementation : simulated::DriverState {
@@ -135,9 +141,11 @@ void SimulatedDriver::destroy_stream(StreamHandle stream) {
   if (simulated::Streams::is_default(stream)) {
     throw InvalidArgument("simulated driver: a default stream cannot be destroyed");
   }
+  std::shared_ptr<simulated::Graph> dropped;  // let go of with no lock held
   const std::lock_guard lock(state.mutex);
   StreamQueue& queue = state.require_stream(stream);
   if (state.races) state.races->stream_destroyed(queue);
+  dropped = state.leave_capture(queue);
   state.streams.destroy(queue);
 }
 
@@ -149,25 +157,32 @@ void SimulatedDriver::launch(StreamHandle stream, std::vector<MemoryRange> reads
     throw InvalidArgument("simulated driver: a duration of " + std::to_string(duration.count()) +
                           " ns: expected none below 0");
   }
-  const std::lock_guard lock(state.mutex);
+  simulated::Work work{.label = {OperationKind::kernel, std::move(name)}, .duration = duration};
+  if (function) {
+    work.function = [function = std::move(function)](CUresult) {
+      function();
+      return CUDA_SUCCESS;
+    };
+  }
+  const std::lock_guard lock(state.mutex);  // what is refused goes after it
   StreamQueue& queue = state.require_stream(stream);
   const int index = queue.device;
-  OperationLabel label{OperationKind::kernel, std::move(name)};
-  std::vector<MemoryAccess> accesses = accesses_of(reads, writes);
+  work.accesses = accesses_of(reads, writes);
   try {
     state.require_memory(reads, index, false);
     state.require_memory(writes, index, true);
   } catch (const InvalidArgument&) {
-    state.tell_refused(queue, label, accesses);
+    state.tell_refused(queue, work.label, work.accesses);
     throw;
   }
-  const auto is_valid = [&state, index, reads = std::move(reads), writes = std::move(writes)] {
+  work.is_valid = [&state, index, reads = std::move(reads), writes = std::move(writes)] {
     return std::all_of(reads.begin(), reads.end(),
                        [&](const MemoryRange& range) { return state.is_touchable(range, index, false); }) &&
            std::all_of(writes.begin(), writes.end(),
                        [&](const MemoryRange& range) { return state.is_touchable(range, index, true); });
   };
-  state.queue_access(queue, is_valid, duration, std::move(function), std::move(label), std::move(accesses));
+  const CUresult refused = state.submit(queue, std::move(work));
+  if (refused != CUDA_SUCCESS) throw_refused(refused, "launch");
 }
 
 void SimulatedDriver::occupy(StreamHandle stream, std::chrono::nanoseconds duration) {

@@ -15,11 +15,13 @@ CUresult DriverState::stream_create_with_priority(CUstream* handle, unsigned fla
 
 CUresult DriverState::stream_destroy(CUstream handle) {
   if (Streams::is_default(handle)) return CUDA_ERROR_INVALID_HANDLE;
+  std::shared_ptr<Graph> dropped;  // let go of with no lock held
   const std::lock_guard lock(mutex);
   StreamQueue* stream = streams.find(handle, -1);
   if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   const int index = stream->device;
   if (races) races->stream_destroyed(*stream);
+  dropped = leave_capture(*stream);
   streams.destroy(*stream);
   return context_status(index);  // an earlier, asynchronous failure
 }
@@ -28,6 +30,7 @@ CUresult DriverState::stream_query(CUstream handle) {
   const std::lock_guard lock(mutex);
   StreamQueue* stream = nullptr;
   if (const CUresult refused = find_stream(handle, &stream); refused != CUDA_SUCCESS) return refused;
+  if (const CUresult refused = captures.check_query(*stream); refused != CUDA_SUCCESS) return refused;
   if (!executor.is_idle(*stream)) return CUDA_ERROR_NOT_READY;
   if (races) races->host_waited_for(*stream);
   executor.observe(*stream);
@@ -38,6 +41,7 @@ CUresult DriverState::stream_synchronize(CUstream handle) {
   Lock lock(mutex);
   StreamQueue* stream = nullptr;
   if (const CUresult refused = find_stream(handle, &stream); refused != CUDA_SUCCESS) return refused;
+  if (const CUresult refused = captures.check_query(*stream); refused != CUDA_SUCCESS) return refused;
   const int index = stream->device;  // the stream may be destroyed while this thread waits
   if (!executor.is_idle(*stream) || executor.has_lagging_records(*stream)) meter.count_host_synchronization();
   if (races) races->host_waited_for(*stream);
@@ -54,11 +58,7 @@ CUresult DriverState::stream_wait_event(CUstream handle, CUevent event_handle, u
   if (const CUresult refused = find_stream(handle, &stream); refused != CUDA_SUCCESS) return refused;
   Event* event = nullptr;
   if (const CUresult refused = find_event(event_handle, &event); refused != CUDA_SUCCESS) return refused;
-  // "This flag is invalid outside of stream capture."
-  if (flags != CU_EVENT_WAIT_DEFAULT) return CUDA_ERROR_INVALID_VALUE;
-  if (races) races->waited(*stream, *event, (event->flags & CU_EVENT_INTERPROCESS) != 0);
-  executor.wait_event(*stream, *event);
-  return CUDA_SUCCESS;
+  return submit_wait(*stream, event_handle, *event, (flags & CU_EVENT_WAIT_EXTERNAL) != 0);
 }
 
 CUresult DriverState::stream_get_priority(CUstream handle, int* priority) {
@@ -106,8 +106,7 @@ CUresult DriverState::launch_host_func(CUstream handle, CUhostFn function, void*
     function(user_data);
     return CUDA_SUCCESS;
   };
-  submit(*stream, {.label = {OperationKind::host_function}, .function = call});
-  return CUDA_SUCCESS;
+  return submit(*stream, {.label = {OperationKind::host_function}, .function = call});
 }
 
 // A callback runs on a device that has failed, too, and is told of it: cuStreamAddCallback.
@@ -120,8 +119,7 @@ CUresult DriverState::stream_add_callback(CUstream handle, CUstreamCallback call
     callback(handle, status, user_data);
     return CUDA_SUCCESS;
   };
-  submit(*stream, {.label = {OperationKind::callback}, .function = call, .runs_after_failure = true});
-  return CUDA_SUCCESS;
+  return submit(*stream, {.label = {OperationKind::callback}, .function = call, .runs_after_failure = true});
 }
 
 }  // namespace cistern::simulated

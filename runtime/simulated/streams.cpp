@@ -71,6 +71,15 @@ void Streams::destroy(StreamQueue& stream) {
   drop_retired();
 }
 
+std::vector<StreamQueue*> Streams::of_thread(std::uint64_t thread) {
+  std::vector<StreamQueue*> found;
+  for (auto stream = per_thread_.lower_bound({thread, 0}); stream != per_thread_.end() && stream->first.first == thread;
+       ++stream) {
+    found.push_back(stream->second.get());
+  }
+  return found;
+}
+
 void Streams::retire_thread(std::uint64_t thread) {
   auto stream = per_thread_.lower_bound({thread, 0});
   while (stream != per_thread_.end() && stream->first.first == thread) {

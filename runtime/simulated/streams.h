@@ -37,6 +37,8 @@ class Streams {
   [[nodiscard]] static bool is_default(CUstream handle) noexcept;
   // Its queued work still runs. Requires: the stream was created, not a default one.
   void destroy(StreamQueue& stream);
+  // The default streams of a thread, by its number.
+  [[nodiscard]] std::vector<StreamQueue*> of_thread(std::uint64_t thread);
   // Destroys the default streams of a thread that ended, by its number.
   void retire_thread(std::uint64_t thread);
 

@@ -1,0 +1,77 @@
+#include "runtime/simulated/graph.h"
+
+#include <numeric>
+
+namespace cistern::simulated {
+
+std::vector<std::size_t> GraphBody::exits() const {
+  std::vector<bool> is_needed(nodes.size());
+  for (const GraphNode& node : nodes) {
+    for (const std::size_t dependency : node.dependencies) is_needed[dependency] = true;
+  }
+  std::vector<std::size_t> exits;
+  for (std::size_t index = 0; index < nodes.size(); ++index) {
+    if (!is_needed[index]) exits.push_back(index);
+  }
+  return exits;
+}
+
+bool GraphBody::all_precede(const std::vector<std::size_t>& ends) const {
+  std::vector<bool> precedes(nodes.size());
+  for (const std::size_t end : ends) precedes[end] = true;
+  // Backwards, so that a node is settled before its dependencies are looked at.
+  for (std::size_t index = nodes.size(); index-- > 0;) {
+    if (!precedes[index]) return false;
+    for (const std::size_t dependency : nodes[index].dependencies) precedes[dependency] = true;
+  }
+  return true;
+}
+
+std::size_t GraphBody::edge_count() const {
+  return std::accumulate(nodes.begin(), nodes.end(), std::size_t{0},
+                         [](std::size_t count, const GraphNode& node) { return count + node.dependencies.size(); });
+}
+
+const char* name_of(CUgraphNodeType type) noexcept {
+  switch (type) {
+    case CU_GRAPH_NODE_TYPE_KERNEL:
+      return "kernel";
+    case CU_GRAPH_NODE_TYPE_MEMCPY:
+      return "copy";
+    case CU_GRAPH_NODE_TYPE_MEMSET:
+      return "fill";
+    case CU_GRAPH_NODE_TYPE_HOST:
+      return "host function";
+    case CU_GRAPH_NODE_TYPE_GRAPH:
+      return "graph";
+    case CU_GRAPH_NODE_TYPE_EMPTY:
+      return "empty";
+    case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
+      return "event wait";
+    case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
+      return "event record";
+    case CU_GRAPH_NODE_TYPE_MEM_ALLOC:
+      return "allocation";
+    case CU_GRAPH_NODE_TYPE_MEM_FREE:
+      return "free";
+    default:
+      return "unknown";
+  }
+}
+
+std::optional<CUgraphNodeType> node_type_of(OperationKind kind) noexcept {
+  switch (kind) {
+    case OperationKind::kernel:
+      return CU_GRAPH_NODE_TYPE_KERNEL;
+    case OperationKind::copy:
+      return CU_GRAPH_NODE_TYPE_MEMCPY;
+    case OperationKind::fill:
+      return CU_GRAPH_NODE_TYPE_MEMSET;
+    case OperationKind::host_function:
+      return CU_GRAPH_NODE_TYPE_HOST;
+    default:
+      return std::nullopt;
+  }
+}
+
+}  // namespace cistern::simulated

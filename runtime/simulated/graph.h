@@ -1,0 +1,48 @@
+#pragma once
+
+// Graphs: what a capture records, and what a launch runs.
+//
+// Plain data, guarded by the driver's lock. What nodes hold is their user's code: let go of
+// the last copy of a body with no lock held.
+
+#include "runtime/simulated/operation.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+namespace cistern::simulated {
+
+struct GraphBody;
+
+struct GraphNode {
+  CUgraphNode handle = nullptr;
+  CUgraphNodeType type = CU_GRAPH_NODE_TYPE_EMPTY;
+  int device = 0;                          // whose context it runs in
+  int priority = 0;                        // of the stream that it was captured from
+  std::vector<std::size_t> dependencies;   // indices of nodes before it, each once
+  std::shared_ptr<const Work> work;        // of a kernel, copy, fill or host function
+  std::vector<int> homes;                  // whose memory each access of the work was: -1: the host's
+  CUevent event = nullptr;                 // of an external record or wait
+  std::shared_ptr<const GraphBody> child;  // of an embedded graph
+};
+
+// Nodes in an order in which each comes after its dependencies.
+struct GraphBody {
+  std::vector<GraphNode> nodes;
+
+  // The nodes on which no other depends, ascending.
+  [[nodiscard]] std::vector<std::size_t> exits() const;
+  // Whether every node is one of these, or comes before one of them.
+  [[nodiscard]] bool all_precede(const std::vector<std::size_t>& nodes) const;
+  [[nodiscard]] std::size_t edge_count() const;
+};
+
+// What the driver says of a node's type, e.g. "kernel".
+[[nodiscard]] const char* name_of(CUgraphNodeType type) noexcept;
+// The type of the node that such work becomes; none if the work cannot be captured.
+[[nodiscard]] std::optional<CUgraphNodeType> node_type_of(OperationKind kind) noexcept;
+
+}  // namespace cistern::simulated

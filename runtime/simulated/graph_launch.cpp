@@ -1,0 +1,92 @@
+// How the launch of a graph becomes operations.
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "runtime/simulated/driver_state.h"
+
+namespace cistern::simulated {
+namespace {
+
+using Places = std::vector<std::size_t>;
+
+void append(Places& places, const Places& more) { places.insert(places.end(), more.begin(), more.end()); }
+
+// The node's work, shared by its launches: copying the function would run its user's code.
+Work shared_work(const std::shared_ptr<const Work>& work) {
+  Work shared{.label = work->label, .accesses = work->accesses, .duration = work->duration};
+  if (work->is_valid) shared.is_valid = [work] { return work->is_valid(); };
+  if (work->function) shared.function = [work](CUresult status) { return work->function(status); };
+  shared.runs_after_failure = work->runs_after_failure;
+  return shared;
+}
+
+// The nodes of a body, and of those embedded in it, as one list.
+class Unfolding {
+ public:
+  explicit Unfolding(HandleTable<Event>& events) : events_(events) {}
+
+  // Appends the body's nodes, whose first ones come after `entry`. The places that what comes
+  // after the body must come after; false if an event is gone.
+  bool unfold(const GraphBody& body, const Places& entry, Places* exit) {
+    std::vector<Places> ends(body.nodes.size());  // by node
+    for (std::size_t index = 0; index < body.nodes.size(); ++index) {
+      const GraphNode& node = body.nodes[index];
+      Places after = node.dependencies.empty() ? entry : Places{};
+      for (const std::size_t dependency : node.dependencies) append(after, ends[dependency]);
+      if (!unfold_node(node, std::move(after), &ends[index])) return false;
+    }
+    for (const std::size_t index : body.exits()) append(*exit, ends[index]);
+    if (body.nodes.empty()) *exit = entry;
+    return true;
+  }
+
+  std::vector<GraphOperation> take() { return std::move(operations_); }
+  [[nodiscard]] const std::vector<Event*>& recorded() const { return recorded_; }
+
+ private:
+  bool unfold_node(const GraphNode& node, Places after, Places* end) {
+    if (node.type == CU_GRAPH_NODE_TYPE_GRAPH) return unfold(*node.child, after, end);
+    GraphOperation operation{.after = std::move(after), .device = node.device};
+    if (node.work != nullptr) operation.work = shared_work(node.work);
+    if (node.event != nullptr) {
+      Event* event = events_.find(reinterpret_cast<std::uint64_t>(node.event));
+      if (event == nullptr) return false;
+      if (node.type == CU_GRAPH_NODE_TYPE_WAIT_EVENT) {
+        operation.waits_for = event;
+      } else {
+        operation.records = event;
+        recorded_.push_back(event);
+      }
+    }
+    end->push_back(operations_.size());
+    operations_.push_back(std::move(operation));
+    return true;
+  }
+
+  HandleTable<Event>& events_;
+  std::vector<GraphOperation> operations_;
+  std::vector<Event*> recorded_;
+};
+
+}  // namespace
+
+CUresult DriverState::submit_graph(StreamQueue& stream, GraphExec& exec) {
+  if (const CUresult refused = captures.check_use(stream); refused != CUDA_SUCCESS) return refused;
+  if (stream.capture != nullptr) {
+    GraphNode node;
+    node.type = CU_GRAPH_NODE_TYPE_GRAPH;
+    node.child = exec.body;
+    capture_node(stream, std::move(node));
+    return CUDA_SUCCESS;
+  }
+  Unfolding unfolding(events);
+  Places exit;
+  if (!unfolding.unfold(*exec.body, {}, &exit)) return CUDA_ERROR_INVALID_VALUE;
+  for (Event* event : unfolding.recorded()) event->captured = nullptr;
+  exec.launched = {executor.queue_graph(stream, unfolding.take(), exec.launched)};
+  return CUDA_SUCCESS;
+}
+
+}  // namespace cistern::simulated
