@@ -23,6 +23,7 @@
 #include "runtime/simulated/race_detector.h"
 #include "runtime/simulated/race_foreign.h"
 #include "runtime/simulated/streams.h"
+#include "runtime/simulated/user_objects.h"
 #include "runtime/simulated/virtual_memory.h"
 
 #include <atomic>
@@ -139,6 +140,7 @@ struct DriverState {
   const RaceWindows race_windows;             // for the detectors of other drivers
   const std::unique_ptr<RaceDetector> races;  // null when it is off
   GraphTable graphs;
+  UserObjects user_objects{this, handle_number()};
   Captures captures;
 
   IpcState ipc{number};

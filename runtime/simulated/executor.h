@@ -23,6 +23,7 @@
 #include <cistern/simulated.h>
 
 #include "runtime/simulated/foreign_records.h"
+#include "runtime/simulated/inside_operation.h"
 #include "runtime/simulated/operation.h"
 #include "runtime/simulated/workers.h"
 
@@ -37,9 +38,6 @@
 #include <vector>
 
 namespace cistern::simulated {
-
-// Whether an operation of `driver` (any address that names it) runs on this thread.
-[[nodiscard]] bool is_inside_operation(const void* driver) noexcept;
 
 // One node of a graph that is launched: work, or the record of or wait for an event.
 struct GraphOperation {

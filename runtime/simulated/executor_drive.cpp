@@ -11,19 +11,6 @@
 namespace cistern::simulated {
 namespace {
 
-thread_local const void* running_driver = nullptr;
-
-class InsideOperation {
- public:
-  explicit InsideOperation(const void* driver) : outer_(std::exchange(running_driver, driver)) {}
-  ~InsideOperation() { running_driver = outer_; }
-  InsideOperation(const InsideOperation&) = delete;
-  InsideOperation& operator=(const InsideOperation&) = delete;
-
- private:
-  const void* outer_;
-};
-
 // A function that throws has crashed, as a kernel does; nobody is there to catch it.
 CUresult call_function(const std::function<CUresult(CUresult)>& function, CUresult status) noexcept {
   try {
@@ -39,8 +26,6 @@ bool may_touch_memory(const Operation& operation) {
 }
 
 }  // namespace
-
-bool is_inside_operation(const void* driver) noexcept { return running_driver == driver; }
 
 Executor::Executor(int devices, const void* driver, Drive drive, std::mutex& mutex)
     : devices_(static_cast<std::size_t>(devices)),

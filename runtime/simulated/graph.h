@@ -16,6 +16,7 @@
 namespace cistern::simulated {
 
 struct GraphBody;
+class UserObject;
 
 struct GraphNode {
   CUgraphNode handle = nullptr;
@@ -32,6 +33,7 @@ struct GraphNode {
 // Nodes in an order in which each comes after its dependencies.
 struct GraphBody {
   std::vector<GraphNode> nodes;
+  std::vector<std::shared_ptr<const UserObject>> objects;  // kept for the user
 
   // The nodes on which no other depends, ascending.
   [[nodiscard]] std::vector<std::size_t> exits() const;

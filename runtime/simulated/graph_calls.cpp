@@ -112,6 +112,7 @@ CUresult DriverState::graph_exec_destroy(CUgraphExec handle) {
   const std::lock_guard lock(mutex);
   if (graphs.find_exec(handle) == nullptr) return CUDA_ERROR_INVALID_VALUE;
   dropped = graphs.take_exec(handle);
+  if (races) races->exec_destroyed(dropped.get());
   return CUDA_SUCCESS;
 }
 

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "runtime/simulated/driver_state.h"
+#include "runtime/simulated/shared_event.h"
 
 namespace cistern::simulated {
 namespace {
@@ -13,19 +14,23 @@ using Places = std::vector<std::size_t>;
 
 void append(Places& places, const Places& more) { places.insert(places.end(), more.begin(), more.end()); }
 
-// The node's work, shared by its launches: copying the function would run its user's code.
-Work shared_work(const std::shared_ptr<const Work>& work) {
+// The node's work, shared by its launches: copying the function would run its user's code. It
+// keeps the whole graph, for whatever user objects the work needs.
+Work shared_work(const GraphNode& node, const std::shared_ptr<const GraphBody>& body) {
+  const std::shared_ptr<const Work> work(body, node.work.get());
   Work shared{.label = work->label, .accesses = work->accesses, .duration = work->duration};
   if (work->is_valid) shared.is_valid = [work] { return work->is_valid(); };
   if (work->function) shared.function = [work](CUresult status) { return work->function(status); };
   shared.runs_after_failure = work->runs_after_failure;
+  shared.captured_at = work->captured_at;
   return shared;
 }
 
 // The nodes of a body, and of those embedded in it, as one list.
 class Unfolding {
  public:
-  explicit Unfolding(HandleTable<Event>& events) : events_(events) {}
+  Unfolding(HandleTable<Event>& events, std::shared_ptr<const GraphBody> body)
+      : events_(events), body_(std::move(body)) {}
 
   // Appends the body's nodes, whose first ones come after `entry`. The places that what comes
   // after the body must come after; false if an event is gone.
@@ -49,7 +54,7 @@ class Unfolding {
   bool unfold_node(const GraphNode& node, Places after, Places* end) {
     if (node.type == CU_GRAPH_NODE_TYPE_GRAPH) return unfold(*node.child, after, end);
     GraphOperation operation{.after = std::move(after), .device = node.device};
-    if (node.work != nullptr) operation.work = shared_work(node.work);
+    if (node.work != nullptr) operation.work = shared_work(node, body_);
     if (node.event != nullptr) {
       Event* event = events_.find(reinterpret_cast<std::uint64_t>(node.event));
       if (event == nullptr) return false;
@@ -66,6 +71,7 @@ class Unfolding {
   }
 
   HandleTable<Event>& events_;
+  const std::shared_ptr<const GraphBody> body_;  // with all that is embedded
   std::vector<GraphOperation> operations_;
   std::vector<Event*> recorded_;
 };
@@ -81,11 +87,16 @@ CUresult DriverState::submit_graph(StreamQueue& stream, GraphExec& exec) {
     capture_node(stream, std::move(node));
     return CUDA_SUCCESS;
   }
-  Unfolding unfolding(events);
+  Unfolding unfolding(events, exec.body);
   Places exit;
   if (!unfolding.unfold(*exec.body, {}, &exit)) return CUDA_ERROR_INVALID_VALUE;
+  for (const Event* event : unfolding.recorded()) {
+    if (event->shared && !event->shared->has_room()) return CUDA_ERROR_OUT_OF_MEMORY;
+  }
   for (Event* event : unfolding.recorded()) event->captured = nullptr;
-  exec.launched = {executor.queue_graph(stream, unfolding.take(), exec.launched)};
+  std::vector<GraphOperation> operations = unfolding.take();
+  if (races) races->launched(stream, operations, &exec);
+  exec.launched = {executor.queue_graph(stream, std::move(operations), exec.launched)};
   return CUDA_SUCCESS;
 }
 

@@ -23,6 +23,7 @@ enum class HandleKind : std::uint8_t {
   graph_node = 0x92,
   memory = 0xa0,
   stream = 0x50,
+  user_object = 0x93,
 };
 
 // What becomes of a handle when its object is gone.

@@ -45,13 +45,6 @@ CUresult DriverState::mem_import_from_shareable_handle(CUmemGenericAllocationHan
                                                        CUmemAllocationHandleType) {
   return CUDA_ERROR_NOT_SUPPORTED;
 }
-CUresult DriverState::user_object_create(CUuserObject*, void*, CUhostFn, unsigned, unsigned) {
-  return CUDA_ERROR_NOT_SUPPORTED;
-}
-CUresult DriverState::user_object_release(CUuserObject, unsigned) { return CUDA_ERROR_NOT_SUPPORTED; }
-CUresult DriverState::graph_retain_user_object(CUgraph, CUuserObject, unsigned, unsigned) {
-  return CUDA_ERROR_NOT_SUPPORTED;
-}
 CUresult DriverState::mem_alloc_async(CUdeviceptr*, std::size_t, CUstream) { return CUDA_ERROR_NOT_SUPPORTED; }
 CUresult DriverState::mem_free_async(CUdeviceptr, CUstream) { return CUDA_ERROR_NOT_SUPPORTED; }
 CUresult DriverState::mem_alloc_from_pool_async(CUdeviceptr*, std::size_t, CUmemoryPool, CUstream) {
