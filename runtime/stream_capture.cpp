@@ -46,6 +46,12 @@ CUstreamCaptureMode exchange_mode(CUstreamCaptureMode mode) {
   return mode;
 }
 
+bool is_still_capturing(const Stream& stream) noexcept try {
+  return stream.is_capturing() != CaptureStatus::none;
+} catch (const Error&) {
+  return false;  // the driver is gone, and the capture with it
+}
+
 }  // namespace
 
 void Stream::begin_capture(CaptureMode mode) const {
@@ -86,8 +92,15 @@ CaptureGuard::~CaptureGuard() {
 
 Graph CaptureGuard::end() {
   if (!active_) throw InvalidArgument(fmt::format("the capture of {} has ended already", stream_.to_string()));
-  active_ = false;
-  return stream_.end_capture();
+  try {
+    Graph graph = stream_.end_capture();
+    active_ = false;
+    return graph;
+  } catch (const DriverError&) {
+    // An end that was refused, by the wrong thread say, leaves an invalid capture to the destructor.
+    active_ = is_still_capturing(stream_);
+    throw;
+  }
 }
 
 CaptureModeGuard::CaptureModeGuard(CaptureMode mode) : previous_(exchange_mode(driver_mode(mode))) {}

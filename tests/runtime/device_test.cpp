@@ -182,6 +182,7 @@ TEST_F(Devices, GuardOfNoneDoesNothingUntilItIsGivenADevice) {
   EXPECT_THROW(guard.set_device(7), InvalidArgument);
   EXPECT_FALSE(guard.original_device().has_value());
   guard.set_device(0);
+  guard.set_device(0);
   EXPECT_EQ(guard.original_device(), Device(1));
   guard.reset();
   EXPECT_EQ(current_device(), Device(1));
