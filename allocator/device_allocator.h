@@ -207,6 +207,7 @@ class DeviceAllocator {
   // pool_leftovers.cpp: what pools without a use leave.
   [[nodiscard]] Block* take_from_overflow(const Request& request);
   void release_leftovers(Lock& lock) noexcept;
+  void move_leftovers(Lock& lock);
   void move_segment(Segment* segment, PoolPair& to) noexcept;
 
   // pool_checkpoint.cpp

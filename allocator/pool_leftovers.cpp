@@ -39,32 +39,35 @@ Block* DeviceAllocator::take_from_overflow(const Request& request) {
 // goes with the next full flush.
 void DeviceAllocator::release_leftovers(Lock& lock) noexcept {
   leftovers_ = capture_under_way();
-  if (leftovers_) return;
   try {
-    std::vector<Segment*> chosen;
-    for (Segment* segment = segments_; segment != nullptr; segment = segment->next) {
-      PrivatePool* home = segment->owner->home;
-      if (home == nullptr || !home->is_freeable() || !home->settings.ends_by_itself || !is_wholly_free(*segment))
-        continue;
-      PrivatePool* heir = heir_of(*home);
-      if (heir == nullptr) {
-        chosen.push_back(segment);
-        continue;
-      }
-      segment->pool->erase(segment->first);
-      try {
-        move_segment(segment, heir->streams.of(segment->stream));
-      } catch (...) {
-        segment->pool->insert(segment->first);
-        throw;
-      }
-      segment->pool->insert(segment->first);
-    }
-    static_cast<void>(release_segments(chosen, lock));
+    if (!leftovers_) move_leftovers(lock);
   } catch (...) {
     if (!lock.owns_lock()) lock.lock();
   }
   private_pools_.drop_unreferenced(retired_owners_);
+}
+
+void DeviceAllocator::move_leftovers(Lock& lock) {
+  std::vector<Segment*> chosen;
+  for (Segment* segment = segments_; segment != nullptr; segment = segment->next) {
+    PrivatePool* home = segment->owner->home;
+    if (home == nullptr || !home->is_freeable() || !home->settings.ends_by_itself || !is_wholly_free(*segment))
+      continue;
+    PrivatePool* heir = heir_of(*home);
+    if (heir == nullptr) {
+      chosen.push_back(segment);
+      continue;
+    }
+    segment->pool->erase(segment->first);
+    try {
+      move_segment(segment, heir->streams.of(segment->stream));
+    } catch (...) {
+      segment->pool->insert(segment->first);
+      throw;
+    }
+    segment->pool->insert(segment->first);
+  }
+  static_cast<void>(release_segments(chosen, lock));
 }
 
 // Requires: the segment is one free block, which is in no pool.

@@ -112,6 +112,8 @@ std::size_t DeviceAllocator::release_segments(const std::vector<Segment*>& segme
     }
   }
   reclaimed_.notify_all();
+  // A pool may have waited for its last segment only.
+  if (!private_pools_.empty()) private_pools_.drop_unreferenced(retired_owners_);
   if (refused < segments.size())
     throw_driver_error(api_, results[refused], source_.release_entry(),
                        fmt::format("the segment at {:#x} on device {}", segments[refused]->address, device_));
