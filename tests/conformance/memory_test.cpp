@@ -113,8 +113,10 @@ STATEMENT(C088, Memory, CopiesBetweenHostMemoryAreSynchronous,
   std::vector<unsigned char> from(64, 3), to(64), again(64);
   EXPECT_OK(api.memcpy(address(to), address(from), to.size()));
   EXPECT_EQ(to, from);
-  EXPECT_OK(api.memcpy_async(address(again), address(from), again.size(), make_stream()));
+  const CUstream stream = make_stream();
+  EXPECT_OK(api.memcpy_async(address(again), address(from), again.size(), stream));
   EXPECT_EQ(again, from);
+  finish(stream);  // a driver that copies later must not find the memory gone
 }
 
 STATEMENT(C089, Memory, ASynchronousCopyComesAfterBlockingStreams,
