@@ -13,7 +13,14 @@ namespace cistern::simulated {
 
 Operation& Executor::make_operation(StreamQueue& stream) {
   if (idle_operations_.empty()) {
-    idle_operations_.reserve(operations_.size() + 1);
+    // Room for all in each list, so that running and completing an operation never fails.
+    if (operations_.size() == idle_operations_.capacity()) {
+      const std::size_t room = 2 * operations_.size() + 1;
+      ready_.reserve(room);
+      running_.reserve(room);
+      done_.reserve(room);
+      idle_operations_.reserve(room);  // the last: its capacity tells of the others'
+    }
     idle_operations_.push_back(&operations_.emplace_back());
   }
   Operation& operation = *idle_operations_.back();
@@ -127,8 +134,8 @@ void Executor::record(Event& event, StreamQueue& stream) {
     return;
   }
   Operation& mark = make_mark(stream, OperationKind::event_record);
-  attach_record(mark, event, stream);
   order_behind_stream(mark);
+  attach_record(mark, event, stream);
   append_to_stream(mark);
   release(mark);
 }
@@ -157,7 +164,6 @@ Operation& Executor::make_graph_node(StreamQueue& stream, GraphOperation& node) 
     operation.start = std::max(operation.start, node.waits_for->time);
     wait_for_record(operation, *node.waits_for);
   }
-  ++device(stream.device).unfinished;
   return operation;
 }
 
@@ -181,13 +187,14 @@ Target Executor::queue_graph(StreamQueue& stream, std::vector<GraphOperation> no
   Operation& end = make_mark(stream, OperationKind::graph_end);
   for (Operation* operation : operations) depend(end, operation);
   depend_on_what_precedes(end);
+  operations.push_back(&end);
   append_to_stream(end);
+  device(stream.device).unfinished += nodes.size();
   const Target target{&end, end.id};
   // Waits of this graph's nodes are for records made before the launch: these come after.
   for (std::size_t i = 0; i < nodes.size(); ++i) {
     if (nodes[i].records != nullptr) attach_record(*operations[i], *nodes[i].records, stream);
   }
-  operations.push_back(&end);
   for (Operation* operation : operations) release(*operation);
   engage_workers();
   return target;

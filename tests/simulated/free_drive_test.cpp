@@ -120,6 +120,28 @@ TEST(FreeDrive, ThereAreNoMoreThreadsThanStreamsAndTheyTakeTheHighestPriorityFir
   EXPECT_EQ(ready.api.stream_synchronize(graph), CUDA_SUCCESS);
 }
 
+TEST(FreeDrive, WhatOneEventLetsGoRunsAtOnceThoughEachBlocks) {
+  Gate first;
+  Gate second;
+  Gate third;
+  ReadyDriver ready = make_free();
+  const StreamHandle producer = ready.driver.create_stream();
+  const CUevent event = ready.create_event();
+  EXPECT_EQ(ready.api.launch_host_func(producer, Gate::pass, &first), CUDA_SUCCESS);
+  EXPECT_EQ(ready.api.event_record(event, producer), CUDA_SUCCESS);
+  for (Gate* gate : {&second, &third}) {
+    const StreamHandle consumer = ready.driver.create_stream();
+    EXPECT_EQ(ready.api.stream_wait_event(consumer, event, 0), CUDA_SUCCESS);
+    EXPECT_EQ(ready.api.launch_host_func(consumer, Gate::pass, gate), CUDA_SUCCESS);
+  }
+  first.open();
+  second.wait_until_reached();
+  third.wait_until_reached();
+  second.open();
+  third.open();
+  EXPECT_EQ(ready.api.ctx_synchronize(), CUDA_SUCCESS);
+}
+
 TEST(FreeDrive, FreeingMemoryIsNotHeldUpByAHostFunctionOfAnotherDevice) {
   Gate gate;
   ReadyDriver ready = make_free(2);
@@ -188,6 +210,23 @@ TEST(FreeDrive, VirtualTimeDoesNotDependOnHowFastThreadsAre) {
     EXPECT_FLOAT_EQ(elapsed, 7.0F);
     EXPECT_EQ(ready.driver.virtual_time(), 7ms);
   }
+}
+
+TEST(FreeDrive, WorkThatTheHostHasNotFoundDoneDoesNotMoveItsClock) {
+  ReadyDriver ready = make_free();
+  const StreamHandle unseen = ready.driver.create_stream();
+  const StreamHandle stream = ready.driver.create_stream();
+  const CUevent start = ready.create_event();
+  const CUevent end = ready.create_event();
+  EXPECT_EQ(ready.api.event_record(start, stream), CUDA_SUCCESS);
+  ready.driver.occupy(unseen, 5ms);
+  while (ready.driver.virtual_time() != 5ms) std::this_thread::yield();
+  ready.driver.occupy(stream, 1ms);
+  EXPECT_EQ(ready.api.event_record(end, stream), CUDA_SUCCESS);
+  EXPECT_EQ(ready.api.event_synchronize(end), CUDA_SUCCESS);
+  float elapsed = 0;
+  EXPECT_EQ(ready.api.event_elapsed_time(&elapsed, start, end), CUDA_SUCCESS);
+  EXPECT_FLOAT_EQ(elapsed, 1.0F);
 }
 
 TEST(FreeDrive, ItsThreadsEndWithItWhateverIsQueued) {
