@@ -7,6 +7,7 @@
 #include <cistern/allocator.h>
 #include <cistern/simulated.h>
 
+#include <cuda.h>
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -35,9 +36,17 @@ class ExploredWorld {
         choices_(choices),
         model_(capacity, AllocatorOptions::parse(options)),
         with_model_(with_model) {
+    EXPECT_EQ(driver.api().primary_ctx_retain(&context_, 0), CUDA_SUCCESS);
+    EXPECT_EQ(driver.api().ctx_set_current(context_), CUDA_SUCCESS);
     allocator.reset_peak_memory_stats();
     streams_.push_back(driver.create_stream());
   }
+  ~ExploredWorld() {
+    EXPECT_EQ(driver.api().ctx_set_current(nullptr), CUDA_SUCCESS);
+    EXPECT_EQ(driver.api().primary_ctx_release(0), CUDA_SUCCESS);
+  }
+  ExploredWorld(const ExploredWorld&) = delete;
+  ExploredWorld& operator=(const ExploredWorld&) = delete;
 
   // Stream 0 owns the blocks; others are made when they are first named.
   StreamHandle stream(std::size_t number) {
@@ -73,13 +82,14 @@ class ExploredWorld {
     return block;
   }
 
-  // Reads and writes the block on another stream, ordered behind its owner's work by an event, and
-  // says so. The owner's work is done first: what is left to step is the reader's.
+  // Reads the block on another stream, ordered behind its owner's work by an event, and says so. The
+  // owner's work is done first: what is left to step is the reader's.
   void use(void* block, std::size_t reader, bool record = true) {
     const std::size_t owner = owners_[block];
+    order(reader, owner);
     run(owner);
     if (!is_captured(reader)) {
-      driver.launch(stream(reader), {}, {{block, sizes_[block]}}, std::chrono::milliseconds(1), [] {});
+      driver.launch(stream(reader), {{block, sizes_[block]}}, {}, std::chrono::milliseconds(1), [] {});
       model_.occupy(static_cast<int>(reader) + 1);
     }
     if (!record) return;
@@ -169,12 +179,23 @@ class ExploredWorld {
   CachingAllocator allocator;
 
  private:
+  // `later` waits for what is queued on `earlier` by now, as a program's own event has it.
+  void order(std::size_t later, std::size_t earlier) {
+    if (is_captured(later) || is_captured(earlier)) return;
+    CUevent event = nullptr;
+    EXPECT_EQ(driver.api().event_create(&event, CU_EVENT_DISABLE_TIMING), CUDA_SUCCESS);
+    EXPECT_EQ(driver.api().event_record(event, stream(earlier)), CUDA_SUCCESS);
+    EXPECT_EQ(driver.api().stream_wait_event(stream(later), event, 0), CUDA_SUCCESS);
+    EXPECT_EQ(driver.api().event_destroy(event), CUDA_SUCCESS);
+  }
+
   [[nodiscard]] bool is_captured(std::size_t number) const { return captured_.count(number) != 0; }
   [[nodiscard]] std::uint64_t relative(void* block) const { return reinterpret_cast<std::uintptr_t>(block) - base_; }
 
   Choices& choices_;
   model::ReferenceAllocator model_;
   const bool with_model_;
+  CUcontext context_ = nullptr;
   std::vector<StreamHandle> streams_;
   std::set<std::size_t> ended_;
   std::set<std::size_t> captured_;
