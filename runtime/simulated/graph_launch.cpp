@@ -18,7 +18,7 @@ void append(Places& places, const Places& more) { places.insert(places.end(), mo
 // keeps the whole graph, for whatever user objects the work needs.
 Work shared_work(const GraphNode& node, const std::shared_ptr<const GraphBody>& body) {
   const std::shared_ptr<const Work> work(body, node.work.get());
-  Work shared{.label = work->label, .accesses = work->accesses, .duration = work->duration};
+  Work shared{.label = work->label, .accesses = work->accesses, .captured_at = work->captured_at, .duration = work->duration};
   if (work->is_valid) shared.is_valid = [work] { return work->is_valid(); };
   if (work->function) shared.function = [work](CUresult status) { return work->function(status); };
   shared.runs_after_failure = work->runs_after_failure;

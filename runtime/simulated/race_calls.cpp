@@ -15,14 +15,15 @@ void hear(void* self, CUdeviceptr address, CUstream handle, const Tell& tell) {
   try {
     const std::lock_guard lock(state.mutex);
     if (const StreamQueue* stream = state.streams.find(handle, state.device_of_memory(address)))
-      tell(*state.races, *stream);
+      tell(*state.races, *stream, state.captures.is_any());
   } catch (const std::bad_alloc&) {  // see above
   }
 }
 
 void hear_allocate(void* self, CUdeviceptr address, std::size_t bytes, CUstream stream) {
-  hear(self, address, stream,
-       [&](RaceDetector& races, const StreamQueue& queue) { races.block_allocated(address, bytes, queue, false); });
+  hear(self, address, stream, [&](RaceDetector& races, const StreamQueue& queue, bool captures) {
+    races.block_allocated(address, bytes, queue, captures);
+  });
 }
 
 void hear_use(void* self, CUdeviceptr address, std::size_t /*bytes*/, CUstream stream) {
@@ -39,11 +40,11 @@ void hear_use(void* self, CUdeviceptr address, std::size_t /*bytes*/, CUstream s
 }
 
 void hear_free(void* self, CUdeviceptr address, std::size_t bytes, CUstream stream) {
-  hear(self, address, stream, [&](RaceDetector& races, const StreamQueue& queue) {
+  hear(self, address, stream, [&](RaceDetector& races, const StreamQueue& queue, bool captures) {
     if (bytes == 0) {
       races.freed_nothing(address, "free of a block");
     } else {
-      races.block_freed(address, queue, false);
+      races.block_freed(address, queue, captures);
     }
   });
 }

@@ -130,5 +130,6 @@ std::vector<Program> reuse_programs();
 std::vector<Program> lifetime_programs();
 std::vector<Program> host_programs();
 std::vector<Program> callback_programs();
+std::vector<Program> graph_programs();
 
 }  // namespace cistern::testing
