@@ -5,6 +5,7 @@
 #include <cistern/ipc.h>
 #include <gmock/gmock.h>
 
+#include <cstddef>
 #include <functional>
 #include <utility>
 #include <vector>
@@ -26,6 +27,26 @@ std::string message_of(const std::function<void()>& action) {
   }
   return "nothing was thrown";
 }
+
+// What is no event, or no stream, does not compile.
+template <class T>
+concept CanBeRecorded = requires(const Stream& stream, T value) {
+  stream.record_event(value);
+};
+template <class T>
+concept CanBeWaitedFor = requires(const Stream& stream, T value) {
+  stream.wait_event(value);
+};
+template <class T>
+concept IsAStreamToWaitFor = requires(const Stream& stream, T value) {
+  stream.wait_stream(value);
+};
+static_assert(CanBeRecorded<Event&> && CanBeWaitedFor<const Event&> && IsAStreamToWaitFor<const Stream&>);
+static_assert(!CanBeRecorded<int> && !CanBeRecorded<const Stream&> && !CanBeRecorded<const Event&>);
+static_assert(!CanBeRecorded<std::nullptr_t> && !CanBeRecorded<Event::Handle>);
+static_assert(!CanBeWaitedFor<int> && !CanBeWaitedFor<const Stream&> && !CanBeWaitedFor<EventOptions>);
+static_assert(!CanBeWaitedFor<std::nullptr_t> && !CanBeWaitedFor<Event::Handle>);
+static_assert(!IsAStreamToWaitFor<int> && !IsAStreamToWaitFor<const Event&> && !IsAStreamToWaitFor<StreamHandle>);
 
 class Events : public ProcessDevice {};
 
@@ -295,6 +316,29 @@ TEST_F(Events, ExportOfOneThatIsNotInterprocessIsRefusedAndMakesNone) {
   const Event owner = Stream().record_event(EventOptions{.interprocess = true});
   EXPECT_THROW(static_cast<void>(Event::view(owner.native_handle()).ipc_handle()), InvalidArgument);
   EXPECT_EQ(driver().calls("cuEventCreate"), created + 1);
+}
+
+TEST_F(Events, ExportMakesTheEventOnTheCurrentDevice) {
+  const DeviceGuard guard(1);
+  Event event(EventOptions{.interprocess = true});
+  const EventHandle handle = event.ipc_handle();
+  EXPECT_TRUE(event.is_created());
+  EXPECT_EQ(event.device(), Device(1));
+  EXPECT_EQ(handle.device(), device_properties(1).uuid);
+  EXPECT_EQ(event.ipc_handle(), handle);
+  EXPECT_THROW(event.record(default_stream(0)), InvalidArgument);
+  event.record(default_stream(1));
+  // The process that made it has the event itself.
+  EXPECT_THROW(static_cast<void>(Event::from_ipc_handle(handle)), DriverError);
+}
+
+TEST_F(Events, ExportThatFailsLeavesNothingBehind) {
+  const Event event(EventOptions{.interprocess = true});
+  const auto destroyed = driver().calls("cuEventDestroy");
+  driver().fail_call("cuIpcGetEventHandle", 1, CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_THROW(static_cast<void>(event.ipc_handle()), DriverError);
+  EXPECT_FALSE(event.is_created());
+  EXPECT_EQ(driver().calls("cuEventDestroy"), destroyed + 1);
 }
 
 TEST_F(Events, ImportNeedsADeviceOfThisProcess) {
