@@ -85,6 +85,15 @@ void legacy_streams_of_two_devices(World& w) {
   w.read(reader, data);
 }
 
+// Destroying a stream changes nothing about who waits for its work.
+void legacy_stream_after_a_non_blocking_one_was_destroyed(World& w) {
+  const StreamHandle stream = w.is_mended ? w.blocking_stream() : w.stream();
+  char* data = w.allocate();
+  w.write(stream, data);
+  w.driver.destroy_stream(stream);
+  w.read(nullptr, data);
+}
+
 }  // namespace
 
 std::vector<Program> default_stream_programs() {
@@ -96,6 +105,7 @@ std::vector<Program> default_stream_programs() {
       {"PerThreadStreamAndANonBlockingOne", kRace, per_thread_stream_and_a_non_blocking_one},
       {"SynchronizedLegacyForANonBlockingStream", kRace, synchronized_legacy_for_a_non_blocking_stream},
       {"EventOfOneBlockingStreamForAll", kRace, event_of_one_blocking_stream_for_all},
+      {"LegacyStreamAfterANonBlockingOneWasDestroyed", kRace, legacy_stream_after_a_non_blocking_one_was_destroyed},
       {"LegacyStreamsOfTwoDevices", kRace, legacy_streams_of_two_devices, {.devices = 2}},
   };
 }
