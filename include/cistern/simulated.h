@@ -30,6 +30,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace cistern {
@@ -75,6 +76,9 @@ struct SimulatedOptions {
   // Which of the devices the driver shows, and in what order: CUDA_VISIBLE_DEVICES, resolved.
   // Unset: all. With none, cuInit finds no device.
   std::optional<std::vector<int>> visible_devices = {};
+  // Which pairs of devices can reach each other's memory, in both directions, by their numbers
+  // before visible_devices. Unset: all.
+  std::optional<std::vector<std::pair<int, int>>> peers = {};
 
   // Reads "devices=2,capacity=80GiB,backing=none,event_lag=64,compute_capability=9.0" or
   // "drive=free,races=report".
@@ -184,9 +188,11 @@ class CISTERN_EXPORT SimulatedDriver {
   // What the race detector has found so far, each pair of places once; nothing when it is off.
   [[nodiscard]] std::vector<RaceReport> race_reports() const;
   void clear_race_reports();
-  // Tells the race detector that the host reads and writes these ranges now: host memory that
-  // copies name, or memory that the simulation lets the host touch. Called by a host function or
-  // a kernel while it runs, the accesses are that operation's. Nothing when the detector is off.
+  // Tells that the host reads and writes these ranges now: host memory that copies name, or
+  // device memory, which the simulation lets the host touch. The race detector judges it; called by
+  // a host function or a kernel while it runs, the accesses are that operation's. Virtual memory is
+  // made touchable, which it is by itself only while there is little of it (docs/simulated-driver.md);
+  // throws DriverError if the host refuses.
   void host_access(const std::vector<MemoryRange>& reads, const std::vector<MemoryRange>& writes);
 
   struct Implementation;

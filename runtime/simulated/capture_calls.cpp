@@ -145,11 +145,12 @@ CUresult DriverState::check_event_query(const Event& event) const {
   return captures.is_any() ? captures.check_unsafe_call(this_thread_number()) : CUDA_SUCCESS;
 }
 
-CUresult DriverState::submit(StreamQueue& stream, Work&& work) {
+CUresult DriverState::submit(StreamQueue& stream, Work&& work, const Targets& behind, Target* queued) {
   if (const CUresult refused = captures.check_use(stream); refused != CUDA_SUCCESS) return refused;
   if (stream.capture == nullptr) {
     if (races) races->submitted(stream, work);
-    executor.queue_work(stream, std::move(work));
+    const Target target = executor.queue_work(stream, std::move(work), behind);
+    if (queued != nullptr) *queued = target;
     return CUDA_SUCCESS;
   }
   const auto type = node_type_of(work.label.kind);

@@ -72,13 +72,6 @@ CUresult DriverState::device_get_attribute(int* value, CUdevice_attribute attrib
   return CUDA_SUCCESS;
 }
 
-CUresult DriverState::device_can_access_peer(int* can_access, CUdevice from, CUdevice to) {
-  if (can_access == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (!is_device(from) || !is_device(to)) return CUDA_ERROR_INVALID_DEVICE;
-  *can_access = from != to ? 1 : 0;  // a device is no peer of itself
-  return CUDA_SUCCESS;
-}
-
 CUresult DriverState::primary_ctx_retain(CUcontext* context, CUdevice index) {
   if (context == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (!is_device(index)) return CUDA_ERROR_INVALID_DEVICE;

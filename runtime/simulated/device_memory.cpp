@@ -24,7 +24,7 @@ std::optional<std::uint64_t> DeviceMemory::take_granules(std::size_t bytes, std:
   const std::size_t granule = granule_of(*address);
   if (granule >= extents_.size()) extents_.resize(granule + 1);
   if (granule / 64 >= starts_.size()) starts_.resize(granule / 64 + 1);
-  extents_[granule] = extent;
+  extents_[granule] = {extent, next_id_++};
   starts_[granule / 64] |= std::uint64_t{1} << (granule % 64);
   return address;
 }
@@ -32,7 +32,7 @@ std::optional<std::uint64_t> DeviceMemory::take_granules(std::size_t bytes, std:
 void DeviceMemory::give_back_granules(std::uint64_t address, std::size_t bytes) {
   const std::size_t granule = granule_of(address);
   free_granules_.give_back(address, bytes);
-  extents_[granule] = 0;
+  extents_[granule] = {};
   starts_[granule / 64] &= ~(std::uint64_t{1} << (granule % 64));
   capacity_.give_back(bytes);
   pages_.discard_device(address, bytes);
@@ -47,13 +47,13 @@ std::optional<std::uint64_t> DeviceMemory::allocate_small(std::size_t bytes) {
     free_shared_.give_back(*granule, kGranule);
     address = free_shared_.take_first_fit(rounded);
   }
-  small_.emplace(*address, bytes);
+  small_.emplace(*address, Small{bytes, next_id_++});
   return address;
 }
 
-void DeviceMemory::release_small(std::map<std::uint64_t, std::size_t>::iterator small) {
+void DeviceMemory::release_small(std::map<std::uint64_t, Small>::iterator small) {
   const std::uint64_t address = small->first;
-  const std::size_t rounded = round_up(small->second, kAllocationAlignment);
+  const std::size_t rounded = round_up(small->second.bytes, kAllocationAlignment);
   const std::uint64_t granule = round_down(address, kGranule);
   free_shared_.give_back(address, rounded);
   small_.erase(small);
@@ -65,19 +65,25 @@ void DeviceMemory::release_small(std::map<std::uint64_t, std::size_t>::iterator 
 }
 
 bool DeviceMemory::is_allocation(std::uint64_t address) const {
-  if (!window_.contains(address)) return false;
+  if (!window_.contains(address) || withdrawn_.count(address) != 0) return false;
   const std::uint64_t extent = extent_at(granule_of(address));
-  if (extent != 0 && extent != kShared) return address % kGranule == 0;
-  return extent == kShared && small_.count(address) != 0;
+  if (extent == 0 || extent == kPooled) return false;
+  return extent == kShared ? small_.count(address) != 0 : address % kGranule == 0;
 }
 
 void DeviceMemory::release(std::uint64_t address) {
+  withdrawn_.erase(address);
   const std::uint64_t extent = extent_at(granule_of(address));
   if (extent == kShared) {
     release_small(small_.find(address));
   } else {
     give_back_granules(address, round_up(extent, kGranule));
   }
+}
+
+std::optional<std::uint64_t> DeviceMemory::take_chunk(std::size_t bytes) {
+  if (bytes > capacity_.total()) return std::nullopt;
+  return take_granules(bytes, kPooled);
 }
 
 std::optional<std::size_t> DeviceMemory::extent_start_at_or_below(std::size_t granule) const {
@@ -95,37 +101,25 @@ std::optional<std::size_t> DeviceMemory::extent_start_at_or_below(std::size_t gr
   }
 }
 
-bool DeviceMemory::holds(std::uint64_t address, std::size_t bytes) const {
-  if (!window_.contains(address)) return false;
-  const auto start = extent_start_at_or_below(granule_of(address));
-  if (!start) return false;
-  std::uint64_t begin = window_.begin + *start * kGranule;
-  std::uint64_t extent = extents_[*start];
-  if (extent == kShared) {
-    auto small = small_.upper_bound(address);
-    if (small == small_.begin()) return false;
-    --small;
-    begin = small->first;
-    extent = small->second;
-  }
-  return address - begin < extent && bytes <= extent - (address - begin);
-}
-
 std::optional<DeviceMemory::Allocation> DeviceMemory::find(std::uint64_t address) const {
   if (!window_.contains(address)) return std::nullopt;
   const auto start = extent_start_at_or_below(granule_of(address));
-  if (!start) return std::nullopt;
-  std::uint64_t begin = window_.begin + *start * kGranule;
-  std::uint64_t extent = extents_[*start];
-  if (extent == kShared) {
+  if (!start || extents_[*start].bytes == kPooled) return std::nullopt;
+  Allocation found{window_.begin + *start * kGranule, extents_[*start].bytes, extents_[*start].id};
+  if (found.bytes == kShared) {
     auto small = small_.upper_bound(address);
     if (small == small_.begin()) return std::nullopt;
     --small;
-    begin = small->first;
-    extent = small->second;
+    found = {small->first, small->second.bytes, small->second.id};
   }
-  if (address - begin >= extent) return std::nullopt;
-  return Allocation{begin, extent, 0};
+  if (address - found.begin >= found.bytes) return std::nullopt;
+  return found;
+}
+
+bool DeviceMemory::holds(std::uint64_t address, std::size_t bytes, Moment moment) const {
+  const auto found = find(address);
+  if (!found || bytes > found->bytes - (address - found->begin)) return false;
+  return moment == Moment::turn || withdrawn_.count(found->begin) == 0;
 }
 
 }  // namespace cistern::simulated

@@ -2,6 +2,8 @@
 
 #include <cistern/error.h>
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <limits>
 #include <new>
@@ -45,6 +47,12 @@ SimulatedOptions checked(SimulatedOptions options) {
   if (options.drive == Drive::free && options.backing == Backing::none) {
     throw InvalidArgument(
         "simulated driver: drive=free with backing=none: expected backing=memory: accounts alone keep no threads");
+  }
+  for (const auto& [a, b] : options.peers.value_or(std::vector<std::pair<int, int>>())) {
+    const auto is_device = [&](int device) { return device >= 0 && device < options.devices; };
+    if (is_device(a) && is_device(b) && a != b) continue;
+    throw InvalidArgument("simulated driver: peers=" + std::to_string(a) + "-" + std::to_string(b) +
+                          ": expected two of the devices 0 to " + std::to_string(options.devices - 1));
   }
   if (!options.visible_devices) return options;
   for (const int device : *options.visible_devices) {
@@ -94,6 +102,41 @@ std::vector<AddressWindow> memory_windows(const std::deque<SimulatedDevice>& dev
   return windows;
 }
 
+AddressWindow reserve_host_window(std::size_t devices, HostPages& pages) {
+  if (devices == 0) return {};
+  // More than this host could lock: what fails for want of room would have failed there.
+  constexpr std::size_t most = std::size_t{512} << 30;
+  const auto installed =
+      static_cast<std::size_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  const std::size_t bytes = pages.backing() == Backing::none ? most : std::min(round_up(installed, kGranule), most);
+  const std::uint64_t begin = pages.reserve_private(bytes);
+  return {begin, begin + bytes};
+}
+
+// The pairs that are linked, as the driver's own numbers, which CUDA_VISIBLE_DEVICES may have changed.
+std::vector<std::pair<int, int>> linked_peers(const SimulatedOptions& options) {
+  const std::vector<int> physical = physical_devices(options);
+  std::vector<std::pair<int, int>> linked;
+  const auto are_linked = [&](int a, int b) {
+    return !options.peers || std::any_of(options.peers->begin(), options.peers->end(), [&](const auto& pair) {
+      return (pair.first == a && pair.second == b) || (pair.first == b && pair.second == a);
+    });
+  };
+  for (std::size_t a = 0; a < physical.size(); ++a) {
+    for (std::size_t b = a + 1; b < physical.size(); ++b) {
+      if (are_linked(physical[a], physical[b])) linked.emplace_back(static_cast<int>(a), static_cast<int>(b));
+    }
+  }
+  return linked;
+}
+
+std::vector<DeviceMemory*> memories_of(std::deque<SimulatedDevice>& devices) {
+  std::vector<DeviceMemory*> memories;
+  memories.reserve(devices.size());
+  for (auto& device : devices) memories.push_back(&device.memory);
+  return memories;
+}
+
 std::vector<DeviceCapacity*> capacities_of(std::deque<SimulatedDevice>& devices) {
   std::vector<DeviceCapacity*> capacities;
   capacities.reserve(devices.size());
@@ -110,6 +153,9 @@ DriverState::DriverState(SimulatedOptions settings, SimulatedDriver* owner)
       devices(make_devices(options, pages)),
       virtual_memory(reserve_virtual_window(options, devices.size(), pages), capacities_of(devices), pages,
                      handle_number()),
+      host_memory(reserve_host_window(devices.size(), pages), pages),
+      pools(memories_of(devices), handle_number()),
+      peers(device_count(), linked_peers(options)),
       executor(device_count(), this, options.drive, mutex),
       streams(executor, device_count(), handle_number()),
       events(HandleKind::event, handle_number(), HandleReuse::never),
@@ -191,42 +237,6 @@ CUresult DriverState::find_event(CUevent handle, Event** event) {
   return *event == nullptr ? CUDA_ERROR_INVALID_HANDLE : context_status((*event)->device);
 }
 
-bool DriverState::is_device_address(std::uint64_t address) const {
-  return virtual_memory.window().contains(address) ||
-         std::any_of(devices.begin(), devices.end(),
-                     [&](const auto& device) { return device.memory.window().contains(address); });
-}
-
-int DriverState::device_of_memory(std::uint64_t address) const {
-  if (virtual_memory.window().contains(address)) return virtual_memory.device_at(address);
-  for (int index = 0; index < device_count(); ++index) {
-    if (devices[static_cast<std::size_t>(index)].memory.window().contains(address)) return index;
-  }
-  return -1;
-}
-
-bool DriverState::is_device_memory(std::uint64_t address, std::size_t bytes, int index, bool write) const {
-  if (virtual_memory.window().contains(address)) return virtual_memory.is_accessible(address, bytes, index, write);
-  return std::any_of(devices.begin(), devices.end(),
-                     [&](const auto& device) { return device.memory.holds(address, bytes); });
-}
-
-CUresult DriverState::queue_access(StreamQueue& stream, std::function<bool()> is_valid, Nanoseconds duration,
-                                   std::function<void()> access, OperationLabel label,
-                                   std::vector<MemoryAccess> accesses) {
-  Work work{.label = std::move(label),
-            .accesses = std::move(accesses),
-            .duration = duration,
-            .is_valid = std::move(is_valid)};
-  if (access) {
-    work.function = [access = std::move(access)](CUresult) {
-      access();
-      return CUDA_SUCCESS;
-    };
-  }
-  return submit(stream, std::move(work));
-}
-
 void DriverState::tell_refused(const StreamQueue& stream, const OperationLabel& label,
                                const std::vector<MemoryAccess>& accesses) {
   if (races) races->refused(stream, label, accesses);
@@ -247,6 +257,7 @@ CUresult DriverState::wait_for_devices(Lock& lock, std::uint64_t set) {
     executor.complete_lagging_records(index);
     if (failure == CUDA_SUCCESS) failure = executor.device(index).failure;
   }
+  pools.host_waited();
   executor.wait_for_running(lock);
   return failure;
 }

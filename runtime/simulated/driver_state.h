@@ -17,9 +17,14 @@
 #include "runtime/simulated/fault_plan.h"
 #include "runtime/simulated/graph_table.h"
 #include "runtime/simulated/handle_table.h"
+#include "runtime/simulated/host_memory.h"
 #include "runtime/simulated/host_pages.h"
 #include "runtime/simulated/ipc_state.h"
+#include "runtime/simulated/memory_access.h"
+#include "runtime/simulated/memory_description.h"
+#include "runtime/simulated/memory_pools.h"
 #include "runtime/simulated/operation.h"
+#include "runtime/simulated/peer_access.h"
 #include "runtime/simulated/race_detector.h"
 #include "runtime/simulated/race_foreign.h"
 #include "runtime/simulated/streams.h"
@@ -27,11 +32,13 @@
 #include "runtime/simulated/virtual_memory.h"
 
 #include <atomic>
+#include <condition_variable>
 #include <cstdint>
 #include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 namespace cistern::simulated {
@@ -91,21 +98,34 @@ struct DriverState {
   CUresult find_stream(CUstream handle, StreamQueue** stream);
   CUresult find_event(CUevent handle, Event** event);
   [[nodiscard]] bool is_device_address(std::uint64_t address) const;
-  // The device whose memory is at the address; -1 if there is none.
+  // The device whose memory is at an address; -1: none's.
   [[nodiscard]] int device_of_memory(std::uint64_t address) const;
-  // Whether operations of `device` may touch the range. Host memory is not looked at.
-  [[nodiscard]] bool is_device_memory(std::uint64_t address, std::size_t bytes, int device, bool write) const;
-  // Queues `access` as work that touches memory. `is_valid` is asked again when its turn has
-  // come, with the lock held: the memory may be gone by then, and the device fails as on an illegal
-  // address.
-  CUresult queue_access(StreamQueue& stream, std::function<bool()> is_valid, Nanoseconds duration,
-                        std::function<void()> access, OperationLabel label, std::vector<MemoryAccess> accesses);
+  // Whether an operation may touch memory like this. Pageable host memory is nobody's to judge.
+  [[nodiscard]] bool may_touch(const Touch& touch, Moment moment) const;
+  // Whether no driver knows of the memory, and it is no device's.
+  [[nodiscard]] bool is_pageable(std::uint64_t address, std::size_t bytes) const;
+  // What callers are told of an address; nothing if it is no memory of this driver's.
+  [[nodiscard]] std::optional<MemoryDescription> describe(std::uint64_t address) const;
+  // Makes `work` touch memory. Whether it may is asked again when its turn has come: the memory may
+  // be gone by then, and the device fails as on an illegal address.
+  void add_touches(Work& work, std::vector<Touch> touches);
   // Before a call refuses work for its memory.
   void tell_refused(const StreamQueue& stream, const OperationLabel& label, const std::vector<MemoryAccess>& accesses);
+  // The work of a copy or a fill that was checked: to be queued, or to be a node of a graph.
+  [[nodiscard]] Work work_of(Copy copy);
+  [[nodiscard]] Work work_of(const Fill& fill);
+  [[nodiscard]] CUresult check_copy(const StreamQueue& stream, const Copy& copy);
+  // A pageable source on its way to a device is read now.
+  void stage_pageable(Copy& copy);
+  // Before host code touches device memory by its address: false if the host refuses.
+  [[nodiscard]] bool show_to_host(std::uint64_t address, std::size_t bytes);
+  // Makes the host wait for all work of a stream, and completes its device's events.
+  CUresult wait_for_stream(Lock& lock, StreamQueue& stream);
 
   // --- The doors through which a stream takes work: it runs or, where the stream captures,
   // becomes a node of the graph (capture_calls.cpp). A refused call leaves `work` as it is. ---
-  CUresult submit(StreamQueue& stream, Work&& work);
+  // It also runs behind the targets; `queued` is what it became, if it did not become a node.
+  CUresult submit(StreamQueue& stream, Work&& work, const Targets& behind = {}, Target* queued = nullptr);
   CUresult submit_record(StreamQueue& stream, CUevent handle, Event& event, bool is_external);
   CUresult submit_wait(StreamQueue& stream, CUevent handle, const Event& event, bool is_external);
   CUresult submit_graph(StreamQueue& stream, GraphExec& exec);
@@ -134,6 +154,10 @@ struct DriverState {
   HostPages pages;
   std::deque<SimulatedDevice> devices;
   VirtualMemory virtual_memory;
+  std::condition_variable hold_released;  // of a range of virtual memory
+  HostMemory host_memory;
+  MemoryPools pools;
+  PeerAccess peers;
   Executor executor;
   Streams streams;
   HandleTable<Event> events;
@@ -146,6 +170,8 @@ struct DriverState {
   IpcState ipc{number};
 
  private:
+  // The device whose window of allocations an address lies in; -1: none's.
+  [[nodiscard]] int device_window_at(std::uint64_t address) const;
   CUresult inject(DriverEntryId entry);
   // Whether work of a device can reach another's memory.
   [[nodiscard]] bool can_reach(int from, int to);
@@ -159,6 +185,23 @@ struct DriverState {
   void capture_node(StreamQueue& stream, GraphNode node);
   // The nodes' indices in their graph.
   [[nodiscard]] std::vector<std::size_t> places_of(const std::vector<CUgraphNode>& nodes) const;
+  CUresult memset_async(CUdeviceptr destination, unsigned value, std::size_t width, std::size_t count, CUstream stream);
+  CUresult tell_of_memory(void* value, CUpointer_attribute attribute, CUdeviceptr pointer,
+                          const MemoryDescription& memory) const;
+  // How kernels of the current device may touch an address.
+  [[nodiscard]] CUDA_POINTER_ATTRIBUTE_ACCESS_FLAGS access_flags(CUdeviceptr pointer) const;
+  [[nodiscard]] bool is_between_hosts(const Copy& copy) const;
+  // Whether the host may not have mapped it: see HostMappings.
+  [[nodiscard]] bool needs_showing(const Touch& touch) const;
+  // Runs `access` while the ranges are shown to it. Takes the lock.
+  CUresult touch(const std::vector<Touch>& touches, const std::function<void()>& access);
+  CUresult run_copy(const Copy& copy);
+  CUresult allocate_in_stream(CUdeviceptr* pointer, std::size_t bytes, CUmemoryPool pool, StreamQueue& stream);
+  // Of an allocation that is withdrawn, or that cuMemAlloc made.
+  void free_in_stream(const PoolAllocation& allocation, StreamQueue& stream);
+  void free_in_stream(CUdeviceptr pointer, int owner, StreamQueue& stream);
+  CUresult free_pool_allocation(Lock& lock, CUdeviceptr pointer);
+  CUresult run_fill(const Fill& fill);
   [[nodiscard]] std::uint16_t handle_number() const noexcept { return static_cast<std::uint16_t>(number); }
 };
 

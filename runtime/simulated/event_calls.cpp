@@ -77,6 +77,7 @@ CUresult DriverState::event_synchronize(CUevent handle) {
   }
   executor.finish(lock, executor.targets(*event));
   executor.complete_lagging_records(index);
+  pools.host_waited();
   return executor.device(index).failure;
 }
 

@@ -76,13 +76,25 @@ void Executor::release(Operation& operation) {
   }
 }
 
-void Executor::queue_work(StreamQueue& stream, Work work) {
+Target Executor::queue_work(StreamQueue& stream, Work work, const Targets& behind) {
   Operation& operation = make_operation(stream);
   operation.work = std::move(work);
   order_behind_stream(operation);
+  for (const Target& target : behind) {
+    if (target.operation->id == target.id) depend(operation, const_cast<Operation*>(target.operation));
+  }
   append_to_stream(operation);
+  const Target queued{&operation, operation.id};
   release(operation);
   engage_workers();
+  return queued;
+}
+
+std::unordered_set<std::uint64_t> Executor::preceding(const StreamQueue& stream) const {
+  Targets last = targets(stream);
+  const StreamQueue& legacy = *device(stream.device).legacy;
+  if (stream.synchronizes_with_legacy() && legacy.last != nullptr) last.push_back({legacy.last, legacy.last->id});
+  return needed_for(last);
 }
 
 void Executor::tell_of(Operation& mark, const Event& event) {

@@ -60,7 +60,10 @@ class Executor {
   [[nodiscard]] DeviceQueues& device(int index) { return devices_[static_cast<std::size_t>(index)]; }
   [[nodiscard]] const DeviceQueues& device(int index) const { return devices_[static_cast<std::size_t>(index)]; }
 
-  void queue_work(StreamQueue& stream, Work work);
+  // Behind what precedes it in the stream, and behind the targets that are not done.
+  Target queue_work(StreamQueue& stream, Work work, const Targets& behind = {});
+  // The operations that work queued on the stream now comes after, by their ids.
+  [[nodiscard]] std::unordered_set<std::uint64_t> preceding(const StreamQueue& stream) const;
   void record(Event& event, StreamQueue& stream);
   void wait_event(StreamQueue& stream, const Event& event);
   // Queues the nodes of a graph's launch as operations of the stream. They run in any order

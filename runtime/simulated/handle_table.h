@@ -22,6 +22,7 @@ enum class HandleKind : std::uint8_t {
   graph_exec = 0x91,
   graph_node = 0x92,
   memory = 0xa0,
+  pool = 0xb0,
   stream = 0x50,
   user_object = 0x93,
 };

@@ -36,6 +36,8 @@ class HostPages {
   HostPages(const HostPages&) = delete;
   HostPages& operator=(const HostPages&) = delete;
 
+  [[nodiscard]] Backing backing() const noexcept { return backing_; }
+
   // Address space at a multiple of the granule. Each throws InvalidArgument if the host refuses
   // so much. For device allocations: pages of the file from its next offset on, always there.
   [[nodiscard]] std::uint64_t reserve_device(std::size_t bytes);

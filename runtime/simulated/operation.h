@@ -158,7 +158,7 @@ struct Event {
   Operation* pending = nullptr;  // the latest record's mark, until it is done
   Nanoseconds time{};            // of the latest record, once it is done
   RecordLag lag;
-  std::shared_ptr<SharedEvent> shared;  // where other processes record and await it; null: nowhere
+  std::shared_ptr<SharedEvent> shared;       // where other processes record and await it; null: nowhere
   std::shared_ptr<CapturedRecord> captured;  // of the latest record, if that was captured
 };
 

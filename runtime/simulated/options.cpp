@@ -39,6 +39,39 @@ RaceMode read_race_mode(std::string_view setting, std::string_view text) {
   refuse(setting, text, "off, collect, report or abort");
 }
 
+// "all", "none", or pairs of devices such as "0-1,1-2".
+std::optional<std::vector<std::pair<int, int>>> read_peers(std::string_view text) {
+  if (text == "all") return std::nullopt;
+  std::vector<std::pair<int, int>> pairs;
+  if (text == "none") return pairs;
+  for (std::string_view rest = text;;) {
+    const std::size_t comma = rest.find(',');
+    const std::string_view item = rest.substr(0, comma);
+    const std::size_t dash = item.find('-');
+    std::pair<int, int> pair;
+    if (dash == std::string_view::npos || !read_number(item.substr(0, dash), &pair.first) ||
+        !read_number(item.substr(dash + 1), &pair.second)) {
+      refuse("peers", text, "all, none, or pairs of devices such as 0-1,1-2");
+    }
+    pairs.push_back(pair);
+    if (comma == std::string_view::npos) return pairs;
+    rest = rest.substr(comma + 1);
+  }
+}
+
+// Where the setting at the start of the text ends: at the comma before the next one. Pairs of
+// peers have commas between them.
+std::size_t end_of_setting(std::string_view text) {
+  std::size_t end = text.find(',');
+  if (text.substr(0, 6) != "peers=") return end;
+  while (end != std::string_view::npos) {
+    const std::size_t next = text.find(',', end + 1);
+    if (text.substr(end, next - end).find('=') != std::string_view::npos || end + 1 == text.size()) break;
+    end = next;
+  }
+  return end;
+}
+
 void apply(SimulatedOptions& options, std::string_view setting, std::string_view value) {
   if (setting == "devices") {
     if (!read_number(value, &options.devices) || options.devices < 1) refuse(setting, value, "a number from 1");
@@ -61,9 +94,12 @@ void apply(SimulatedOptions& options, std::string_view setting, std::string_view
                        read_number(value.substr(point + 1), &options.compute_capability_minor) &&
                        options.compute_capability_major >= 0 && options.compute_capability_minor >= 0;
     if (!valid) refuse(setting, value, "a version such as 9.0");
+  } else if (setting == "peers") {
+    options.peers = read_peers(value);
   } else {
-    throw InvalidArgument("simulated device: unknown setting '" + std::string(setting) +
-                          "'; expected devices, capacity, backing, drive, event_lag, races or compute_capability");
+    throw InvalidArgument(
+        "simulated device: unknown setting '" + std::string(setting) +
+        "'; expected devices, capacity, backing, drive, event_lag, races, compute_capability or peers");
   }
 }
 
@@ -73,7 +109,7 @@ SimulatedOptions SimulatedOptions::parse(std::string_view text) {
   SimulatedOptions options;
   std::set<std::string_view> seen;
   while (!text.empty()) {
-    const std::size_t comma = text.find(',');
+    const std::size_t comma = end_of_setting(text);
     const std::string_view item = text.substr(0, comma);
     text = comma == std::string_view::npos ? std::string_view() : text.substr(comma + 1);
     const std::size_t equals = item.find('=');

@@ -100,18 +100,18 @@ struct SimulatedDriver::Implementation : simulated::DriverState {
   // Default streams are those of the thread's current device, or of the first.
   StreamQueue& require_stream(CUstream handle) { return require_stream(handle, std::max(current.get(), 0)); }
 
-  void require_memory(const std::vector<MemoryRange>& ranges, int index, bool write) const {
+  // Adds what a kernel of device `index` does with the ranges, all of which it may.
+  void list_touches(std::vector<simulated::Touch>& touches, const std::vector<MemoryRange>& ranges, int index,
+                    bool write) const {
     for (const MemoryRange& range : ranges) {
-      const auto address = reinterpret_cast<std::uint64_t>(range.address);
-      if (is_touchable(range, index, write)) continue;
-      throw InvalidArgument("simulated driver: " + std::to_string(range.bytes) + " bytes at " + hexadecimal(address) +
-                            " are not memory that device " + std::to_string(index) + " may " +
-                            (write ? "write" : "read"));
+      const simulated::Touch touch{reinterpret_cast<std::uint64_t>(range.address), range.bytes, write, index};
+      if (!may_touch(touch, simulated::Moment::call)) {
+        throw InvalidArgument("simulated driver: " + std::to_string(range.bytes) + " bytes at " +
+                              hexadecimal(touch.address) + " are not memory that device " + std::to_string(index) +
+                              " may " + (write ? "write" : "read"));
+      }
+      if (touch.bytes != 0) touches.push_back(touch);
     }
-  }
-  [[nodiscard]] bool is_touchable(const MemoryRange& range, int index, bool write) const {
-    return range.bytes == 0 ||
-           is_device_memory(reinterpret_cast<std::uint64_t>(range.address), range.bytes, index, write);
   }
 };
 
@@ -167,20 +167,16 @@ void SimulatedDriver::launch(StreamHandle stream, std::vector<MemoryRange> reads
   const std::lock_guard lock(state.mutex);  // what is refused goes after it
   StreamQueue& queue = state.require_stream(stream);
   const int index = queue.device;
-  work.accesses = accesses_of(reads, writes);
+  std::vector<simulated::Touch> touches;
+  touches.reserve(reads.size() + writes.size());
   try {
-    state.require_memory(reads, index, false);
-    state.require_memory(writes, index, true);
+    state.list_touches(touches, reads, index, false);
+    state.list_touches(touches, writes, index, true);
   } catch (const InvalidArgument&) {
-    state.tell_refused(queue, work.label, work.accesses);
+    state.tell_refused(queue, work.label, accesses_of(reads, writes));
     throw;
   }
-  work.is_valid = [&state, index, reads = std::move(reads), writes = std::move(writes)] {
-    return std::all_of(reads.begin(), reads.end(),
-                       [&](const MemoryRange& range) { return state.is_touchable(range, index, false); }) &&
-           std::all_of(writes.begin(), writes.end(),
-                       [&](const MemoryRange& range) { return state.is_touchable(range, index, true); });
-  };
+  state.add_touches(work, std::move(touches));
   const CUresult refused = state.submit(queue, std::move(work));
   if (refused != CUDA_SUCCESS) throw_refused(refused, "launch");
 }
@@ -322,9 +318,15 @@ void SimulatedDriver::clear_race_reports() {
 }
 
 void SimulatedDriver::host_access(const std::vector<MemoryRange>& reads, const std::vector<MemoryRange>& writes) {
-  if (!implementation_->races) return;
+  const std::vector<MemoryAccess> accesses = accesses_of(reads, writes);
   const std::lock_guard lock(implementation_->mutex);
-  implementation_->races->host_access(accesses_of(reads, writes));
+  for (const MemoryAccess& access : accesses) {
+    if (implementation_->show_to_host(access.address, access.bytes)) continue;
+    throw DriverError(CUDA_ERROR_MAP_FAILED, "host_access",
+                      "simulated driver: the host has no mapping left for " + std::to_string(access.bytes) +
+                          " bytes at " + hexadecimal(access.address));
+  }
+  if (implementation_->races) implementation_->races->host_access(accesses);
 }
 
 // --- Memory -----------------------------------------------------------------------------

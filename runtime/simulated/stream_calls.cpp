@@ -42,13 +42,7 @@ CUresult DriverState::stream_synchronize(CUstream handle) {
   StreamQueue* stream = nullptr;
   if (const CUresult refused = find_stream(handle, &stream); refused != CUDA_SUCCESS) return refused;
   if (const CUresult refused = captures.check_query(*stream); refused != CUDA_SUCCESS) return refused;
-  const int index = stream->device;  // the stream may be destroyed while this thread waits
-  if (!executor.is_idle(*stream) || executor.has_lagging_records(*stream)) meter.count_host_synchronization();
-  if (races) races->host_waited_for(*stream);
-  executor.observe(*stream);
-  executor.finish(lock, executor.targets(*stream));
-  executor.complete_lagging_records(index);
-  return executor.device(index).failure;
+  return wait_for_stream(lock, *stream);
 }
 
 CUresult DriverState::stream_wait_event(CUstream handle, CUevent event_handle, unsigned flags) {

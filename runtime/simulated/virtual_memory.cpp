@@ -13,10 +13,11 @@ bool is_whole_granules(std::uint64_t value) { return value % kGranule == 0; }
 }  // namespace
 
 VirtualMemory::VirtualMemory(AddressWindow window, std::vector<DeviceCapacity*> capacities, HostPages& pages,
-                             std::uint16_t driver)
+                             std::uint16_t driver, std::size_t host_mappings)
     : window_(window),
       capacities_(std::move(capacities)),
       pages_(pages),
+      shown_(pages, host_mappings),
       handles_(HandleKind::memory, driver, HandleReuse::never) {
   if (window.end == window.begin) return;
   free_addresses_.give_back(window.begin, window.end - window.begin);
@@ -89,7 +90,15 @@ CUresult VirtualMemory::create(CUmemGenericAllocationHandle* handle, std::size_t
     handles_.erase(created);
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
-  *physical = Physical{device, bytes, file_ + *offset, {}, 1, 0};
+  *physical = Physical{device,
+                       bytes,
+                       file_ + *offset,
+                       next_id_++,
+                       properties->requestedHandleTypes,
+                       properties->allocFlags.gpuDirectRDMACapable,
+                       {},
+                       1,
+                       0};
   *handle = created;
   return CUDA_SUCCESS;
 }
@@ -98,7 +107,8 @@ CUmemGenericAllocationHandle VirtualMemory::adopt(int device, std::size_t bytes,
   Physical* physical = nullptr;
   const CUmemGenericAllocationHandle adopted = handles_.insert(&physical);
   const FilePlace place{file.get(), offset};
-  *physical = Physical{device, bytes, place, std::move(file), 1, 0};
+  *physical =
+      Physical{device, bytes, place, next_id_++, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0, std::move(file), 1, 0};
   return adopted;
 }
 
@@ -171,7 +181,7 @@ CUresult VirtualMemory::check_unmap(CUdeviceptr address, std::size_t bytes) cons
 
 CUresult VirtualMemory::unmap(CUdeviceptr address, std::size_t bytes) {
   if (const CUresult invalid = check_unmap(address, bytes); invalid != CUDA_SUCCESS) return invalid;
-  if (!pages_.unmap(address, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (!shown_.hide(address, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
   const auto first = mappings_.find(address);
   const auto last = mappings_.lower_bound(address + bytes);
   for (auto mapping = first; mapping != last; ++mapping) {
@@ -183,20 +193,67 @@ CUresult VirtualMemory::unmap(CUdeviceptr address, std::size_t bytes) {
   return CUDA_SUCCESS;
 }
 
+VirtualMemory::Mappings::const_iterator VirtualMemory::mapping_at(std::uint64_t address) const {
+  const auto after = mappings_.upper_bound(address);
+  if (after == mappings_.begin()) return mappings_.end();
+  const auto at = std::prev(after);
+  return address - at->first < at->second.bytes ? at : mappings_.end();
+}
+
 bool VirtualMemory::show(Mappings::const_iterator first, Mappings::const_iterator last) {
-  // One host mapping for neighbours whose memory is contiguous too: the host allows few.
   while (first != last) {
     const std::uint64_t address = first->first;
     const Mapping& head = first->second;
     std::size_t bytes = head.bytes;
-    for (++first; first != last; ++first) {
-      const Mapping& next = first->second;
-      if (next.place != head.place + bytes || next.page_access() != head.page_access()) break;
-      bytes += next.bytes;
+    for (++first; first != last && first->first == address + bytes && head.is_followed_by(bytes, first->second);
+         ++first) {
+      bytes += first->second.bytes;
     }
-    if (!pages_.map(address, head.place, bytes, head.page_access())) return false;
+    // Nobody may touch what no device may.
+    if (head.page_access() == PageAccess::none) continue;
+    if (!shown_.show(address, bytes, head.place, head.page_access())) return false;
   }
   return true;
+}
+
+bool VirtualMemory::show(std::uint64_t address, std::size_t bytes) {
+  if (bytes == 0) return true;
+  auto first = mapping_at(address);
+  if (first == mappings_.end()) first = mappings_.lower_bound(address);
+  // Held as one: showing the end of it must not hide its beginning.
+  shown_.hold(address, bytes);
+  const bool all = show(first, mappings_.lower_bound(address + bytes));
+  shown_.release(address, bytes);
+  return all;
+}
+
+std::size_t VirtualMemory::count_runs(Mappings::const_iterator first, Mappings::const_iterator last) {
+  std::size_t runs = 0;
+  const Mapping* previous = nullptr;
+  for (; first != last; ++first) {
+    if (previous == nullptr || !previous->is_followed_by(previous->bytes, first->second)) ++runs;
+    previous = &first->second;
+  }
+  return runs;
+}
+
+bool VirtualMemory::show_changes(Mappings::const_iterator first, Mappings::const_iterator last,
+                                 const std::vector<PageAccess>& before) {
+  auto was = before.begin();
+  for (auto mapping = first; mapping != last; ++mapping, ++was) {
+    if (*was == PageAccess::none || *was == mapping->second.page_access()) continue;
+    if (!shown_.hide(mapping->first, mapping->second.bytes)) return false;
+  }
+  // Code that touches an address without a word works while there is room for all: docs/simulated-driver.md.
+  return !shown_.has_room_for(count_runs(first, last)) || show(first, last);
+}
+
+void VirtualMemory::Mapping::allow(const CUmemAccessDesc& access) {
+  const std::uint64_t device = std::uint64_t{1} << access.location.id;
+  const bool reads = access.flags != CU_MEM_ACCESS_FLAGS_PROT_NONE;
+  const bool writes = access.flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+  readers = reads ? readers | device : readers & ~device;
+  writers = writes ? writers | device : writers & ~device;
 }
 
 CUresult VirtualMemory::set_access(CUdeviceptr address, std::size_t bytes, const CUmemAccessDesc* access,
@@ -208,34 +265,85 @@ CUresult VirtualMemory::set_access(CUdeviceptr address, std::size_t bytes, const
   const auto first = mappings_.find(address);
   const auto last = mappings_.lower_bound(address + bytes);
   std::vector<std::pair<std::uint64_t, std::uint64_t>> before;
+  std::vector<PageAccess> pages_before;
   for (auto mapping = first; mapping != last; ++mapping) {
     before.emplace_back(mapping->second.readers, mapping->second.writers);
+    pages_before.push_back(mapping->second.page_access());
   }
-  for (auto mapping = first; mapping != last; ++mapping) {
-    for (const CUmemAccessDesc* desc = access; desc != access + count; ++desc) {
-      const std::uint64_t device = std::uint64_t{1} << desc->location.id;
-      const bool reads = desc->flags != CU_MEM_ACCESS_FLAGS_PROT_NONE;
-      const bool writes = desc->flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-      mapping->second.readers = reads ? mapping->second.readers | device : mapping->second.readers & ~device;
-      mapping->second.writers = writes ? mapping->second.writers | device : mapping->second.writers & ~device;
-    }
+  for (auto mapping = mappings_.find(address); mapping != last; ++mapping) {
+    for (const CUmemAccessDesc* desc = access; desc != access + count; ++desc) mapping->second.allow(*desc);
   }
-  if (show(first, last)) return CUDA_SUCCESS;
+  if (show_changes(first, last, pages_before)) return CUDA_SUCCESS;
+  std::vector<PageAccess> pages_after;
   auto saved = before.begin();
   for (auto mapping = first; mapping != last; ++mapping, ++saved) {
+    pages_after.push_back(mapping->second.page_access());
     std::tie(mapping->second.readers, mapping->second.writers) = *saved;
   }
+  // What the host refuses here it is asked for again when somebody touches the range.
+  static_cast<void>(show_changes(first, last, pages_after));
   return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult VirtualMemory::get_access(unsigned long long* flags, const CUmemLocation* location,
+                                   CUdeviceptr address) const {
+  const auto mapping = mapping_at(address);
+  if (flags == nullptr || location == nullptr || mapping == mappings_.end() ||
+      !is_valid({*location, CU_MEM_ACCESS_FLAGS_PROT_NONE})) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  const std::uint64_t device = std::uint64_t{1} << location->id;
+  *flags = CU_MEM_ACCESS_FLAGS_PROT_NONE;
+  if ((mapping->second.readers & device) != 0) *flags = CU_MEM_ACCESS_FLAGS_PROT_READ;
+  if ((mapping->second.writers & device) != 0) *flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+  return CUDA_SUCCESS;
+}
+
+CUresult VirtualMemory::properties(CUmemAllocationProp* properties, CUmemGenericAllocationHandle handle) const {
+  const Physical* physical = handles_.find(handle);
+  if (properties == nullptr || physical == nullptr || physical->references == 0) return CUDA_ERROR_INVALID_VALUE;
+  *properties = CUmemAllocationProp{};
+  properties->type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  properties->location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  properties->location.id = physical->device;
+  properties->requestedHandleTypes = physical->handle_types;
+  properties->allocFlags.gpuDirectRDMACapable = physical->rdma_capable;
+  return CUDA_SUCCESS;
+}
+
+CUresult VirtualMemory::retain(CUmemGenericAllocationHandle* handle, CUdeviceptr address) {
+  const auto mapping = mapping_at(address);
+  if (handle == nullptr || mapping == mappings_.end()) return CUDA_ERROR_INVALID_VALUE;
+  ++handles_.at(mapping->second.handle).references;
+  *handle = mapping->second.handle;
+  return CUDA_SUCCESS;
+}
+
+std::optional<VirtualMemory::Place> VirtualMemory::place_at(std::uint64_t address) const {
+  const auto after = reservations_.upper_bound(address);
+  if (after == reservations_.begin()) return std::nullopt;
+  const auto reservation = std::prev(after);
+  if (address - reservation->first >= reservation->second) return std::nullopt;
+  Place place;
+  place.reservation = reservation->first;
+  place.reservation_bytes = reservation->second;
+  const auto mapping = mapping_at(address);
+  if (mapping == mappings_.end()) return place;
+  const Physical& physical = handles_.at(mapping->second.handle);
+  place.mapping = mapping->first;
+  place.mapping_bytes = mapping->second.bytes;
+  place.device = physical.device;
+  place.handle_types = physical.handle_types;
+  place.id = physical.id;
+  return place;
 }
 
 bool VirtualMemory::is_accessible(std::uint64_t address, std::size_t bytes, int device, bool write) const {
   if (!window_.contains(address) || bytes > window_.end - address) return false;
   const std::uint64_t bit = std::uint64_t{1} << device;
   const std::uint64_t end = address + bytes;
-  auto mapping = mappings_.upper_bound(address);
-  if (mapping == mappings_.begin()) return false;
-  --mapping;
-  if (address - mapping->first >= mapping->second.bytes) return false;
+  auto mapping = mapping_at(address);
+  if (mapping == mappings_.end()) return false;
   for (std::uint64_t reached = mapping->first; reached < end; ++mapping) {
     if (mapping == mappings_.end() || mapping->first != reached) return false;
     if (((write ? mapping->second.writers : mapping->second.readers) & bit) == 0) return false;

@@ -6,6 +6,8 @@
 // Reservations lie apart from device allocations. Physical memory counts against its device
 // from create until it is released and mapped nowhere. Every member answers with the
 // driver's own result, and one that fails changes nothing.
+// The host's mappings are made when access is set, while there are few; from then on when
+// somebody shows a range, which he does before he touches it.
 // Not thread-safe: the driver holds its lock around every call.
 
 #include "runtime/driver_api.h"
@@ -13,6 +15,7 @@
 #include "runtime/simulated/free_ranges.h"
 #include "runtime/simulated/granule.h"
 #include "runtime/simulated/handle_table.h"
+#include "runtime/simulated/host_mappings.h"
 #include "runtime/simulated/host_pages.h"
 #include "runtime/simulated/owned_file.h"
 
@@ -28,8 +31,9 @@ namespace cistern::simulated {
 
 class VirtualMemory {
  public:
-  // `capacities` by device ordinal; at most 64 devices.
-  VirtualMemory(AddressWindow window, std::vector<DeviceCapacity*> capacities, HostPages& pages, std::uint16_t driver);
+  // `capacities` by device ordinal; at most 64 devices. At most `host_mappings` are kept.
+  VirtualMemory(AddressWindow window, std::vector<DeviceCapacity*> capacities, HostPages& pages, std::uint16_t driver,
+                std::size_t host_mappings = host_mapping_budget());
 
   CUresult reserve(CUdeviceptr* address, std::size_t bytes, std::size_t alignment, CUdeviceptr wish,
                    unsigned long long flags);
@@ -45,6 +49,10 @@ class VirtualMemory {
   CUresult unmap(CUdeviceptr address, std::size_t bytes);
   CUresult set_access(CUdeviceptr address, std::size_t bytes, const CUmemAccessDesc* access, std::size_t count);
 
+  CUresult get_access(unsigned long long* flags, const CUmemLocation* location, CUdeviceptr address) const;
+  CUresult properties(CUmemAllocationProp* properties, CUmemGenericAllocationHandle handle) const;
+  CUresult retain(CUmemGenericAllocationHandle* handle, CUdeviceptr address);
+
   // A handle over bytes in another process's file, which count against their device there, not
   // here. It keeps the file until it is gone. Requires: whole granules at a multiple of the host's
   // page in the file. Throws std::bad_alloc, unchanged.
@@ -59,6 +67,26 @@ class VirtualMemory {
 
   // Whether all of [address, address + bytes) is mapped and `device` may read (and write) it.
   [[nodiscard]] bool is_accessible(std::uint64_t address, std::size_t bytes, int device, bool write) const;
+  // Lets host code touch what of the range is mapped with any access. False if the host refuses.
+  [[nodiscard]] bool show(std::uint64_t address, std::size_t bytes);
+  // Between the two it stays shown, and unmap must not be called: is_held tells.
+  void hold(std::uint64_t address, std::size_t bytes) { shown_.hold(address, bytes); }
+  void release_hold(std::uint64_t address, std::size_t bytes) noexcept { shown_.release(address, bytes); }
+  [[nodiscard]] bool is_held(std::uint64_t address, std::size_t bytes) const { return shown_.is_held(address, bytes); }
+  [[nodiscard]] std::size_t host_mappings() const noexcept { return shown_.size(); }
+
+  // What lies at an address: nothing outside every reservation.
+  struct Place {
+    std::uint64_t reservation = 0;
+    std::size_t reservation_bytes = 0;
+    std::uint64_t mapping = 0;  // 0: nothing is mapped there
+    std::size_t mapping_bytes = 0;
+    int device = 0;
+    CUmemAllocationHandleType handle_types = CU_MEM_HANDLE_TYPE_NONE;
+    std::uint64_t id = 0;  // of the physical memory: never used again
+  };
+  [[nodiscard]] std::optional<Place> place_at(std::uint64_t address) const;
+
   // Calls visit(address, bytes, place) for each mapped part of the range: the place of its bytes
   // is the same for all mappings of them.
   template <class Visit>
@@ -74,6 +102,9 @@ class VirtualMemory {
     int device = 0;
     std::size_t bytes = 0;
     FilePlace place;
+    std::uint64_t id = 0;
+    CUmemAllocationHandleType handle_types = CU_MEM_HANDLE_TYPE_NONE;
+    unsigned char rdma_capable = 0;
     OwnedFile adopted;           // the file, if the bytes are another process's
     std::size_t references = 0;  // from create and retain, until as many releases
     std::size_t mappings = 0;
@@ -88,6 +119,11 @@ class VirtualMemory {
       if (writers != 0) return PageAccess::read_write;
       return readers != 0 ? PageAccess::read : PageAccess::none;
     }
+    void allow(const CUmemAccessDesc& access);
+    // Whether bytes so many after this one's first are `next`'s, with equal access.
+    [[nodiscard]] bool is_followed_by(std::size_t distance, const Mapping& next) const {
+      return next.place == place + distance && next.page_access() == page_access();
+    }
   };
   using Mappings = std::map<std::uint64_t, Mapping>;
 
@@ -97,19 +133,28 @@ class VirtualMemory {
   [[nodiscard]] bool is_mapped_anywhere(std::uint64_t address, std::size_t bytes) const;
   // Whether the range is a row of whole mappings without gaps.
   [[nodiscard]] bool is_row_of_mappings(std::uint64_t address, std::size_t bytes) const;
-  // Makes the host's pages of a row of mappings agree with their access.
+  // The mapping at an address, or end().
+  [[nodiscard]] Mappings::const_iterator mapping_at(std::uint64_t address) const;
+  // Shows mappings that follow each other.
   [[nodiscard]] bool show(Mappings::const_iterator first, Mappings::const_iterator last);
+  // How many mappings of the host's they take, at most.
+  [[nodiscard]] static std::size_t count_runs(Mappings::const_iterator first, Mappings::const_iterator last);
+  // Hides those whose access is not what `before` says it was; shows all where there is room.
+  [[nodiscard]] bool show_changes(Mappings::const_iterator first, Mappings::const_iterator last,
+                                  const std::vector<PageAccess>& before);
   void drop_if_unused(CUmemGenericAllocationHandle handle);
 
   AddressWindow window_;
   std::vector<DeviceCapacity*> capacities_;
   HostPages& pages_;
+  HostMappings shown_;
   FreeRanges free_addresses_;
   FilePlace file_;  // where the places of handles begin
   FreeRanges free_offsets_;
   std::map<std::uint64_t, std::size_t> reservations_;
   Mappings mappings_;
   HandleTable<Physical> handles_;
+  std::uint64_t next_id_ = 1;
 };
 
 template <class Visit>

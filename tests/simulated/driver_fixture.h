@@ -31,6 +31,13 @@ class ReadyDriver {
     EXPECT_EQ(api.primary_ctx_retain(&context, device), CUDA_SUCCESS);
     EXPECT_EQ(api.ctx_set_current(context), CUDA_SUCCESS);
   }
+  // Lets kernels of `from` touch what `to` allocates. `from` is current then.
+  void enable_peer(int from, int to) {
+    CUcontext peer = nullptr;
+    EXPECT_EQ(api.primary_ctx_retain(&peer, to), CUDA_SUCCESS);
+    use(from);
+    EXPECT_EQ(api.ctx_enable_peer_access(peer, 0), CUDA_SUCCESS);
+  }
   CUdeviceptr allocate(std::size_t bytes) {
     CUdeviceptr pointer = 0;
     EXPECT_EQ(api.mem_alloc(&pointer, bytes), CUDA_SUCCESS);

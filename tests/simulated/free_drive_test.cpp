@@ -157,6 +157,7 @@ TEST(FreeDrive, FreeingMemoryWaitsForAKernelOfAnotherDevice) {
   ReadyDriver ready = make_free(2);
   const CUdeviceptr pointer = ready.allocate(2 * MiB);
   auto* memory = reinterpret_cast<unsigned char*>(pointer);
+  ready.enable_peer(1, 0);
   std::atomic<bool> running{false};
   std::atomic<bool> finished{false};
   ready.driver.launch(ready.driver.create_stream(1), {}, {{memory, 2 * MiB}}, 1us, [&] {

@@ -107,6 +107,7 @@ TEST(SimulatedThreads, MemoryIsNotFreedUnderAFunctionThatRuns) {
   const CUdeviceptr pointer = ready.allocate(2 * MiB);
   auto* memory = reinterpret_cast<unsigned char*>(pointer);
   const StreamHandle there = ready.driver.create_stream(1);  // a device whose work the free does not wait for
+  ready.enable_peer(1, 0);
   std::atomic<bool> running{false};
   std::atomic<bool> finished{false};
   ready.driver.launch(there, {}, {{memory, 2 * MiB}}, 1us, [&] {
