@@ -2,8 +2,8 @@
 #include <cistern/error.h>
 
 #include <fstream>
-#include <iterator>
 #include <memory>
+#include <sstream>
 #include <string>
 #include <thread>
 
@@ -34,7 +34,9 @@ class SimulatedGraphs : public cistern::testing::CaptureTest {
     const std::string path = ::testing::TempDir() + "cistern_graph.dot";
     EXPECT_EQ(api.graph_debug_dot_print(graph, path.c_str(), flags), CUDA_SUCCESS);
     std::ifstream file(path);
-    return {std::istreambuf_iterator<char>(file), {}};
+    std::ostringstream text;
+    text << file.rdbuf();
+    return text.str();
   }
 };
 
@@ -132,7 +134,7 @@ TEST_F(SimulatedGraphs, CopiesAndFillsReadTheirParametersAtCaptureAndTheBytesAtL
     EXPECT_EQ(api.memset_d8_async(memory, 9, 1, on), CUDA_SUCCESS);
     EXPECT_EQ(api.memcpy_async(address(destination), memory, KiB, on), CUDA_SUCCESS);
   }));
-  for (const unsigned char value : {3, 4}) {
+  for (const unsigned char value : {std::uint8_t{3}, std::uint8_t{4}}) {
     source.assign(KiB, value);
     launch(exec, stream);
     EXPECT_EQ(api.stream_synchronize(stream), CUDA_SUCCESS);
