@@ -240,15 +240,15 @@ TEST_F(SimulatedCapture, ExternalEventsBecomeNodesThatActAtEachLaunch) {
 
 TEST_F(SimulatedCapture, ALaunchCapturedBecomesAnEmbeddedGraph) {
   const CUgraphExec inner = instantiate(capture([&](CUstream on) {
-    note(on, 2);
+    note(on, 2, 1ms);
     depend(other, on);
-    note(other, 2);
+    note(other, 2, 1ms);
     depend(on, other);
   }));
   begin(stream);
-  note(stream, 1);
+  note(stream, 1, 1ms);
   EXPECT_EQ(api.graph_launch(inner, stream), CUDA_SUCCESS);
-  note(stream, 3);
+  note(stream, 3, 1ms);
   const CUgraph graph = end(stream);
   EXPECT_EQ(types(graph),
             (std::vector{CU_GRAPH_NODE_TYPE_KERNEL, CU_GRAPH_NODE_TYPE_GRAPH, CU_GRAPH_NODE_TYPE_KERNEL}));
@@ -258,6 +258,7 @@ TEST_F(SimulatedCapture, ALaunchCapturedBecomesAnEmbeddedGraph) {
   EXPECT_EQ(api.graph_launch(outer, stream), CUDA_SUCCESS);
   ready.driver.run_until_idle();
   EXPECT_EQ(order, (Marks{1, 2, 2, 3}));
+  EXPECT_EQ(ready.driver.virtual_time(), 4ms);  // nothing overlaps
 }
 
 TEST_F(SimulatedCapture, AnEmptyEmbeddedGraphPassesTheOrderOn) {
@@ -265,11 +266,12 @@ TEST_F(SimulatedCapture, AnEmptyEmbeddedGraphPassesTheOrderOn) {
   const CUgraph graph = capture([&](CUstream on) {
     note(on, 1, 1ms);
     EXPECT_EQ(api.graph_launch(empty, on), CUDA_SUCCESS);
-    note(on, 2);
+    note(on, 2, 1ms);
   });
   EXPECT_EQ(api.graph_launch(instantiate(graph), stream), CUDA_SUCCESS);
   ready.driver.run_until_idle();
   EXPECT_EQ(order, (Marks{1, 2}));
+  EXPECT_EQ(ready.driver.virtual_time(), 2ms);
 }
 
 TEST_F(SimulatedCapture, AStreamCanBeCapturedAgainAndAgain) {
