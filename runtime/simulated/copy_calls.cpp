@@ -67,9 +67,9 @@ CUresult DriverState::memcpy_async(CUdeviceptr destination, CUdeviceptr source, 
   Copy copy{destination, source, bytes, stream->device, stream->device};
   if (const CUresult invalid = check_copy(*stream, copy); invalid != CUDA_SUCCESS) return invalid;
   // A node of a graph reads its source at each launch, and nothing waits for it now.
-  const bool captures = stream->capture != nullptr;
-  if (!captures) stage_pageable(copy);
-  const bool waits = !captures && is_between_hosts(copy);
+  const bool is_captured = stream->capture != nullptr;
+  if (!is_captured) stage_pageable(copy);
+  const bool waits = !is_captured && is_between_hosts(copy);
   const CUresult refused = submit(*stream, work_of(std::move(copy)));
   return refused == CUDA_SUCCESS && waits ? wait_for_stream(lock, *stream) : refused;
 }

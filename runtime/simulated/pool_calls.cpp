@@ -70,17 +70,17 @@ CUresult DriverState::mem_alloc_from_pool_async(CUdeviceptr* pointer, std::size_
 
 void DriverState::free_in_stream(const PoolAllocation& allocation, StreamQueue& stream) {
   // The number is known once the operation is queued, and read when its turn comes.
-  const auto number = std::make_shared<std::uint64_t>(0);
+  const auto operation = std::make_shared<std::uint64_t>(0);
   Work work{.label = {OperationKind::release, {}}};
-  work.function = [this, allocation, number](CUresult) {
+  work.function = [this, allocation, operation](CUresult) {
     const std::lock_guard lock(mutex);
-    pools.free_ran(allocation, *number);
+    pools.free_ran(allocation, *operation);
     return CUDA_SUCCESS;
   };
   work.runs_after_failure = true;
   Target queued{};
   static_cast<void>(submit(stream, std::move(work), {}, &queued));  // it does not capture
-  *number = pools.queue_free(allocation, stream.id, queued);
+  *operation = pools.queue_free(allocation, stream.id, queued);
 }
 
 void DriverState::free_in_stream(CUdeviceptr pointer, int owner, StreamQueue& stream) {
