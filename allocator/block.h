@@ -63,6 +63,9 @@ struct Block {
   std::uint32_t priority = 0;  // fixed when the object is made
   BlockState state = BlockState::inactive;
   bool oversize = false;  // counted as oversize when it was handed out
+  bool freed_while_held = false;
+  // For whom it stays allocated although it is freed: see DeviceAllocator::hold.
+  std::uint32_t holds = 0;
   // Events that a freed block still waits for.
   std::uint32_t pending_events = 0;
   // Neighbours in the segment.

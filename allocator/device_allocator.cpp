@@ -6,6 +6,7 @@
 
 #include <cinttypes>
 #include <cstdio>
+#include <utility>
 
 namespace cistern {
 namespace {
@@ -176,6 +177,7 @@ bool DeviceAllocator::free(std::uint64_t address, const StreamUse* last_use) noe
     // The lock may have been given up: another thread's free of the same address is found here.
     if (block_map_.find(address) != block) return false;
   }
+  if (block->holds != 0) return !std::exchange(block->freed_while_held, true);
   static_cast<void>(block_map_.take(address));
   // Before the block can serve another request.
   api_.note_free(address, block->bytes, block->segment->stream.handle);

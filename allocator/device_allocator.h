@@ -37,6 +37,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -67,6 +68,15 @@ class DeviceAllocator {
   [[nodiscard]] bool free(std::uint64_t address, const StreamUse* last_use) noexcept;
   // Adds a stream to the users of the live block at exactly `address`; false if there is none.
   bool record_use(std::uint64_t address, const StreamUse& use);
+  // held_blocks.cpp: a block that other processes use stays allocated, and is counted so, until they
+  // are done. Holds the live block at exactly `address` once more and returns the bytes that were
+  // asked for; nothing if there is none, or if it was freed.
+  [[nodiscard]] std::optional<std::size_t> hold(std::uint64_t address);
+  // Ends one hold; with the last, a block that was freed meanwhile is freed now. Requires: it is held.
+  void let_go(std::uint64_t address) noexcept;
+  // Whether the block was freed, and stays only because it is held.
+  [[nodiscard]] bool is_freed_while_held(std::uint64_t address) const;
+
   // Whether anything was ever allocated: from then on the policy is fixed.
   [[nodiscard]] bool is_used() const noexcept { return highest_address_.load(std::memory_order_acquire) != 0; }
   // Whether a live block begins at `address`.

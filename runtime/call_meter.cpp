@@ -90,6 +90,7 @@ MeteredDriver::MeteredDriver(const DriverApi& inner, CallMeter& meter)
   api_.note_allocate = inner.note_allocate;
   api_.note_use = inner.note_use;
   api_.note_free = inner.note_free;
+  api_.list_processes = inner.list_processes;
 }
 
 MeteredDriver::~MeteredDriver() = default;

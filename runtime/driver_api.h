@@ -8,10 +8,12 @@
 // An entry carries the object that serves it, so several drivers can live in one process.
 // Thread safety: every entry may be called from any thread; a table never changes.
 
+#include <cistern/processes.h>
 #include <cuda.h>
 
 #include <array>
 #include <cstddef>
+#include <vector>
 
 namespace cistern {
 
@@ -47,14 +49,24 @@ struct BlockNote {
   }
 };
 
+// Another call of one's own: the processes that use a device, where the driver's filling knows them.
+struct ProcessList {
+  void* self = nullptr;
+  std::vector<GpuProcess> (*function)(void* self, CUdevice device) = nullptr;
+  explicit operator bool() const noexcept { return function != nullptr; }
+  std::vector<GpuProcess> operator()(CUdevice device) const { return function(self, device); }
+};
+
 struct DriverApi {
 #define CISTERN_DRIVER_ENTRY(member, symbol, version, need, parameters) DriverEntry<CUresult parameters> member;
 #include "runtime/driver_entries.def"
 #undef CISTERN_DRIVER_ENTRY
 
   BlockNote note_allocate;
-  BlockNote note_use;  // work of another stream than the block's uses it: `stream`
+  BlockNote note_use;   // work of another stream than the block's uses it: `stream`
   BlockNote note_free;  // 0 bytes: somebody frees what is no live block
+
+  ProcessList list_processes;
 };
 
 // Names each entry by number, for counters, faults and costs.

@@ -13,6 +13,7 @@
 #include <cistern/mem_pool.h>
 #include <cistern/memory.h>
 #include <cistern/options.h>
+#include <cistern/processes.h>
 #include <cistern/simulated.h>
 #include <cistern/simulated_controls.h>
 #include <cistern/snapshot.h>

@@ -71,6 +71,10 @@ struct SimulatedOptions {
   // promises, and accesses to memory that is not the operation's. It slows the driver down; off,
   // it costs nothing.
   RaceMode races = RaceMode::off;
+  // Processes with the same name share the devices' capacity: cuMemGetInfo and refusals see what all of
+  // them hold, and what a killed one held comes back. Empty: the devices are this process's alone. All
+  // must have as many devices of as much memory.
+  std::string shared = {};
   int compute_capability_major = 9;
   int compute_capability_minor = 0;
   // Which of the devices the driver shows, and in what order: CUDA_VISIBLE_DEVICES, resolved.

@@ -3,6 +3,7 @@
 #include <array>
 #include <cstring>
 
+#include "runtime/process_stamp.h"
 #include "runtime/simulated/device_identity.h"
 #include "runtime/simulated/driver_state.h"
 
@@ -136,6 +137,13 @@ CUresult DriverState::ctx_get_stream_priority_range(int* least, int* greatest) {
   if (least != nullptr) *least = kLeastPriority;
   if (greatest != nullptr) *greatest = kGreatestPriority;
   return CUDA_SUCCESS;
+}
+
+std::vector<GpuProcess> DriverState::list_processes(CUdevice index) {
+  if (!is_device(index)) return {};
+  const std::lock_guard lock(mutex);
+  if (shared_devices) return shared_devices->processes(device(index).physical);
+  return {{this_process().id, device(index).capacity.used()}};
 }
 
 }  // namespace cistern::simulated

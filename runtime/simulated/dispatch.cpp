@@ -41,6 +41,8 @@ DriverApi make_driver_api(DriverState& state) {
   api.member = {&state, &Thunk<DriverEntryId::member, &DriverState::member>::call};
 #include "runtime/driver_entries.def"
 #undef CISTERN_DRIVER_ENTRY
+  api.list_processes = {
+      &state, [](void* self, CUdevice device) { return static_cast<DriverState*>(self)->list_processes(device); }};
   return api;
 }
 

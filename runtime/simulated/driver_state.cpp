@@ -149,6 +149,9 @@ std::vector<DeviceCapacity*> capacities_of(std::deque<SimulatedDevice>& devices)
 DriverState::DriverState(SimulatedOptions settings, SimulatedDriver* owner)
     : driver(owner),
       options(checked(std::move(settings))),
+      shared_devices(options.shared.empty()
+                         ? nullptr
+                         : std::make_unique<SharedDevices>(options.shared, options.devices, options.capacity_bytes)),
       pages(options.backing),
       devices(make_devices(options, pages)),
       virtual_memory(reserve_virtual_window(options, devices.size(), pages), capacities_of(devices), pages,
@@ -165,6 +168,9 @@ DriverState::DriverState(SimulatedOptions settings, SimulatedDriver* owner)
                 : std::make_unique<RaceDetector>(options.races, number, device_count(), virtual_memory)),
       graphs(handle_number()) {
   executor.set_event_lag(options.event_lag_ticks);
+  if (shared_devices) {
+    for (SimulatedDevice& each : devices) each.capacity.share(*shared_devices, each.physical);
+  }
   api = make_driver_api(*this);
   if (races) listen_to_block_notes(*this);
   LiveDrivers& live = live_drivers();

@@ -84,6 +84,9 @@ struct DriverState {
   // Tells the race detector of a call that admit refuses for coming from an operation.
   void report_call_inside(DriverEntryId entry);
 
+  // The processes attached to a device: this one alone where it is not shared.
+  [[nodiscard]] std::vector<GpuProcess> list_processes(CUdevice device);
+
   // --- For the entries: all with the lock held ---
   [[nodiscard]] int device_count() const noexcept { return static_cast<int>(devices.size()); }
   [[nodiscard]] bool is_device(CUdevice device) const noexcept { return device >= 0 && device < device_count(); }
@@ -151,6 +154,7 @@ struct DriverState {
   DriverApi api;
 
   std::mutex mutex;
+  const std::unique_ptr<SharedDevices> shared_devices;  // null: the devices are this process's alone
   HostPages pages;
   std::deque<SimulatedDevice> devices;
   VirtualMemory virtual_memory;

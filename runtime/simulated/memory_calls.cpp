@@ -10,7 +10,7 @@ CUresult DriverState::mem_get_info(std::size_t* free_bytes, std::size_t* total_b
   int index = 0;
   if (const CUresult refused = find_current(&index); refused != CUDA_SUCCESS) return refused;
   const DeviceCapacity& capacity = device(index).capacity;
-  *free_bytes = capacity.total() - capacity.used();
+  *free_bytes = capacity.free();
   *total_bytes = capacity.total();
   return CUDA_SUCCESS;
 }

@@ -87,6 +87,9 @@ void apply(SimulatedOptions& options, std::string_view setting, std::string_view
     if (!read_number(value, &options.event_lag_ticks)) refuse(setting, value, "a number of ticks");
   } else if (setting == "races") {
     options.races = read_race_mode(setting, value);
+  } else if (setting == "shared") {
+    if (value.empty()) refuse(setting, value, "a name");
+    options.shared = value;
   } else if (setting == "compute_capability") {
     const std::size_t point = value.find('.');
     const bool valid = point != std::string_view::npos &&
@@ -99,7 +102,7 @@ void apply(SimulatedOptions& options, std::string_view setting, std::string_view
   } else {
     throw InvalidArgument(
         "simulated device: unknown setting '" + std::string(setting) +
-        "'; expected devices, capacity, backing, drive, event_lag, races, compute_capability or peers");
+        "'; expected devices, capacity, backing, drive, event_lag, races, shared, compute_capability or peers");
   }
 }
 

@@ -1,5 +1,70 @@
 // A process that uses the library as its users do.
 
+#include <cistern/cistern.h>
+
+#include <map>
+#include <string>
+
 #include "tests/ipc/peer_commands.h"
 
-int main() { return cistern::testing::serve({}); }
+namespace cistern::testing {
+namespace {
+
+// The peer's end of the socket on which descriptors come.
+constexpr int kSocket = 3;
+
+template <class Handle>
+Handle handle_from(Arguments& in) {
+  const auto bytes = in.bytes<typename Handle::Bytes>();
+  return Handle::from_bytes(bytes.data(), bytes.size());
+}
+
+class LibraryPeer {
+ public:
+  Commands commands() {
+    return {
+        {"open", [this](Arguments& in) { return keep(open_ipc(handle_from<MemoryHandle>(in))); }},
+        {"import", [this](Arguments& in) { return keep(import_fd(receive_fd(kSocket).get(), in.number())); }},
+        {"release",
+         [this](Arguments& in) {
+           memory_.at(in.number()).release();
+           return std::string("ok");
+         }},
+        {"fill",
+         [this](Arguments& in) {
+           const IpcMemory& memory = memory_.at(in.number());
+           fill_async(memory.data(), static_cast<unsigned char>(in.number()), memory.size());
+           current_stream().synchronize();
+           return std::string("ok");
+         }},
+        {"byte",
+         [this](Arguments& in) {
+           unsigned char byte = 0;
+           copy_async(&byte, memory_.at(in.number()).data(), 1);
+           current_stream().synchronize();
+           return std::to_string(byte);
+         }},
+        {"allocate",
+         [](Arguments& in) { return std::to_string(reinterpret_cast<std::uint64_t>(allocate(in.number()))); }},
+        {"free_bytes", [](Arguments&) { return std::to_string(memory_info().free); }},
+    };
+  }
+
+ private:
+  // By its number from now on.
+  std::string keep(IpcMemory memory) {
+    memory_.emplace(++last_, std::move(memory));
+    return std::to_string(last_);
+  }
+
+  std::map<std::uint64_t, IpcMemory> memory_;
+  std::uint64_t last_ = 0;
+};
+
+}  // namespace
+}  // namespace cistern::testing
+
+int main() {
+  cistern::testing::LibraryPeer peer;
+  return cistern::testing::serve(peer.commands());
+}

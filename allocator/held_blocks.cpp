@@ -1,0 +1,31 @@
+// Blocks that stay allocated for others: memory that was sent to other processes.
+
+#include "allocator/device_allocator.h"
+
+namespace cistern {
+
+std::optional<std::size_t> DeviceAllocator::hold(std::uint64_t address) {
+  const Lock lock(mutex_);
+  Block* block = block_map_.find(address);
+  if (block == nullptr || block->freed_while_held) return std::nullopt;
+  ++block->holds;
+  return block->requested;
+}
+
+void DeviceAllocator::let_go(std::uint64_t address) noexcept {
+  {
+    const Lock lock(mutex_);
+    Block* block = block_map_.find(address);
+    if (--block->holds != 0 || !block->freed_while_held) return;
+    block->freed_while_held = false;
+  }
+  static_cast<void>(free(address, nullptr));
+}
+
+bool DeviceAllocator::is_freed_while_held(std::uint64_t address) const {
+  const Lock lock(mutex_);
+  const Block* block = block_map_.find(address);
+  return block != nullptr && block->freed_while_held;
+}
+
+}  // namespace cistern

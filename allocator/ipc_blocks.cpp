@@ -1,0 +1,152 @@
+// Blocks that were sent to other processes: kept until all their receivers are done.
+
+#include <cistern/error.h>
+#include <cistern/ipc.h>
+#include <fmt/format.h>
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "allocator/device_heaps.h"
+#include "runtime/receiver_table.h"
+
+namespace cistern {
+namespace {
+
+struct Sent {
+  std::uint32_t slot = 0;
+  DeviceAllocator* heap = nullptr;
+  std::uint64_t address = 0;
+  std::size_t bytes = 0;
+};
+
+// What this process has sent. Heaps are asked without the lock where they may call the driver.
+struct Sender {
+  std::mutex mutex;
+  std::shared_ptr<ReceiverTable> table;   // while anything is sent
+  std::map<std::uint64_t, Sent> handles;  // by the serial number of their slots
+  IpcCounts counts;
+};
+// Never destroyed: what is sent may outlive static objects.
+Sender& sender() {
+  static auto* all = new Sender;
+  return *all;
+}
+
+// The heap that holds the block; its bytes in `bytes`. Null if it is no live block's start.
+DeviceAllocator* hold(std::uint64_t address, std::size_t* bytes) {
+  DeviceAllocator* owner = nullptr;
+  process_heaps().find_owner(address, [&](DeviceAllocator& heap) {
+    const auto held = heap.hold(address);
+    if (!held) return false;
+    *bytes = *held;
+    owner = &heap;
+    return true;
+  });
+  return owner;
+}
+
+// Takes away the handles whose receivers are all done. Requires: the lock.
+std::vector<Sent> take_finished(Sender& all) {
+  std::vector<Sent> finished;
+  finished.reserve(all.handles.size());
+  for (auto handle = all.handles.begin(); handle != all.handles.end();) {
+    if (all.table->count_open(handle->second.slot) != 0) {
+      ++handle;
+      continue;
+    }
+    all.table->remove(handle->second.slot);
+    finished.push_back(handle->second);
+    handle = all.handles.erase(handle);
+  }
+  if (all.handles.empty()) all.table = nullptr;
+  return finished;
+}
+
+// Requires: the lock.
+void count(Sender& all) {
+  IpcCounts counts;
+  std::map<std::uint64_t, const Sent*> blocks;
+  for (const auto& [serial, sent] : all.handles) {
+    ++counts.handles;
+    counts.receivers += static_cast<std::size_t>(all.table->count_open(sent.slot));
+    blocks.emplace(sent.address, &sent);
+  }
+  counts.blocks = blocks.size();
+  for (const auto& [address, sent] : blocks) {
+    if (!sent->heap->is_freed_while_held(address)) continue;
+    ++counts.waiting;
+    counts.bytes += sent->bytes;
+  }
+  counts.has_file = all.table != nullptr;
+  all.counts = counts;
+}
+
+}  // namespace
+
+MemoryHandle send_memory(void* block, int receivers) {
+  if (receivers < 1 || receivers > ReceiverTable::kReceivers)
+    throw InvalidArgument(fmt::format("send_memory to {} receivers: expected 1 to {}; more by several handles",
+                                      receivers, ReceiverTable::kReceivers));
+  ipc_collect();
+  const auto address = reinterpret_cast<std::uintptr_t>(block);
+  std::size_t bytes = 0;
+  DeviceAllocator* heap = hold(address, &bytes);
+  if (heap == nullptr)
+    throw InvalidArgument(fmt::format("send_memory of {}: expected the start of a live block", block));
+  try {
+    MemoryHandle::Parts parts = ipc_handle(block).parts();
+    parts.bytes = bytes;
+    Sender& all = sender();
+    const std::lock_guard lock(all.mutex);
+    if (all.table == nullptr) all.table = ReceiverTable::create();
+    parts.sender = all.table->add(receivers);
+    if (parts.sender.slot == ReceiverTable::kSlots)
+      throw NotSupported(fmt::format("send_memory of {}: {} handles wait for their receivers already, as many as can",
+                                     block, ReceiverTable::kSlots));
+    all.handles[parts.sender.serial] = {parts.sender.slot, heap, address, bytes};
+    count(all);
+    return MemoryHandle(parts);
+  } catch (...) {
+    heap->let_go(address);
+    throw;
+  }
+}
+
+void recall_memory(const MemoryHandle& handle) {
+  Sender& all = sender();
+  {
+    const std::lock_guard lock(all.mutex);
+    const auto sent = all.handles.find(handle.parts().sender.serial);
+    const auto self = this_process();
+    if (handle.parts().sender.process != self.id || handle.parts().sender.started != self.started ||
+        sent == all.handles.end())
+      throw InvalidArgument("recall_memory: expected a handle that send_memory gave, with receivers that are not done");
+    all.table->recall(sent->second.slot);
+  }
+  ipc_collect();
+}
+
+IpcCounts ipc_counts() {
+  Sender& all = sender();
+  const std::lock_guard lock(all.mutex);
+  return all.counts;
+}
+
+IpcCounts ipc_collect() {
+  Sender& all = sender();
+  std::vector<Sent> finished;
+  {
+    const std::lock_guard lock(all.mutex);
+    finished = take_finished(all);
+  }
+  for (const Sent& sent : finished) sent.heap->let_go(sent.address);
+  const std::lock_guard lock(all.mutex);
+  count(all);
+  return all.counts;
+}
+
+}  // namespace cistern
