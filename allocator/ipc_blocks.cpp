@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "allocator/device_heaps.h"
+#include "allocator/process_heap.h"
 #include "runtime/receiver_table.h"
 
 namespace cistern {

@@ -1,0 +1,195 @@
+// Blocks of the heap that are sent to other processes, and what the receivers do with them.
+
+#include <cistern/cistern.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "tests/ipc/peer_process.h"
+
+namespace cistern::testing {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+using Kind = PeerProcess::Kind;
+constexpr std::size_t kMiB = std::size_t{1} << 20;
+
+class SentMemory : public ::testing::Test {
+ protected:
+  static std::string text_of(const MemoryHandle& handle) {
+    const auto bytes = handle.to_bytes();
+    return to_hex(bytes.data(), bytes.size());
+  }
+  static unsigned char byte_at(const void* pointer) {
+    unsigned char byte = 0;
+    copy_async(&byte, pointer, 1);
+    current_stream().synchronize();
+    return byte;
+  }
+  static void fill(void* pointer, unsigned char value, std::size_t bytes) {
+    fill_async(pointer, value, bytes);
+    current_stream().synchronize();
+  }
+  // Needs a driver that tells whose an address is.
+  void SetUp() override {
+    void* block = allocate(1);
+    try {
+      static_cast<void>(device_of(block));
+    } catch (const DriverError& refusal) {
+      GTEST_SKIP() << refusal.what();
+    }
+    deallocate(block);
+  }
+  void TearDown() override { EXPECT_EQ(ipc_collect().handles, 0u) << "a story must end with nothing sent"; }
+
+  PeerProcess peer{Kind::library, "capacity=4GiB"};
+};
+
+TEST_F(SentMemory, TheReceiverSeesTheBlockAtItsOffset) {
+  void* first = allocate(kMiB / 2);
+  void* block = allocate(kMiB / 2);
+  fill(block, 7, kMiB / 2);
+  const MemoryHandle handle = send_memory(block);
+  const std::string number = peer.ask("open " + text_of(handle));
+  EXPECT_EQ(number, "1");
+  EXPECT_EQ(peer.ask("byte 1"), "7");
+  EXPECT_EQ(peer.ask("fill 1 9"), "ok");
+  EXPECT_EQ(byte_at(block), 9);
+  EXPECT_EQ(peer.ask("release 1"), "ok");
+  deallocate(block);
+  deallocate(first);
+}
+
+TEST_F(SentMemory, ADeallocatedBlockIsKeptUntilTheReceiverLetsGo) {
+  void* block = allocate(kMiB);
+  fill(block, 3, kMiB);
+  ASSERT_EQ(peer.ask("open " + text_of(send_memory(block))), "1");
+  deallocate(block);
+  EXPECT_NE(allocate(kMiB), block);
+  EXPECT_EQ(ipc_collect().waiting, 1u);
+  EXPECT_EQ(ipc_counts().bytes, kMiB);
+  EXPECT_EQ(peer.ask("byte 1"), "3");
+
+  EXPECT_EQ(peer.ask("release 1"), "ok");
+  const IpcCounts left = ipc_collect();
+  EXPECT_EQ(left.blocks, 0u);
+  EXPECT_FALSE(left.has_file);
+  EXPECT_EQ(allocate(kMiB), block) << "it is free again";
+}
+
+TEST_F(SentMemory, AReceiverThatIsKilledLetsGo) {
+  void* block = allocate(kMiB);
+  ASSERT_EQ(peer.ask("open " + text_of(send_memory(block))), "1");
+  deallocate(block);
+  ASSERT_EQ(ipc_collect().waiting, 1u);
+  peer.kill();
+  EXPECT_EQ(ipc_collect().handles, 0u);
+  EXPECT_EQ(allocate(kMiB), block);
+}
+
+TEST_F(SentMemory, AllReceiversMustBeDone) {
+  PeerProcess second(Kind::library, "capacity=4GiB");
+  void* block = allocate(kMiB);
+  const std::string handle = text_of(send_memory(block, 2));
+  ASSERT_EQ(peer.ask("open " + handle), "1");
+  deallocate(block);
+  ASSERT_EQ(peer.ask("release 1"), "ok");
+  EXPECT_EQ(ipc_collect().receivers, 1u) << "one is still to come";
+  ASSERT_EQ(second.ask("open " + handle), "1");
+  EXPECT_THAT(peer.ask("open " + handle), HasSubstr("all receivers")) << "there were two";
+  ASSERT_EQ(second.ask("release 1"), "ok");
+  EXPECT_EQ(ipc_collect().blocks, 0u);
+}
+
+TEST_F(SentMemory, ABlockThatIsStillAllocatedIsNotFreedByCollecting) {
+  void* block = allocate(kMiB);
+  ASSERT_EQ(peer.ask("open " + text_of(send_memory(block))), "1");
+  ASSERT_EQ(peer.ask("release 1"), "ok");
+  EXPECT_EQ(ipc_collect().handles, 0u);
+  EXPECT_NE(allocate(kMiB), block);
+  deallocate(block);
+  EXPECT_EQ(allocate(kMiB), block);
+}
+
+TEST_F(SentMemory, ARecalledHandleIsAwaitedNoMoreAndOpensNothing) {
+  void* block = allocate(kMiB);
+  const MemoryHandle handle = send_memory(block);
+  deallocate(block);
+  ASSERT_EQ(ipc_collect().receivers, 1u);
+  recall_memory(handle);
+  EXPECT_EQ(ipc_counts().blocks, 0u);
+  EXPECT_THAT(peer.ask("open " + text_of(handle)), StartsWith("error"));
+  EXPECT_THROW(recall_memory(handle), InvalidArgument);
+}
+
+TEST_F(SentMemory, OneProcessOpensAHandleOnceAndSharesIt) {
+  void* block = allocate(kMiB);
+  const std::string handle = text_of(send_memory(block));
+  ASSERT_EQ(peer.ask("open " + handle), "1");
+  ASSERT_EQ(peer.ask("open " + handle), "2");
+  EXPECT_EQ(peer.ask("fill 1 5"), "ok");
+  EXPECT_EQ(peer.ask("byte 2"), "5");
+  EXPECT_EQ(peer.ask("release 1"), "ok");
+  EXPECT_EQ(ipc_collect().receivers, 1u) << "the second share holds on";
+  EXPECT_EQ(peer.ask("release 2"), "ok");
+  EXPECT_EQ(ipc_collect().receivers, 0u);
+  deallocate(block);
+}
+
+TEST_F(SentMemory, WhatIsNoBlockIsRefusedAndChangesNothing) {
+  int host = 0;
+  EXPECT_THROW(static_cast<void>(send_memory(&host)), InvalidArgument);
+  EXPECT_THROW(static_cast<void>(send_memory(nullptr)), InvalidArgument);
+  void* block = allocate(kMiB);
+  EXPECT_THROW(static_cast<void>(send_memory(block, 0)), InvalidArgument);
+  EXPECT_THROW(static_cast<void>(send_memory(block, 65)), InvalidArgument);
+  EXPECT_THROW(static_cast<void>(send_memory(static_cast<char*>(block) + 512)), InvalidArgument);
+  EXPECT_THROW(static_cast<void>(open_ipc(ipc_handle(block))), InvalidArgument) << "its own process";
+  EXPECT_EQ(ipc_counts().handles, 0u);
+  deallocate(block);
+}
+
+TEST(IpcHandles, AreTheSameAfterTheirBytesTravelled) {
+  MemoryHandle::Parts parts;
+  parts.driver[3] = 9;
+  parts.device[15] = 1;
+  parts.allocation = 4096;
+  parts.offset = 512;
+  parts.bytes = 1024;
+  parts.sender = {7, 8, 9, 10, 11, 12};
+  const MemoryHandle handle(parts);
+  const auto bytes = handle.to_bytes();
+  const MemoryHandle again = MemoryHandle::from_bytes(bytes.data(), bytes.size());
+  EXPECT_EQ(again, handle);
+  EXPECT_EQ(std::hash<MemoryHandle>()(again), std::hash<MemoryHandle>()(handle));
+  EXPECT_EQ(again.parts().sender.serial, 12u);
+  parts.sender.serial = 13;
+  EXPECT_NE(MemoryHandle(parts), handle);
+}
+
+TEST(IpcHandles, BytesThatAreNoneAreRefused) {
+  const EventHandle event({}, {});
+  auto bytes = event.to_bytes();
+  EXPECT_EQ(EventHandle::from_bytes(bytes.data(), bytes.size()), event);
+  EXPECT_THROW(static_cast<void>(EventHandle::from_bytes(bytes.data(), bytes.size() - 1)), InvalidArgument);
+  EXPECT_THROW(static_cast<void>(EventHandle::from_bytes(nullptr, bytes.size())), InvalidArgument);
+  bytes[0] ^= 1;
+  EXPECT_THROW(static_cast<void>(EventHandle::from_bytes(bytes.data(), bytes.size())), InvalidArgument);
+  MemoryHandle::Parts parts;
+  parts.allocation = 10;
+  parts.offset = 8;
+  parts.bytes = 3;
+  EXPECT_THROW(MemoryHandle{parts}, InvalidArgument);
+}
+
+TEST(Processes, AreListedAsTorchDoes) {
+  void* block = allocate(3 * kMiB);
+  EXPECT_THAT(list_gpu_processes(0), ::testing::MatchesRegex("GPU:0\nprocess +[0-9]+ uses +20\\.000 MB GPU memory"));
+  EXPECT_EQ(gpu_processes(0).size(), 1u);
+  deallocate(block);
+}
+
+}  // namespace
+}  // namespace cistern::testing
