@@ -60,10 +60,7 @@ CUresult DriverState::ipc_get_mem_handle(CUipcMemHandle* handle, CUdeviceptr poi
   return CUDA_ERROR_INVALID_VALUE;
 }
 
-bool DriverState::can_reach(int from, int to) {
-  int can_access = 0;
-  return from == to || (device_can_access_peer(&can_access, from, to) == CUDA_SUCCESS && can_access != 0);
-}
+bool DriverState::can_reach(int from, int to) { return from == to || peers.can_access(from, to); }
 
 CUresult DriverState::ipc_open_mem_handle(CUdeviceptr* pointer, CUipcMemHandle bytes, unsigned flags) {
   if (pointer == nullptr || flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) return CUDA_ERROR_INVALID_VALUE;
@@ -132,7 +129,12 @@ CUresult DriverState::ipc_close_mem_handle(CUdeviceptr pointer) {
   }
   // Unmapping waits for what may use the memory; meanwhile another thread may open or close it.
   if (const CUresult failed = wait_for_device(lock, mapping->device); failed != CUDA_SUCCESS) return failed;
-  mapping = ipc.find_mapping(pointer);
+  // Another device's work, which nothing waited for, must not lose what it touches right now.
+  const auto is_free = [&] {
+    mapping = ipc.find_mapping(pointer);
+    return mapping == nullptr || !virtual_memory.is_held(mapping->reserved, mapping->reserved_bytes);
+  };
+  hold_released.wait(lock, is_free);
   if (mapping == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (--mapping->opened != 0) return CUDA_SUCCESS;
   const CUdeviceptr reserved = mapping->reserved;
