@@ -9,6 +9,7 @@ CUresult DriverState::mem_get_info(std::size_t* free_bytes, std::size_t* total_b
   const std::lock_guard lock(mutex);
   int index = 0;
   if (const CUresult refused = find_current(&index); refused != CUDA_SUCCESS) return refused;
+  virtual_memory.collect_leased();
   const DeviceCapacity& capacity = device(index).capacity;
   *free_bytes = capacity.free();
   *total_bytes = capacity.total();

@@ -1,5 +1,7 @@
 #include "runtime/simulated/virtual_memory.h"
 
+#include "runtime/simulated/shareable_memory.h"
+
 #include <algorithm>
 #include <iterator>
 #include <tuple>
@@ -80,6 +82,7 @@ CUresult VirtualMemory::create(CUmemGenericAllocationHandle* handle, std::size_t
   if (handle == nullptr || bytes == 0 || !is_whole_granules(bytes) || !is_valid(properties) || flags != 0) {
     return CUDA_ERROR_INVALID_VALUE;
   }
+  collect_leased();
   const int device = properties->location.id;
   DeviceCapacity& capacity = *capacities_[static_cast<std::size_t>(device)];
   if (bytes > capacity.total() - capacity.used()) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -103,12 +106,14 @@ CUresult VirtualMemory::create(CUmemGenericAllocationHandle* handle, std::size_t
   return CUDA_SUCCESS;
 }
 
-CUmemGenericAllocationHandle VirtualMemory::adopt(int device, std::size_t bytes, OwnedFile file, std::uint64_t offset) {
+CUmemGenericAllocationHandle VirtualMemory::adopt(int device, std::size_t bytes, OwnedFile file, std::uint64_t offset,
+                                                  OwnedFile lease) {
   Physical* physical = nullptr;
   const CUmemGenericAllocationHandle adopted = handles_.insert(&physical);
   const FilePlace place{file.get(), offset};
   *physical =
       Physical{device, bytes, place, next_id_++, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0, std::move(file), 1, 0};
+  physical->lease = std::move(lease);
   return adopted;
 }
 
@@ -128,7 +133,46 @@ CUresult VirtualMemory::release(CUmemGenericAllocationHandle handle) {
 
 // Requires: `handle` is in the table.
 void VirtualMemory::drop_if_unused(CUmemGenericAllocationHandle handle) {
-  if (handles_.at(handle).references != 0 || handles_.at(handle).mappings != 0) return;
+  Physical& unused = handles_.at(handle);
+  if (unused.references != 0 || unused.mappings != 0) return;
+  if (unused.lease_watch) {
+    unused.lease = OwnedFile();  // from now on only others hold it
+    if (is_leased(unused.lease_watch)) {
+      leased_.push_back(handle);  // within its capacity: lease_of reserved it
+      return;
+    }
+    --exported_;
+  }
+  drop(handle);
+}
+
+const OwnedFile* VirtualMemory::lease_of(CUmemGenericAllocationHandle handle) {
+  Physical& physical = handles_.at(handle);
+  if (physical.lease) return &physical.lease;
+  leased_.reserve(exported_ + 1);
+  auto made = make_lease();
+  if (!made) return nullptr;
+  physical.lease = std::move(made->lease);
+  physical.lease_watch = std::move(made->watch);
+  ++exported_;
+  return &physical.lease;
+}
+
+void VirtualMemory::collect_leased() {
+  for (std::size_t i = 0; i < leased_.size();) {
+    if (is_leased(handles_.at(leased_[i]).lease_watch)) {
+      ++i;
+      continue;
+    }
+    drop(leased_[i]);
+    leased_[i] = leased_.back();
+    leased_.pop_back();
+    --exported_;
+  }
+}
+
+// Requires: nobody uses it.
+void VirtualMemory::drop(CUmemGenericAllocationHandle handle) {
   const Physical physical = std::move(handles_.at(handle));
   handles_.erase(handle);
   if (physical.adopted) return;  // what counts it is in another process

@@ -56,7 +56,14 @@ class VirtualMemory {
   // A handle over bytes in another process's file, which count against their device there, not
   // here. It keeps the file until it is gone. Requires: whole granules at a multiple of the host's
   // page in the file. Throws std::bad_alloc, unchanged.
-  [[nodiscard]] CUmemGenericAllocationHandle adopt(int device, std::size_t bytes, OwnedFile file, std::uint64_t offset);
+  [[nodiscard]] CUmemGenericAllocationHandle adopt(int device, std::size_t bytes, OwnedFile file, std::uint64_t offset,
+                                                   OwnedFile lease = {});
+  // What another process's import of the handle is to hold while it lives (see make_lease): until
+  // then the memory counts here, also when it is released. Null if the host has no pipe left.
+  // Requires: extent_of(handle). Throws std::bad_alloc, unchanged.
+  [[nodiscard]] const OwnedFile* lease_of(CUmemGenericAllocationHandle handle);
+  // Gives memory back that was released, and that no other process holds any more.
+  void collect_leased();
   // Where a handle's bytes live, how many they are and whose: nothing if there is no such handle.
   struct Extent {
     int device;
@@ -108,6 +115,8 @@ class VirtualMemory {
     OwnedFile adopted;           // the file, if the bytes are another process's
     std::size_t references = 0;  // from create and retain, until as many releases
     std::size_t mappings = 0;
+    OwnedFile lease = {};        // of an import, and of what was exported until it is released
+    OwnedFile lease_watch = {};  // of what was exported
   };
   struct Mapping {
     std::size_t bytes = 0;
@@ -143,6 +152,7 @@ class VirtualMemory {
   [[nodiscard]] bool show_changes(Mappings::const_iterator first, Mappings::const_iterator last,
                                   const std::vector<PageAccess>& before);
   void drop_if_unused(CUmemGenericAllocationHandle handle);
+  void drop(CUmemGenericAllocationHandle handle);
 
   AddressWindow window_;
   std::vector<DeviceCapacity*> capacities_;
@@ -154,6 +164,8 @@ class VirtualMemory {
   std::map<std::uint64_t, std::size_t> reservations_;
   Mappings mappings_;
   HandleTable<Physical> handles_;
+  std::vector<CUmemGenericAllocationHandle> leased_;  // released here, held by other processes
+  std::size_t exported_ = 0;                          // handles that may come there
   std::uint64_t next_id_ = 1;
 };
 

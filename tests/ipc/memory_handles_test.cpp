@@ -169,6 +169,16 @@ TEST_F(MemoryHandles, ADeviceThatIsNotHereCannotBeOpened) {
   EXPECT_EQ(open(handle, &pointer), CUDA_ERROR_MAP_FAILED);
 }
 
+TEST_F(MemoryHandles, AnotherDeviceOpensWhatItCanReach) {
+  PeerProcess linked(Kind::driver, "devices=2,capacity=256MiB");
+  PeerProcess apart(Kind::driver, "devices=2,capacity=256MiB,peers=none");
+  const std::string handle = text_of(handle_of(own.allocate(2 * MiB)));
+  ASSERT_EQ(linked.ask("use 1"), "ok");
+  EXPECT_NE(linked.ask_number("open_memory " + handle), 0u);
+  ASSERT_EQ(apart.ask("use 1"), "ok");
+  EXPECT_EQ(apart.ask("open_memory " + handle), error(CUDA_ERROR_MAP_FAILED));
+}
+
 TEST_F(MemoryHandles, ThreeProcessesShareOneAllocation) {
   PeerProcess third(Kind::driver, kSettings);
   const CUdeviceptr ours = own.allocate(2 * MiB);

@@ -32,16 +32,6 @@ class SentMemory : public ::testing::Test {
     fill_async(pointer, value, bytes);
     current_stream().synchronize();
   }
-  // Needs a driver that tells whose an address is.
-  void SetUp() override {
-    void* block = allocate(1);
-    try {
-      static_cast<void>(device_of(block));
-    } catch (const DriverError& refusal) {
-      GTEST_SKIP() << refusal.what();
-    }
-    deallocate(block);
-  }
   void TearDown() override { EXPECT_EQ(ipc_collect().handles, 0u) << "a story must end with nothing sent"; }
 
   PeerProcess peer{Kind::library, "capacity=4GiB"};

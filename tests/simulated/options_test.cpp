@@ -65,7 +65,7 @@ TEST(SimulatedOptions, RefusesWhatItCannotReadAndSaysWhatItExpected) {
   EXPECT_EQ(text_of("event_lag=-1"), "simulated device: event_lag=-1: expected a number of ticks");
   EXPECT_EQ(text_of("compute_capability=9"), "simulated device: compute_capability=9: expected a version such as 9.0");
   EXPECT_EQ(text_of("speed=9"),
-            "simulated device: unknown setting 'speed'; expected devices, capacity, backing, drive, event_lag, races, "
+            "simulated device: unknown setting 'speed'; expected devices, capacity, backing, drive, event_lag, races, shared, "
             "compute_capability or peers");
   EXPECT_EQ(text_of("devices=1,devices=2"), "simulated device: devices is set twice");
   for (const char* text : {"devices", "devices=1,", ",devices=1", "capacity=99999999TiB", "capacity=GiB", "capacity=",
