@@ -14,6 +14,7 @@
 #include <cistern/memory.h>
 #include <cistern/options.h>
 #include <cistern/processes.h>
+#include <cistern/race_report.h>
 #include <cistern/simulated.h>
 #include <cistern/simulated_controls.h>
 #include <cistern/snapshot.h>

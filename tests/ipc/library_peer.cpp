@@ -4,6 +4,7 @@
 
 #include <map>
 #include <string>
+#include <vector>
 
 #include "tests/ipc/peer_commands.h"
 
@@ -46,6 +47,13 @@ class LibraryPeer {
          }},
         {"allocate",
          [](Arguments& in) { return std::to_string(reinterpret_cast<std::uint64_t>(allocate(in.number()))); }},
+        {"open_event",
+         [this](Arguments& in) {
+           const auto handle = handle_from<EventHandle>(in);
+           events_.push_back(Event::from_ipc_handle(0, handle));
+           return std::to_string(events_.size() - 1);
+         }},
+        {"query", [this](Arguments& in) { return std::string(events_.at(in.number()).query() ? "true" : "false"); }},
         {"free_bytes", [](Arguments&) { return std::to_string(memory_info().free); }},
     };
   }
@@ -59,6 +67,7 @@ class LibraryPeer {
 
   std::map<std::uint64_t, IpcMemory> memory_;
   std::uint64_t last_ = 0;
+  std::vector<Event> events_;
 };
 
 }  // namespace

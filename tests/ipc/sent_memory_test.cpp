@@ -141,6 +141,21 @@ TEST_F(SentMemory, WhatIsNoBlockIsRefusedAndChangesNothing) {
   deallocate(block);
 }
 
+// Event::ipc_handle and Event::from_ipc_handle, between processes.
+TEST(SentEvents, AreSeenCompleteWhereTheyWereOpened) {
+  PeerProcess peer(Kind::library, "capacity=4GiB");
+  Event event(EventOptions{.interprocess = true});
+  const auto bytes = event.ipc_handle().to_bytes();
+  ASSERT_EQ(peer.ask("open_event " + to_hex(bytes.data(), bytes.size())), "0");
+  EXPECT_EQ(peer.ask("query 0"), "true");
+  const Stream stream = Stream::create();
+  simulated::driver().occupy(stream.native_handle(), std::chrono::milliseconds(1));
+  event.record(stream);
+  EXPECT_EQ(peer.ask("query 0"), "false");
+  stream.synchronize();
+  EXPECT_EQ(peer.ask("query 0"), "true");
+}
+
 TEST(IpcHandles, AreTheSameAfterTheirBytesTravelled) {
   MemoryHandle::Parts parts;
   parts.driver[3] = 9;

@@ -36,7 +36,7 @@ Argument pass(Argument argument) noexcept {
 #define CISTERN_DRIVER_ALIAS(member, symbol, exported, parameters)
 #define CISTERN_DRIVER_PER_THREAD(member, symbol, exported, parameters, arguments)
 #define CISTERN_LIST(...) __VA_OPT__(, ) __VA_ARGS__
-#include "driver_exports.inc"
+#include "runtime/simulated/libcuda/driver_exports.inc"
 #undef CISTERN_DRIVER_EXPORT
 #undef CISTERN_DRIVER_ALIAS
 #undef CISTERN_DRIVER_PER_THREAD
@@ -49,7 +49,7 @@ namespace by_base_name {
 #define CISTERN_DRIVER_ALIAS(member, symbol, exported, parameters) \
   CISTERN_EXPORT CUresult member parameters noexcept __asm__(symbol) __attribute__((alias(exported)));
 #define CISTERN_DRIVER_PER_THREAD(member, symbol, exported, parameters, arguments)
-#include "driver_exports.inc"
+#include "runtime/simulated/libcuda/driver_exports.inc"
 #undef CISTERN_DRIVER_EXPORT
 #undef CISTERN_DRIVER_ALIAS
 #undef CISTERN_DRIVER_PER_THREAD
@@ -66,7 +66,7 @@ CUstream pass(CUstream stream) noexcept { return stream == nullptr ? CU_STREAM_P
 #define CISTERN_DRIVER_PER_THREAD(member, symbol, exported, parameters, arguments) \
   CISTERN_EXPORT CUresult member parameters noexcept __asm__(exported);            \
   CUresult member parameters noexcept { return forward(&DriverApi::member CISTERN_LIST arguments); }
-#include "driver_exports.inc"
+#include "runtime/simulated/libcuda/driver_exports.inc"
 #undef CISTERN_DRIVER_EXPORT
 #undef CISTERN_DRIVER_ALIAS
 #undef CISTERN_DRIVER_PER_THREAD
@@ -84,7 +84,7 @@ const DriverExport exports[] = {
   {symbol, version, next, address_of(&plain::member)},
 #define CISTERN_DRIVER_ALIAS(member, symbol, exported, parameters)
 #define CISTERN_DRIVER_PER_THREAD(member, symbol, exported, parameters, arguments)
-#include "driver_exports.inc"
+#include "runtime/simulated/libcuda/driver_exports.inc"
 #undef CISTERN_DRIVER_EXPORT
 #undef CISTERN_DRIVER_PER_THREAD
 };
@@ -93,7 +93,7 @@ const DriverExport per_thread_exports[] = {
 #define CISTERN_DRIVER_EXPORT(member, symbol, exported, version, next, parameters, arguments)
 #define CISTERN_DRIVER_PER_THREAD(member, symbol, exported, parameters, arguments) \
   {symbol, 0, 0, address_of(&per_thread::member)},
-#include "driver_exports.inc"
+#include "runtime/simulated/libcuda/driver_exports.inc"
 #undef CISTERN_DRIVER_EXPORT
 #undef CISTERN_DRIVER_ALIAS
 #undef CISTERN_DRIVER_PER_THREAD
