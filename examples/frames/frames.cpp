@@ -1,7 +1,7 @@
 // Frames through two streams: one uploads, the other composes them with a graph and hands each
 // result to a host function. The same program runs on the simulated driver and on a real one:
 //
-//   CISTERN_DEVICE=simulated:races=report frames     (or drive=free, or cuda)
+//   CISTERN_DEVICE=simulated:races=report cistern_frames     (or drive=free, or cuda)
 //
 // What it shows: memory of cistern used by two streams, guarded by events both ways; page-locked host
 // memory; a graph captured once for each slot and launched for each frame; host functions in order.
