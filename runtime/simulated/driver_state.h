@@ -179,6 +179,7 @@ struct DriverState {
   CUresult inject(DriverEntryId entry);
   // Whether work of a device can reach another's memory.
   [[nodiscard]] bool can_reach(int from, int to);
+  void enable_lazily(int from, int to);
   CUresult map_foreign(int owner, OwnedFile file, IpcState::Mapping* mapping);
   // What a capture that is under way makes of a call of the entry. Takes the lock.
   CUresult check_capture(DriverEntryId entry);

@@ -14,8 +14,8 @@
 namespace cistern::simulated {
 namespace {
 
-constexpr std::uint64_t kMark = 0x31545058'54534943;  // "CISTXPT1"
-constexpr std::uint64_t kRecords = 256;
+constexpr std::uint64_t kMark = 0x32545058'54534943;  // "CISTXPT2"
+constexpr std::uint64_t kRecords = 2 * ExportTable::kPendingRecords;
 // How soon the death of a process is noticed that others wait for.
 constexpr long kPatienceNanoseconds = 50'000'000;
 
@@ -130,9 +130,18 @@ ExportTable::Record& ExportTable::record(std::uint32_t slot, std::uint64_t numbe
   return layout_->events[slot].records[number % kRecords];
 }
 
-bool ExportTable::has_room(std::uint32_t slot) const noexcept {
-  const std::uint64_t next = layout_->events[slot].begun.load() + 1;
-  return next <= kRecords || is_done(slot, next - kRecords);
+std::uint64_t ExportTable::oldest_pending(std::uint32_t slot) const noexcept {
+  const std::uint64_t begun = layout_->events[slot].begun.load();
+  for (std::uint64_t number = begun < kRecords ? 1 : begun - kRecords + 1; number <= begun; ++number) {
+    if (!is_done(slot, number)) return number;
+  }
+  return 0;
+}
+
+bool ExportTable::has_room(std::uint32_t slot, std::uint64_t records) const noexcept {
+  if (records > kPendingRecords) return false;
+  const std::uint64_t oldest = oldest_pending(slot);
+  return oldest == 0 || layout_->events[slot].begun.load() + records < oldest + kPendingRecords;
 }
 
 std::uint64_t ExportTable::begin_record(std::uint32_t slot, const ProcessStamp& process,

@@ -53,8 +53,13 @@ class ExportTable {
   [[nodiscard]] bool has_event(std::uint32_t slot, std::uint64_t serial) const noexcept;
 
   // --- Records of an event. Requires: slot < kEventSlots ---
-  // Whether there is room for one more record that is not done.
-  [[nodiscard]] bool has_room(std::uint32_t slot) const noexcept;
+  // Records of one event that may be unfinished at once.
+  static constexpr std::uint64_t kPendingRecords = 256;
+  // Whether so many more records may be begun. The answer may be old when they are, if another
+  // process begins records meanwhile: the table has places for twice as many as it promises.
+  [[nodiscard]] bool has_room(std::uint32_t slot, std::uint64_t records) const noexcept;
+  // The lowest number of a record that is not done; 0: all are.
+  [[nodiscard]] std::uint64_t oldest_pending(std::uint32_t slot) const noexcept;
   // The number of a new record by `process` and a driver in it.
   [[nodiscard]] std::uint64_t begin_record(std::uint32_t slot, const ProcessStamp& process,
                                            std::uint64_t driver) noexcept;

@@ -1,5 +1,8 @@
 // How the launch of a graph becomes operations.
 
+#include <algorithm>
+#include <cstdint>
+#include <map>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -18,7 +21,8 @@ void append(Places& places, const Places& more) { places.insert(places.end(), mo
 // keeps the whole graph, for whatever user objects the work needs.
 Work shared_work(const GraphNode& node, const std::shared_ptr<const GraphBody>& body) {
   const std::shared_ptr<const Work> work(body, node.work.get());
-  Work shared{.label = work->label, .accesses = work->accesses, .captured_at = work->captured_at, .duration = work->duration};
+  Work shared{
+      .label = work->label, .accesses = work->accesses, .captured_at = work->captured_at, .duration = work->duration};
   if (work->is_valid) shared.is_valid = [work] { return work->is_valid(); };
   if (work->function) shared.function = [work](CUresult status) { return work->function(status); };
   shared.runs_after_failure = work->runs_after_failure;
@@ -76,6 +80,23 @@ class Unfolding {
   std::vector<Event*> recorded_;
 };
 
+// Whether other processes can be told of all the records; several may be of one event.
+bool has_room(const std::vector<Event*>& recorded) {
+  struct Records {
+    SharedEvent* event = nullptr;
+    std::uint64_t count = 0;
+  };
+  std::map<std::pair<const ExportTable*, std::uint32_t>, Records> slots;  // a handle may be opened twice
+  for (const Event* event : recorded) {
+    if (event->shared == nullptr) continue;
+    Records& records = slots[{&event->shared->table(), event->shared->slot()}];
+    records.event = event->shared.get();
+    ++records.count;
+  }
+  return std::all_of(slots.begin(), slots.end(),
+                     [](const auto& slot) { return slot.second.event->has_room(slot.second.count); });
+}
+
 }  // namespace
 
 CUresult DriverState::submit_graph(StreamQueue& stream, GraphExec& exec) {
@@ -90,9 +111,7 @@ CUresult DriverState::submit_graph(StreamQueue& stream, GraphExec& exec) {
   Unfolding unfolding(events, exec.body);
   Places exit;
   if (!unfolding.unfold(*exec.body, {}, &exit)) return CUDA_ERROR_INVALID_VALUE;
-  for (const Event* event : unfolding.recorded()) {
-    if (event->shared && !event->shared->has_room()) return CUDA_ERROR_OUT_OF_MEMORY;
-  }
+  if (!has_room(unfolding.recorded())) return CUDA_ERROR_OUT_OF_MEMORY;
   for (Event* event : unfolding.recorded()) event->captured = nullptr;
   std::vector<GraphOperation> operations = unfolding.take();
   if (races) races->launched(stream, operations, &exec);

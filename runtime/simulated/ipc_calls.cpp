@@ -62,6 +62,11 @@ CUresult DriverState::ipc_get_mem_handle(CUipcMemHandle* handle, CUdeviceptr poi
 
 bool DriverState::can_reach(int from, int to) { return from == to || peers.can_access(from, to); }
 
+// cuIpcOpenMemHandle: "as if the user called cuCtxEnablePeerAccess". Enabled already is as good.
+void DriverState::enable_lazily(int from, int to) {
+  if (from != to) static_cast<void>(peers.enable(from, to));
+}
+
 CUresult DriverState::ipc_open_mem_handle(CUdeviceptr* pointer, CUipcMemHandle bytes, unsigned flags) {
   if (pointer == nullptr || flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) return CUDA_ERROR_INVALID_VALUE;
   const std::lock_guard lock(mutex);
@@ -75,6 +80,7 @@ CUresult DriverState::ipc_open_mem_handle(CUdeviceptr* pointer, CUipcMemHandle b
   if (owner < 0 || !can_reach(index, owner)) return CUDA_ERROR_MAP_FAILED;
   if (IpcState::Mapping* opened = ipc.find_mapping(handle, index)) {
     ++opened->opened;
+    enable_lazily(index, owner);
     *pointer = opened->address;
     return CUDA_SUCCESS;
   }
@@ -84,6 +90,7 @@ CUresult DriverState::ipc_open_mem_handle(CUdeviceptr* pointer, CUipcMemHandle b
   if (!file || !table || !table->has_memory(handle.slot, handle.serial)) return CUDA_ERROR_MAP_FAILED;
   IpcState::Mapping mapping{.handle = handle, .device = index};
   if (const CUresult failed = map_foreign(owner, std::move(file), &mapping); failed != CUDA_SUCCESS) return failed;
+  enable_lazily(index, owner);
   *pointer = mapping.address;
   return CUDA_SUCCESS;
 }

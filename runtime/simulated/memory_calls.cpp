@@ -21,6 +21,7 @@ CUresult DriverState::mem_alloc(CUdeviceptr* pointer, std::size_t bytes) {
   const std::lock_guard lock(mutex);
   int index = 0;
   if (const CUresult refused = find_current(&index); refused != CUDA_SUCCESS) return refused;
+  virtual_memory.collect_leased();
   const auto address = device(index).memory.allocate(bytes);
   if (!address) return CUDA_ERROR_OUT_OF_MEMORY;
   *pointer = *address;

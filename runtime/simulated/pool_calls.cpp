@@ -28,6 +28,7 @@ CUresult DriverState::allocate_in_stream(CUdeviceptr* pointer, std::size_t bytes
                                          StreamQueue& stream) {
   // The graph would own it: memory nodes are not among those that are captured here.
   if (stream.capture != nullptr) return refuse_in_capture(stream);
+  virtual_memory.collect_leased();
   PoolMemory::Request request{.bytes = bytes, .stream = stream.id};
   request.preceding = [&] { return executor.preceding(stream); };
   const auto taken = pools.allocate(pool, std::move(request));

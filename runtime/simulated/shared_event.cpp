@@ -7,6 +7,15 @@ std::uint64_t SharedEvent::latest_foreign() const noexcept {
   return is_done(number) || table_->is_by(slot_, number, self_, driver_) ? 0 : number;
 }
 
+bool SharedEvent::has_room(std::uint64_t records) noexcept {
+  if (!exists()) return true;
+  if (records > ExportTable::kPendingRecords) return false;
+  while (!table_->has_room(slot_, records)) {
+    if (!check_abandoned(table_->oldest_pending(slot_))) return false;
+  }
+  return true;
+}
+
 bool SharedEvent::check_abandoned(std::uint64_t number) noexcept {
   if (is_done(number)) return true;
   if (table_->is_by(slot_, number, self_, driver_)) return false;

@@ -26,8 +26,9 @@ class SharedEvent {
   [[nodiscard]] std::uint32_t slot() const noexcept { return slot_; }
   [[nodiscard]] std::uint64_t serial() const noexcept { return serial_; }
 
-  // 256 records of one event can be pending.
-  [[nodiscard]] bool has_room() const noexcept { return !exists() || table_->has_room(slot_); }
+  // Whether so many more records can be begun (ExportTable::kPendingRecords). Those of processes
+  // that have died take no room.
+  [[nodiscard]] bool has_room(std::uint64_t records = 1) noexcept;
   // The number of a record that this driver makes now; complete tells that its work is done.
   [[nodiscard]] std::uint64_t begin_record() noexcept {
     return exists() ? table_->begin_record(slot_, self_, driver_) : 0;

@@ -88,6 +88,23 @@ TEST_F(Descriptors, ReleasedMemoryLivesAndCountsUntilTheImporterIsKilled) {
   EXPECT_EQ(total - free, 4 * MiB);
 }
 
+TEST_F(Descriptors, AnAllocationFindsRoomInWhatADeadImporterHeld) {
+  for (const bool in_stream : {false, true}) {
+    PeerProcess importer(Kind::library, "capacity=256MiB");
+    const auto handle = create(256 * MiB);
+    ASSERT_EQ(import_in(importer, export_of(handle), 256 * MiB), "1");
+    ASSERT_EQ(own.api.mem_release(handle), CUDA_SUCCESS);
+    CUdeviceptr pointer = 0;
+    const auto allocate = [&] {
+      return in_stream ? own.api.mem_alloc_async(&pointer, 256 * MiB, nullptr) : own.api.mem_alloc(&pointer, 256 * MiB);
+    };
+    EXPECT_EQ(allocate(), CUDA_ERROR_OUT_OF_MEMORY) << "the importer lives";
+    importer.kill();
+    EXPECT_EQ(allocate(), CUDA_SUCCESS);
+    EXPECT_EQ(own.api.mem_free(pointer), CUDA_SUCCESS);
+  }
+}
+
 TEST_F(Descriptors, ADescriptorAloneKeepsTheMemory) {
   const auto handle = create(2 * MiB);
   FileDescriptor descriptor = export_of(handle);

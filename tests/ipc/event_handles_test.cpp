@@ -42,9 +42,70 @@ class EventHandles : public ::testing::Test {
     return event;
   }
 
+  // A graph that records the event so many times, one record after the other.
+  CUgraphExec graph_of_records(CUevent event, int records) {
+    const CUstream stream = own.driver.create_stream();
+    EXPECT_EQ(own.api.stream_begin_capture(stream, CU_STREAM_CAPTURE_MODE_RELAXED), CUDA_SUCCESS);
+    for (int i = 0; i < records; ++i) {
+      EXPECT_EQ(own.api.event_record_with_flags(event, stream, CU_EVENT_RECORD_EXTERNAL), CUDA_SUCCESS);
+    }
+    CUgraph graph = nullptr;
+    EXPECT_EQ(own.api.stream_end_capture(stream, &graph), CUDA_SUCCESS);
+    CUgraphExec exec = nullptr;
+    EXPECT_EQ(own.api.graph_instantiate(&exec, graph, 0), CUDA_SUCCESS);
+    return exec;
+  }
+
+  static constexpr int kPending = 256;  // records of one event that may be unfinished
   ReadyDriver own;
   PeerProcess peer{Kind::driver, "capacity=256MiB"};
 };
+
+TEST_F(EventHandles, AsManyRecordsArePendingAsTheTableHoldsAndNoMore) {
+  const CUstream stream = own.driver.create_stream();
+  const CUevent event = record_pending(stream);
+  const std::string theirs = std::to_string(peer.ask_number("open_event " + text_of(event)));
+  const std::string waiting = std::to_string(peer.ask_number("stream"));
+  ASSERT_EQ(peer.ask("wait " + waiting + " " + theirs), "ok");
+  for (int i = 1; i < kPending; ++i) ASSERT_EQ(own.api.event_record(event, stream), CUDA_SUCCESS) << i;
+
+  EXPECT_EQ(own.api.event_record(event, stream), CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_EQ(peer.ask("query_stream " + waiting), kNotReady) << "it waits for the first record";
+  own.driver.run_until_idle();
+  EXPECT_EQ(peer.ask("synchronize_stream " + waiting), "ok");
+  EXPECT_EQ(own.api.event_record(event, stream), CUDA_SUCCESS) << "there is room again";
+}
+
+TEST_F(EventHandles, AGraphIsLaunchedOnlyIfThereIsRoomForAllItsRecords) {
+  const CUstream stream = own.driver.create_stream();
+  const CUevent event = record_pending(stream);
+  const std::string theirs = std::to_string(peer.ask_number("open_event " + text_of(event)));
+  const std::string waiting = std::to_string(peer.ask_number("stream"));
+  ASSERT_EQ(peer.ask("wait " + waiting + " " + theirs), "ok");
+
+  EXPECT_EQ(own.api.graph_launch(graph_of_records(event, kPending), stream), CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_EQ(own.api.graph_launch(graph_of_records(event, kPending + 1), stream), CUDA_ERROR_OUT_OF_MEMORY);
+  ASSERT_EQ(own.api.graph_launch(graph_of_records(event, kPending - 1), stream), CUDA_SUCCESS);
+  EXPECT_EQ(own.api.event_record(event, stream), CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_EQ(peer.ask("query_stream " + waiting), kNotReady);
+  EXPECT_EQ(peer.ask("query " + theirs), kNotReady);
+  own.driver.run_until_idle();
+  EXPECT_EQ(peer.ask("query " + theirs), "ok");
+  EXPECT_EQ(peer.ask("synchronize_stream " + waiting), "ok");
+}
+
+TEST_F(EventHandles, ARecordThatNeverEndsTakesNoRoomOnceItsProcessHasDied) {
+  const CUevent event = own.create_event(kShareable);
+  const std::string theirs = std::to_string(peer.ask_number("open_event " + text_of(event)));
+  const std::string stream = std::to_string(peer.ask_number("stream"));
+  ASSERT_EQ(peer.ask("occupy " + stream), "ok");
+  ASSERT_EQ(peer.ask("record " + theirs + " " + stream), "ok");
+  const CUstream idle = own.driver.create_stream();
+  for (int i = 1; i < kPending; ++i) ASSERT_EQ(own.api.event_record(event, idle), CUDA_SUCCESS) << i;
+  EXPECT_EQ(own.api.event_record(event, idle), CUDA_ERROR_OUT_OF_MEMORY);
+  peer.kill();
+  EXPECT_EQ(own.api.event_record(event, idle), CUDA_SUCCESS);
+}
 
 TEST_F(EventHandles, AnEventIsCompleteElsewhereUntilItIsRecorded) {
   const CUevent event = own.create_event(kShareable);

@@ -2,6 +2,8 @@
 
 #include <cistern/cistern.h>
 
+#include <algorithm>
+#include <cstdlib>
 #include <map>
 #include <string>
 #include <vector>
@@ -54,6 +56,17 @@ class LibraryPeer {
            return std::to_string(events_.size() - 1);
          }},
         {"query", [this](Arguments& in) { return std::string(events_.at(in.number()).query() ? "true" : "false"); }},
+        {"set",  // an environment variable; the library reads its own at first use
+         [](Arguments& in) {
+           const std::string variable = in.word();
+           return std::string(::setenv(variable.c_str(), in.word().c_str(), 1) == 0 ? "ok" : "error: no memory");
+         }},
+        {"processes",
+         [](Arguments&) {
+           std::string text = list_gpu_processes(0);
+           std::replace(text.begin(), text.end(), '\n', '|');
+           return text;
+         }},
         {"free_bytes", [](Arguments&) { return std::to_string(memory_info().free); }},
     };
   }

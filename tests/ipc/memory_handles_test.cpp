@@ -179,6 +179,40 @@ TEST_F(MemoryHandles, AnotherDeviceOpensWhatItCanReach) {
   EXPECT_EQ(apart.ask("open_memory " + handle), error(CUDA_ERROR_MAP_FAILED));
 }
 
+// cuIpcOpenMemHandle: "as if the user called cuCtxEnablePeerAccess".
+TEST_F(MemoryHandles, OpeningAPeersMemoryEnablesAccessToThePeer) {
+  ReadyDriver two({.devices = 2, .capacity_bytes = 256 * MiB});
+  CUcontext owner = nullptr;
+  ASSERT_EQ(two.api.primary_ctx_retain(&owner, 0), CUDA_SUCCESS);
+  two.use(1);
+  const CUipcMemHandle handle =
+      handle_from(peer.ask("memory_handle " + std::to_string(peer.ask_number("allocate 2097152"))));
+  CUdeviceptr mapped = 0;
+  for (int opened = 0; opened < 2; ++opened) {
+    ASSERT_EQ(two.api.ipc_open_mem_handle(&mapped, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS), CUDA_SUCCESS);
+    EXPECT_EQ(two.api.ctx_enable_peer_access(owner, 0), CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED);
+    EXPECT_EQ(two.api.ctx_disable_peer_access(owner), CUDA_SUCCESS);
+  }
+  two.use(0);
+  ASSERT_EQ(two.api.ipc_open_mem_handle(&mapped, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS), CUDA_SUCCESS);
+  CUcontext other = nullptr;
+  ASSERT_EQ(two.api.primary_ctx_retain(&other, 1), CUDA_SUCCESS);
+  EXPECT_EQ(two.api.ctx_disable_peer_access(other), CUDA_ERROR_PEER_ACCESS_NOT_ENABLED) << "its own device's memory";
+}
+
+TEST_F(MemoryHandles, WhatCouldNotBeOpenedEnablesNothing) {
+  ReadyDriver two({.devices = 2, .capacity_bytes = 256 * MiB});
+  CUcontext owner = nullptr;
+  ASSERT_EQ(two.api.primary_ctx_retain(&owner, 0), CUDA_SUCCESS);
+  two.use(1);
+  const std::uint64_t theirs = peer.ask_number("allocate 2097152");
+  const CUipcMemHandle handle = handle_from(peer.ask("memory_handle " + std::to_string(theirs)));
+  ASSERT_EQ(peer.ask("free " + std::to_string(theirs)), "ok");
+  CUdeviceptr mapped = 0;
+  EXPECT_EQ(two.api.ipc_open_mem_handle(&mapped, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS), CUDA_ERROR_MAP_FAILED);
+  EXPECT_EQ(two.api.ctx_disable_peer_access(owner), CUDA_ERROR_PEER_ACCESS_NOT_ENABLED);
+}
+
 TEST_F(MemoryHandles, ThreeProcessesShareOneAllocation) {
   PeerProcess third(Kind::driver, kSettings);
   const CUdeviceptr ours = own.allocate(2 * MiB);
