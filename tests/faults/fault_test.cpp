@@ -29,14 +29,18 @@ struct World {
         allocator({.driver = &driver.api(), .options = AllocatorOptions::parse(options)}),
         side(driver.create_stream()) {}
 
-  void* take(std::size_t bytes, StreamHandle stream = nullptr) {
-    void* pointer = allocator.allocate(bytes, stream);
+  void* take(std::size_t bytes, StreamHandle stream = nullptr, const MemPool* pool = nullptr) {
+    void* pointer = pool == nullptr ? allocator.allocate(bytes, stream) : pool->allocate(bytes, stream);
     live.push_back(pointer);
     return pointer;
   }
   void give(void* pointer) {
     live.erase(std::find(live.begin(), live.end(), pointer));
     allocator.deallocate(pointer);
+  }
+  void end_pool(PoolId id) {
+    allocator.end_allocate_to_pool(0, id);
+    allocator.release_pool(0, id);
   }
 
   SimulatedDriver driver;
@@ -113,6 +117,71 @@ void without_cache(World& world) {
   world.take(700);
 }
 
+// As a graph's capture uses it, without the capture: begin, end, release, and the flush that ends it.
+void private_pool(World& world) {
+  const PoolId id{900, 0};
+  world.allocator.begin_allocate_to_pool(0, id, PoolFilter::every_stream());
+  try {
+    world.give(world.take(3 * kMega));
+    world.take(1000, world.side);
+  } catch (const Error&) {
+    world.end_pool(id);
+    throw;
+  }
+  world.end_pool(id);
+  world.allocator.empty_cache();
+}
+
+void mem_pools(World& world) {
+  const MemPool parent(world.allocator);
+  {
+    const MemPool child(world.allocator, {.parent = &parent, .no_split = true});
+    const MemPoolGuard guard(child);
+    void* block = world.take(30 * kMega);
+    world.take(500);
+    world.driver.occupy(world.side, 1ms);
+    world.allocator.record_stream(block, world.side);
+    world.give(block);
+  }
+  world.driver.run_until_idle();
+  world.take(700);
+  world.take(30 * kMega, nullptr, &parent);
+}
+
+void overflow_pool(World& world) {
+  const MemPool pool(world.allocator, {.use_on_oom = true});
+  world.give(world.take(90 * kMega, nullptr, &pool));
+  world.take(80 * kMega);
+  static_cast<void>(pool.trim());
+}
+
+void restored_checkpoint(World& world) {
+  const MemPool pool(world.allocator);
+  void* kept = world.take(2 * kMega, nullptr, &pool);
+  world.allocator.record_stream(kept, world.side);
+  const PoolCheckpoint before = world.allocator.checkpoint_pool(0, pool.id());
+  void* branch = world.take(kMega / 2, nullptr, &pool);
+  world.driver.occupy(world.side, 1ms);
+  world.allocator.record_stream(branch, world.side);
+  const PoolRestored restored = world.allocator.restore_pool(0, before);
+  for (void* freed : restored.freed) world.live.erase(std::find(world.live.begin(), world.live.end(), freed));
+  world.live.insert(world.live.end(), restored.live.begin(), restored.live.end());
+  world.take(kMega / 2, nullptr, &pool);
+}
+
+// Nothing that the driver refuses may reach the caller who destroys a stream.
+void destroyed_stream(World& world) {
+  const StreamHandle stream = world.driver.create_stream();
+  world.give(world.take(30 * kMega, stream));
+  void* block = world.take(12 * kMega, stream);
+  world.driver.occupy(stream, 1ms);
+  world.allocator.release_stream(stream);
+  world.driver.destroy_stream(stream);
+  world.take(30 * kMega, world.side);
+  world.give(block);
+  world.take(12 * kMega, world.side);
+}
+
 const std::vector<Scenario> kScenarios = {
     {"MissAndHit", "oom_dump:off", miss_and_hit},
     {"UsedElsewhere", "oom_dump:off", used_elsewhere},
@@ -124,6 +193,12 @@ const std::vector<Scenario> kScenarios = {
      collecting_garbage},
     {"Trimming", "oom_dump:off", trimming},
     {"WithoutCache", "oom_dump:off,policy:direct", without_cache},
+    {"PrivatePool", "oom_dump:off", private_pool},
+    {"PrivatePoolUnder24", "oom_dump:off,pytorch_rules:2.4", private_pool},
+    {"MemPools", "oom_dump:off", mem_pools},
+    {"OverflowPool", "oom_dump:off", overflow_pool},
+    {"RestoredCheckpoint", "oom_dump:off", restored_checkpoint},
+    {"DestroyedStream", "oom_dump:off", destroyed_stream},
 };
 
 // The errors a driver may answer with: memory is short, and a failure that is none of ours.
