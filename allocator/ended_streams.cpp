@@ -13,12 +13,10 @@ void DeviceAllocator::end_stream(const StreamUse& stream) noexcept {
   bool known = pools_.knows(stream.stream.id);
   private_pools_.for_each([&](PrivatePool& pool) { known = known || pool.streams.knows(stream.stream.id); });
   if (!known) return;
-  const bool captured = !routing_.empty() && is_captured(stream);
   PendingFrees::Entry last{nullptr, stream.device, stream.stream.id, nullptr};
-  CUresult result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   const bool during_capture = !routing_.empty();
   lock.unlock();
-  if (!captured) result = record_event(stream, &last, during_capture);
+  const CUresult result = record_event(stream, &last, during_capture);
   lock.lock();
   try {
     std::shared_ptr<StreamEnd> end;
@@ -70,7 +68,7 @@ bool DeviceAllocator::order_behind(const std::shared_ptr<StreamEnd>& end, const 
   if (end->event == nullptr) return true;
   // Inside a capture the stream could not wait for what lies outside.
   const StreamUse user{request.pools->stream, device_, nullptr};
-  if (!routing_.empty() && is_captured(user)) return false;
+  if (is_captured(user)) return false;
   const bool relaxed = !routing_.empty();
   const std::shared_ptr<StreamEnd> kept = end;
   lock.unlock();

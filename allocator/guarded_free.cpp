@@ -77,10 +77,6 @@ CUresult DeviceAllocator::guard(Block* block, Lock& lock) noexcept {
   CUresult refusal = CUDA_SUCCESS;
   std::size_t refused = 0;
   for (std::size_t i = 0; i < block->uses.size(); ++i) {
-    if (!routing_.empty() && is_captured(block->uses[i])) {
-      std::swap(block->uses[refused++], block->uses[i]);
-      continue;
-    }
     PendingFrees::Entry entry{nullptr, block->uses[i].device, block->uses[i].stream.id, block};
     const bool during_capture = !routing_.empty();
     lock.unlock();
@@ -89,7 +85,7 @@ CUresult DeviceAllocator::guard(Block* block, Lock& lock) noexcept {
     if (result == CUDA_SUCCESS) {
       queue_or_wait(entry, lock);
     } else {
-      refusal = result;
+      if (result != CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED) refusal = result;
       std::swap(block->uses[refused++], block->uses[i]);
     }
   }
@@ -115,11 +111,14 @@ void DeviceAllocator::retire_uses(Block* block, std::size_t first) noexcept {
   block->uses.resize(first);
 }
 
-// Without an event in `entry`, the work is done already.
+// Without an event in `entry`, the work is done already. A stream that captures, with the allocator
+// told of it or not, gets none (CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED): the capture would take the
+// event, and whoever asks for it later would be refused for ever.
 CUresult DeviceAllocator::record_event(const StreamUse& use, PendingFrees::Entry* entry, bool during_capture) noexcept {
   try {
     const DriverScope scope(api_, surroundings_.contexts.primary(use.device), during_capture);
     if (!names_its_stream(use)) return api_.ctx_synchronize();
+    if (is_captured(use)) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     EventPool& pool = surroundings_.event_pools.of(use.device);
     CUresult result = pool.acquire(&entry->event);
     if (result != CUDA_SUCCESS) return result;

@@ -112,8 +112,8 @@ StreamPools& DeviceAllocator::route(const StreamIdentity& stream) {
   return pool == nullptr ? pools_ : pool->streams;
 }
 
-// Whether queuing an event on the stream would put it into a graph, or end a capture. Asked only
-// while something is recorded: a capture without a pool is the user's own.
+// Whether queuing an event on the stream would put it into a graph, or end a capture, which may be
+// one that no pool is recorded to.
 bool DeviceAllocator::is_captured(const StreamUse& use) const noexcept {
   try {
     const ContextGuard guard(api_, surroundings_.contexts.primary(use.device));

@@ -14,7 +14,13 @@
 namespace cistern {
 namespace {
 
-using Object = std::variant<CUstream, CUevent, CUgraph, CUgraphExec>;
+struct HostAllocation {
+  void* memory;
+};
+struct LockedPages {
+  void* memory;
+};
+using Object = std::variant<CUstream, CUevent, CUgraph, CUgraphExec, HostAllocation, LockedPages>;
 struct Waiting {
   Object object;
   int device;
@@ -36,6 +42,8 @@ CUresult destroy(const DriverApi& api, CUstream stream) { return api.stream_dest
 CUresult destroy(const DriverApi& api, CUevent event) { return api.event_destroy(event); }
 CUresult destroy(const DriverApi& api, CUgraph graph) { return api.graph_destroy(graph); }
 CUresult destroy(const DriverApi& api, CUgraphExec exec) { return api.graph_exec_destroy(exec); }
+CUresult destroy(const DriverApi& api, HostAllocation allocation) { return api.mem_free_host(allocation.memory); }
+CUresult destroy(const DriverApi& api, LockedPages pages) { return api.mem_host_unregister(pages.memory); }
 
 // False if the driver says that this is no place for it. Host functions that were not queued
 // through cistern, and a user's kernels on the simulated driver, are known by that answer alone.
@@ -82,6 +90,12 @@ void destroy_on_device(const DriverApi* driver, int device, CUgraph graph) noexc
 }
 void destroy_on_device(const DriverApi* driver, int device, CUgraphExec exec) noexcept {
   destroy_now_or_later(driver, device, exec);
+}
+void free_host_memory(int device, void* memory) noexcept {
+  destroy_now_or_later(nullptr, device, HostAllocation{memory});
+}
+void unregister_host_memory(int device, void* memory) noexcept {
+  destroy_now_or_later(nullptr, device, LockedPages{memory});
 }
 
 void destroy_deferred() noexcept {

@@ -2,7 +2,7 @@
 
 // Destroys driver objects whose last owner ended where no driver call is allowed.
 //
-// A host function may hold the last copy of a Stream, an Event or a Graph, and the driver forbids
+// A host function may hold the last copy of a Stream, an Event, a Graph or page-locked memory, and the driver forbids
 // calls inside of one (CUDA Driver API, cuLaunchHostFunc). Such an object waits for the next call
 // outside that makes one of its kind or synchronises. Only objects of the process's driver, which
 // lives for ever, wait; those of another are its own to end.
@@ -28,6 +28,9 @@ void destroy_on_device(const DriverApi* driver, int device, CUstream stream) noe
 void destroy_on_device(const DriverApi* driver, int device, CUevent event) noexcept;
 void destroy_on_device(const DriverApi* driver, int device, CUgraph graph) noexcept;
 void destroy_on_device(const DriverApi* driver, int device, CUgraphExec exec) noexcept;
+// Of the process's driver: frees what cuMemHostAlloc gave, unlocks what cuMemHostRegister locked.
+void free_host_memory(int device, void* memory) noexcept;
+void unregister_host_memory(int device, void* memory) noexcept;
 
 // Destroys what waits. Costs one load where nothing does.
 void destroy_deferred() noexcept;

@@ -6,6 +6,9 @@
 namespace cistern {
 
 std::string driver_words(const DriverApi& api, CUresult result) {
+  // The answer inside a host function, where asking for words would be one more forbidden call
+  // (CUDA Driver API, cuLaunchHostFunc).
+  if (result == CUDA_ERROR_NOT_PERMITTED) return "CUDA_ERROR_NOT_PERMITTED (operation not permitted)";
   // The driver leaves both null for a number that it does not know.
   const char* name = nullptr;
   const char* text = nullptr;

@@ -69,7 +69,7 @@ const char* to_string(GraphUpdateRefusal refusal) noexcept {
 
 GraphUpdateResult Graph::update(const Graph& other) const {
   State& state = GraphAccess::require(*this, "update");
-  State& source = GraphAccess::require(other, "update from");
+  State& source = GraphAccess::require(other, "update");
   if (state.driver != source.driver)
     throw InvalidArgument(
         fmt::format("update of {} from {}: they belong to different drivers", state.describe(), source.describe()));

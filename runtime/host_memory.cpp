@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "runtime/deferred_destruction.h"
 #include "runtime/device_scope.h"
 #include "runtime/driver_error.h"
 #include "runtime/process_driver.h"
@@ -27,17 +28,6 @@ void* mapped_address(void* pointer, std::size_t bytes, bool mapped, Device devic
   return reinterpret_cast<void*>(address);
 }
 
-// A refusal means that the driver or the context is gone, and the pages' lock with it; or this is a
-// forked child, and they are the parent's.
-template <class Release>
-void release_quietly(int device, Release&& release) noexcept {
-  try {
-    const DeviceScope scope(nullptr, device);
-    static_cast<void>(release(scope.api()));
-  } catch (...) {
-  }
-}
-
 }  // namespace
 
 PinnedMemory::PinnedMemory(std::size_t bytes, PinnedMemoryOptions options, Device device) : options_(options) {
@@ -47,6 +37,7 @@ PinnedMemory::PinnedMemory(std::size_t bytes, PinnedMemoryOptions options, Devic
   if (options.portable) flags |= CU_MEMHOSTALLOC_PORTABLE;
   if (options.mapped) flags |= CU_MEMHOSTALLOC_DEVICEMAP;
   if (options.write_combined) flags |= CU_MEMHOSTALLOC_WRITECOMBINED;
+  destroy_deferred();
   const DeviceScope scope(nullptr, device_);
   void* made = nullptr;
   check_driver(scope.api(), scope.api().mem_host_alloc(&made, bytes, flags), DriverEntryId::mem_host_alloc,
@@ -79,7 +70,7 @@ void* PinnedMemory::device_pointer(Device device) const {
 }
 
 void PinnedMemory::reset() noexcept {
-  if (data_ != nullptr) release_quietly(device_, [this](const DriverApi& api) { return api.mem_free_host(data_); });
+  if (data_ != nullptr) free_host_memory(device_, data_);
   data_ = nullptr;
   size_ = 0;
 }
@@ -97,6 +88,7 @@ HostRegistration::HostRegistration(void* pointer, std::size_t bytes, Registratio
   if (options.portable) flags |= CU_MEMHOSTREGISTER_PORTABLE;
   if (options.mapped) flags |= CU_MEMHOSTREGISTER_DEVICEMAP;
   if (options.read_only) flags |= CU_MEMHOSTREGISTER_READ_ONLY;
+  destroy_deferred();
   const DeviceScope scope(nullptr, device_);
   check_driver(scope.api(), scope.api().mem_host_register(pointer, bytes, flags), DriverEntryId::mem_host_register,
                [&] { return describe(pointer, bytes); });
@@ -128,8 +120,7 @@ void* HostRegistration::device_pointer(Device device) const {
 }
 
 void HostRegistration::reset() noexcept {
-  if (data_ != nullptr)
-    release_quietly(device_, [this](const DriverApi& api) { return api.mem_host_unregister(data_); });
+  if (data_ != nullptr) unregister_host_memory(device_, data_);
   data_ = nullptr;
   size_ = 0;
 }

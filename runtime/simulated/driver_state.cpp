@@ -31,6 +31,15 @@ LiveDrivers& live_drivers() {
   return *drivers;
 }
 
+// A value of an enumeration whose last one is `last`.
+template <class Enumeration>
+void require_named(const char* setting, Enumeration value, Enumeration last) {
+  const int number = static_cast<int>(value);
+  if (number >= 0 && number <= static_cast<int>(last)) return;
+  throw InvalidArgument("simulated driver: " + std::string(setting) + " of the number " + std::to_string(number) +
+                        ": expected 0 to " + std::to_string(static_cast<int>(last)));
+}
+
 SimulatedOptions checked(SimulatedOptions options) {
   if (options.devices < 1 || options.devices > kMostDevices) {
     throw InvalidArgument("simulated driver: devices=" + std::to_string(options.devices) + ": expected 1 to " +
@@ -48,6 +57,9 @@ SimulatedOptions checked(SimulatedOptions options) {
     throw InvalidArgument(
         "simulated driver: drive=free with backing=none: expected backing=memory: accounts alone keep no threads");
   }
+  require_named("drive", options.drive, Drive::free);
+  require_named("backing", options.backing, Backing::none);
+  require_named("races", options.races, RaceMode::abort);
   for (const auto& [a, b] : options.peers.value_or(std::vector<std::pair<int, int>>())) {
     const auto is_device = [&](int device) { return device >= 0 && device < options.devices; };
     if (is_device(a) && is_device(b) && a != b) continue;
@@ -60,6 +72,9 @@ SimulatedOptions checked(SimulatedOptions options) {
       throw InvalidArgument("simulated driver: visible device " + std::to_string(device) + ": expected 0 to " +
                             std::to_string(options.devices - 1));
     }
+    if (std::count(options.visible_devices->begin(), options.visible_devices->end(), device) > 1)
+      throw InvalidArgument("simulated driver: visible device " + std::to_string(device) +
+                            " is named twice: expected each once");
   }
   return options;
 }

@@ -258,7 +258,11 @@ std::uint64_t SimulatedDriver::host_synchronizations() const { return implementa
 std::chrono::nanoseconds SimulatedDriver::modelled_cost() const { return implementation_->meter.modelled_cost(); }
 
 void SimulatedDriver::set_cost(std::string_view entry, std::chrono::nanoseconds cost) {
-  implementation_->meter.set_cost(require_entry(entry), cost);
+  const DriverEntryId id = require_entry(entry);
+  if (cost.count() < 0)
+    throw InvalidArgument("simulated driver: " + std::string(entry) + " at " + std::to_string(cost.count()) +
+                          " ns: expected a cost of none below 0");
+  implementation_->meter.set_cost(id, cost);
 }
 
 void SimulatedDriver::fail_call(std::string_view entry, std::uint64_t k, int error) {

@@ -8,6 +8,8 @@
 
 #include <vector>
 
+#include "runtime/driver_api.h"
+
 namespace cistern {
 namespace {
 
@@ -28,6 +30,19 @@ class EndedStreamsTest : public testing::Test {
   CachingAllocator allocator_{{.driver = &driver_.api(), .options = AllocatorOptions::parse("oom_dump:off")}};
   const StreamHandle heir_ = driver_.create_stream();
 };
+
+// A user's own capture, of which the allocator is not told.
+TEST_F(EndedStreamsTest, ARequestForACapturedStreamLeavesTheCaptureWhole) {
+  const StreamHandle stream = driver_.create_stream();
+  allocator_.deallocate(allocator_.allocate(30 * kMega, stream));
+  end(stream);
+  ASSERT_EQ(driver_.api().stream_begin_capture(heir_, CU_STREAM_CAPTURE_MODE_RELAXED), CUDA_SUCCESS);
+  void* block = allocator_.allocate(30 * kMega, heir_);
+  CUgraph graph = nullptr;
+  EXPECT_EQ(driver_.api().stream_end_capture(heir_, &graph), CUDA_SUCCESS);
+  EXPECT_EQ(driver_.api().graph_destroy(graph), CUDA_SUCCESS);
+  allocator_.deallocate(block);
+}
 
 TEST_F(EndedStreamsTest, CachedMemoryServesAnotherStreamWithoutADriverAllocation) {
   const StreamHandle stream = driver_.create_stream();

@@ -46,6 +46,22 @@ TEST_F(PendingFreesTest, WorkQueuedAfterTheFreeIsNotWaitedFor) {
   EXPECT_EQ(allocator_.allocate(kMega, owner_), first);
 }
 
+// A user's own capture, of which the allocator is not told.
+TEST_F(PendingFreesTest, AFreeWhileTheRecordedStreamCapturesIsGuardedAfterTheCapture) {
+  void* first = allocator_.allocate(kMega, owner_);
+  driver_.occupy(reader_, 10ms);
+  allocator_.record_stream(first, reader_);
+  ASSERT_EQ(driver_.api().stream_begin_capture(reader_, CU_STREAM_CAPTURE_MODE_RELAXED), CUDA_SUCCESS);
+  allocator_.deallocate(first);
+  EXPECT_NE(allocator_.allocate(kMega, owner_), first);
+  CUgraph graph = nullptr;
+  ASSERT_EQ(driver_.api().stream_end_capture(reader_, &graph), CUDA_SUCCESS);
+  EXPECT_EQ(driver_.api().graph_destroy(graph), CUDA_SUCCESS);
+  EXPECT_NE(allocator_.allocate(kMega, owner_), first);
+  driver_.run_until_idle(reader_);
+  EXPECT_EQ(allocator_.allocate(kMega, owner_), first);
+}
+
 TEST_F(PendingFreesTest, RecordingTheOwnStreamDelaysNothing) {
   void* first = allocator_.allocate(kMega, owner_);
   driver_.occupy(owner_, 10ms);

@@ -231,12 +231,15 @@ TEST_F(PrivatePoolsTest, ASnapshotOfOnePoolHasItsSegmentsOnly) {
   EXPECT_THROW(static_cast<void>(allocator_.snapshot(0, PoolId{9, 0})), InvalidArgument);
 }
 
-TEST_F(PrivatePoolsTest, NothingIsAskedOfTheDriverWhileNothingIsRecorded) {
+TEST_F(PrivatePoolsTest, WhileNothingIsRecordedOnlyTheGuardOfAFreeAsksAboutCaptures) {
+  allocator_.deallocate(allocator_.allocate(1000, stream_));
   void* block = allocator_.allocate(1000, stream_);
   allocator_.record_stream(block, other_);
-  allocator_.deallocate(block);
-  static_cast<void>(allocator_.allocate(1000, stream_));
   EXPECT_EQ(captures_.questions(), 0);
+  allocator_.deallocate(block);
+  EXPECT_EQ(captures_.questions(), 1) << "an event on a stream that captures would be the graph's";
+  static_cast<void>(allocator_.allocate(1000, stream_));
+  EXPECT_EQ(captures_.questions(), 1);
 }
 
 TEST_F(PrivatePoolsTest, NoEventIsQueriedDuringACapture) {

@@ -125,6 +125,19 @@ TEST(RaceModeOfTheProcess, AbortEndsAtTheFirst) {
   EXPECT_EXIT(run_process("simulated:capacity=64MiB,races=abort", true, 0), KilledBySignal(SIGABRT), "data race");
 }
 
+// Ends with the number of finds.
+[[noreturn]] void make_a_stream_in_a_host_function() {
+  static_cast<void>(::setenv("CISTERN_DEVICE", "simulated:capacity=64MiB,races=collect", 1));
+  const Stream stream = Stream::create();
+  stream.launch_host_func([] { EXPECT_THROW(static_cast<void>(Stream::create()), DriverError); });
+  stream.synchronize();
+  std::exit(static_cast<int>(simulated::driver().race_reports().size()));
+}
+
+TEST(RaceModeOfTheProcess, AForbiddenCallIsOneFind) {
+  EXPECT_EXIT(make_a_stream_in_a_host_function(), ExitedWithCode(1), "^$");
+}
+
 TEST(RaceModeOfTheProcess, OffSaysNothing) {
   EXPECT_EXIT(run_process("simulated:capacity=64MiB,races=off", true, 0), ExitedWithCode(0), "^$");
 }

@@ -42,6 +42,13 @@ TEST(DriverErrors, NumberThatTheDriverDoesNotKnowIsShownAsItIs) {
   EXPECT_EQ(driver_words(DriverApi{}, CUDA_ERROR_NOT_READY), "error 600");
 }
 
+TEST(DriverErrors, NoWordsAreAskedOfADriverThatPermitsNoCall) {
+  const SimulatedDriver driver;
+  const std::uint64_t calls = driver.calls();
+  EXPECT_EQ(driver_words(driver.api(), CUDA_ERROR_NOT_PERMITTED), "CUDA_ERROR_NOT_PERMITTED (operation not permitted)");
+  EXPECT_EQ(driver.calls(), calls);
+}
+
 template <class Thrown, class Standard>
 void expect_caught_both_ways(const Thrown& thrown) {
   try {

@@ -2,6 +2,7 @@
 
 #include <cistern/error.h>
 #include <cistern/event.h>
+#include <cistern/host_memory.h>
 #include <gmock/gmock.h>
 
 #include <memory>
@@ -111,6 +112,24 @@ TEST_F(HostFunctions, StreamsAndEventsThatEndInsideAreDestroyedLater) {
   stream.synchronize();
   EXPECT_EQ(driver().calls("cuStreamDestroy"), streams + 1);
   EXPECT_EQ(driver().calls("cuEventDestroy"), events + 1);
+}
+
+TEST_F(HostFunctions, PageLockedMemoryThatEndsInsideIsFreedLater) {
+  const Stream stream = Stream::create();
+  std::vector<char> own(8192);
+  stream.launch_host_func([memory = std::make_shared<PinnedMemory>(4096),
+                           pages = std::make_shared<HostRegistration>(own.data(), own.size())] {});
+  const auto freed = driver().calls("cuMemFreeHost");
+  const auto unlocked = driver().calls("cuMemHostUnregister");
+  const auto refused = driver().calls_from_operations();
+  driver().run_until_idle();
+  EXPECT_EQ(driver().calls("cuMemFreeHost"), freed);
+  EXPECT_EQ(driver().calls("cuMemHostUnregister"), unlocked);
+  EXPECT_EQ(driver().calls_from_operations(), refused);
+  stream.synchronize();
+  EXPECT_EQ(driver().calls("cuMemFreeHost"), freed + 1);
+  EXPECT_EQ(driver().calls("cuMemHostUnregister"), unlocked + 1);
+  EXPECT_FALSE(is_pinned(own.data()));
 }
 
 TEST_F(HostFunctions, CallbackDoesNotKeepItsStream) {

@@ -212,6 +212,7 @@ TEST(SimulatedFaults, UnknownEntriesAndCallZeroAreRefused) {
   }
   EXPECT_THROW((void)ready.driver.calls("memAlloc"), InvalidArgument);
   EXPECT_THROW(ready.driver.set_cost("", 1ns), InvalidArgument);
+  EXPECT_THROW(ready.driver.set_cost("cuMemAlloc", -1ns), InvalidArgument);
   try {
     ready.driver.fail_call("cuMemAllocate", 1, CUDA_ERROR_UNKNOWN);
   } catch (const InvalidArgument& error) {

@@ -65,7 +65,8 @@ TEST(SimulatedOptions, RefusesWhatItCannotReadAndSaysWhatItExpected) {
   EXPECT_EQ(text_of("event_lag=-1"), "simulated device: event_lag=-1: expected a number of ticks");
   EXPECT_EQ(text_of("compute_capability=9"), "simulated device: compute_capability=9: expected a version such as 9.0");
   EXPECT_EQ(text_of("speed=9"),
-            "simulated device: unknown setting 'speed'; expected devices, capacity, backing, drive, event_lag, races, shared, "
+            "simulated device: unknown setting 'speed'; expected devices, capacity, backing, drive, event_lag, races, "
+            "shared, "
             "compute_capability or peers");
   EXPECT_EQ(text_of("devices=1,devices=2"), "simulated device: devices is set twice");
   for (const char* text : {"devices", "devices=1,", ",devices=1", "capacity=99999999TiB", "capacity=GiB", "capacity=",
@@ -101,6 +102,24 @@ TEST(VisibleDevices, UuidsCountIfTheirFirstDigitsNameOneDevice) {
   EXPECT_EQ(find_visible_devices("GPU-", 1), std::vector<int>{0});
   EXPECT_EQ(find_visible_devices("GPU-6369", 3), std::vector<int>{});
   EXPECT_EQ(find_visible_devices("GPU-ffff", 3), std::vector<int>{});
+}
+
+TEST(SimulatedOptions, ADriverRefusesValuesThatHaveNoName) {
+  const auto refused = [](auto SimulatedOptions::*setting, auto value) {
+    SimulatedOptions options;
+    options.*setting = value;
+    EXPECT_THROW(SimulatedDriver{options}, InvalidArgument);
+  };
+  refused(&SimulatedOptions::drive, static_cast<Drive>(2));
+  refused(&SimulatedOptions::backing, static_cast<Backing>(-1));
+  refused(&SimulatedOptions::races, static_cast<RaceMode>(77));
+}
+
+TEST(SimulatedOptions, ADeviceIsVisibleOnce) {
+  SimulatedOptions options;
+  options.devices = 2;
+  options.visible_devices = {1, 1};
+  EXPECT_THROW(SimulatedDriver{options}, InvalidArgument);
 }
 
 }  // namespace
