@@ -300,6 +300,21 @@ TEST_F(PrivatePoolsTest, AFreeDuringACaptureIsPutOffUntilAfterIt) {
   EXPECT_EQ(driver_.calls("cuEventRecord"), 0U) << "a stream that used it in the capture only needs no event";
 }
 
+// It is put off whichever stream used the block: nothing is recorded while the capture is under way.
+TEST_F(PrivatePoolsTest, AFreeDuringACaptureIsPutOffThoughItsStreamIsNotCaptured) {
+  void* block = allocator_.allocate(kMega, stream_);
+  driver_.occupy(other_, 1ms);
+  allocator_.record_stream(block, other_);
+  begin_capture(kGraph, 1);
+  allocator_.deallocate(block);
+  EXPECT_EQ(driver_.calls("cuEventRecord"), 0U);
+  end_capture(kGraph);
+  EXPECT_NE(allocator_.allocate(kMega, stream_), block);
+  EXPECT_EQ(driver_.calls("cuEventRecord"), 1U) << "the first allocation after the capture records it";
+  driver_.run_until_idle();
+  EXPECT_EQ(allocator_.allocate(kMega, stream_), block);
+}
+
 // Work that was queued before the capture is real: the free waits for it.
 TEST_F(PrivatePoolsTest, AUseFromBeforeTheCaptureIsStillWaitedFor) {
   void* block = allocator_.allocate(kMega, stream_);
