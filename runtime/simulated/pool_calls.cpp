@@ -35,6 +35,7 @@ CUresult DriverState::allocate_in_stream(CUdeviceptr* pointer, std::size_t bytes
   if (!taken) return CUDA_ERROR_OUT_OF_MEMORY;
   const PoolAllocation allocation = *pools.find_allocation(taken->address);
   Work work{.label = {OperationKind::allocation, {}}};
+  if (races) work.accesses = {{allocation.address, allocation.bytes, true}};
   work.function = [this, allocation](CUresult) {
     const std::lock_guard lock(mutex);
     pools.allocation_ran(allocation);
@@ -73,6 +74,7 @@ void DriverState::free_in_stream(const PoolAllocation& allocation, StreamQueue& 
   // The number is known once the operation is queued, and read when its turn comes.
   const auto operation = std::make_shared<std::uint64_t>(0);
   Work work{.label = {OperationKind::release, {}}};
+  if (races) work.accesses = {{allocation.address, allocation.bytes, true}};
   work.function = [this, allocation, operation](CUresult) {
     const std::lock_guard lock(mutex);
     pools.free_ran(allocation, *operation);
@@ -86,6 +88,9 @@ void DriverState::free_in_stream(const PoolAllocation& allocation, StreamQueue& 
 
 void DriverState::free_in_stream(CUdeviceptr pointer, int owner, StreamQueue& stream) {
   Work work{.label = {OperationKind::release, {}}};
+  if (races) work.accesses = {{pointer, device(owner).memory.find(pointer)->bytes, true}};
+  device(owner).memory.withdraw(pointer);
+  ipc.withdraw(pointer);
   work.function = [this, pointer, owner](CUresult) {
     const std::lock_guard lock(mutex);
     device(owner).memory.release(pointer);
@@ -108,9 +113,10 @@ CUresult DriverState::mem_free_async(CUdeviceptr pointer, CUstream handle) {
     return CUDA_SUCCESS;
   }
   const int owner = device_window_at(pointer);
-  if (owner < 0 || !device(owner).memory.is_allocation(pointer)) return CUDA_ERROR_INVALID_VALUE;
-  device(owner).memory.withdraw(pointer);
-  ipc.withdraw(pointer);
+  if (owner < 0 || !device(owner).memory.is_allocation(pointer)) {
+    if (races && pointer != 0) races->freed_nothing(pointer, "cuMemFreeAsync");
+    return CUDA_ERROR_INVALID_VALUE;
+  }
   free_in_stream(pointer, owner, *stream);
   return CUDA_SUCCESS;
 }
@@ -124,6 +130,7 @@ CUresult DriverState::free_pool_allocation(Lock& lock, CUdeviceptr pointer) {
   allocation = pools.find_allocation(pointer);
   // While this thread waited, another may have freed it.
   if (allocation == nullptr || allocation->id != id) return CUDA_ERROR_INVALID_VALUE;
+  if (races) races->freed(pointer, "cuMemFree");
   pools.free_now(pools.withdraw(pointer));
   return CUDA_SUCCESS;
 }

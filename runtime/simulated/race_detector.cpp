@@ -27,6 +27,11 @@ class RunsAs {
   Running outer_;
 };
 
+RaceRole role_of(OperationKind kind) {
+  if (kind == OperationKind::allocation) return RaceRole::begins;
+  return kind == OperationKind::release ? RaceRole::ends : RaceRole::touches;
+}
+
 // Places of mapped bytes are numbered above all addresses, each file's apart: an offset takes
 // 47 bits at most, as an address does.
 std::uint64_t number_of(FilePlace place) {
@@ -63,10 +68,28 @@ RaceOperation RaceDetector::describe_host(const char* kind, std::string_view nam
 
 RaceOperationPtr RaceDetector::submitted(const StreamQueue& queue, Work& work) {
   auto operation = std::make_shared<RaceOperation>(describe(queue, to_string(work.label.kind), work.label.name));
+  operation->role = role_of(work.label.kind);
   operation->moment = order_.submit(queue);
+  if (operation->role == RaceRole::begins) begin_in_stream(*operation, work.accesses);
   touch(operation, work.accesses);
+  if (operation->role == RaceRole::ends) end_in_stream(*operation, work.accesses);
   run_as(operation, work);
   return operation;
+}
+
+// Work on a former allocation here was judged when that one was freed, and a pool hands out anew
+// only what is free by its own order.
+void RaceDetector::begin_in_stream(const RaceOperation& operation, const std::vector<MemoryAccess>& ranges) {
+  for (const MemoryAccess& range : ranges) {
+    begin_allocation(range.address, range.bytes, "cuMemAllocAsync", operation.stack, operation.sequence);
+  }
+}
+
+// For callers it is gone from here on, wherever its turn is.
+void RaceDetector::end_in_stream(const RaceOperation& operation, const std::vector<MemoryAccess>& ranges) {
+  for (const MemoryAccess& range : ranges) {
+    memory_.end_allocations(range.address, range.end(), operation.stack, operation.sequence);
+  }
 }
 
 void RaceDetector::run_as(const RaceOperationPtr& operation, Work& work) const {
@@ -155,7 +178,7 @@ bool RaceDetector::judge(const RaceOperation& operation, const MemoryAccess& ran
 void RaceDetector::touch(const RaceOperationPtr& operation, const std::vector<MemoryAccess>& ranges) {
   for (const MemoryAccess& range : ranges) {
     if (range.bytes == 0) continue;
-    judge(*operation, range);
+    if (operation->role == RaceRole::touches) judge(*operation, range);
     for_each_place(range.address, range.bytes, [&](std::uint64_t begin, std::uint64_t end, std::uint64_t displacement) {
       const RaceAccess access{operation, range.writes, displacement};
       shadow_.access(begin, end, access, [&](const RaceAccess& earlier, std::uint64_t from, std::uint64_t to) {
@@ -169,7 +192,11 @@ void RaceDetector::report_conflict(const RaceAccess& earlier, const RaceAccess& 
                                    std::uint64_t end) {
   const RaceLifetimePtr lifetime = memory_.find(begin);
   RaceKind kind = RaceKind::data_race;
-  if (earlier.operation->is_host() || later.operation->is_host()) {
+  if (later.operation->role == RaceRole::ends) {
+    kind = RaceKind::free_in_use;
+  } else if (earlier.operation->role != RaceRole::touches) {
+    kind = RaceKind::dead_memory;
+  } else if (earlier.operation->is_host() || later.operation->is_host()) {
     kind = RaceKind::host_race;
   } else if (lifetime != nullptr && earlier.operation->sequence < lifetime->born) {
     kind = RaceKind::reuse;
@@ -245,12 +272,17 @@ void RaceDetector::block_freed(std::uint64_t address, const StreamQueue& queue, 
 }
 
 void RaceDetector::allocated(std::uint64_t address, std::size_t bytes, const char* origin) {
+  begin_allocation(address, bytes, origin, stacks_.capture(), ++sequence_);
+}
+
+void RaceDetector::begin_allocation(std::uint64_t address, std::size_t bytes, const char* origin, RaceStackId stack,
+                                    std::uint64_t sequence) {
   auto allocation = std::make_shared<RaceLifetime>();
   allocation->origin = origin;
   allocation->address = address;
   allocation->bytes = bytes;
-  allocation->allocated = stacks_.capture();
-  allocation->born = ++sequence_;
+  allocation->allocated = stack;
+  allocation->born = sequence;
   clear_shadow(address, bytes);
   memory_.begin_allocation(std::move(allocation));
 }
@@ -275,7 +307,9 @@ void RaceDetector::end_lives(std::uint64_t address, std::size_t bytes, const cha
   for_each_place(address, bytes, [&](std::uint64_t begin, std::uint64_t end, std::uint64_t displacement) {
     shadow_.for_each(begin, end, [&](const RaceAccess& access, std::uint64_t from, std::uint64_t to) {
       // Work through another mapping of the bytes does not lose them.
-      if (access.displacement != displacement || order_.host().covers(access.operation->moment.epoch)) return;
+      // cuMemFree waits for the allocation itself, if that is stream-ordered.
+      if (access.displacement != displacement || access.operation->role == RaceRole::begins) return;
+      if (order_.host().covers(access.operation->moment.epoch)) return;
       const RaceLifetimePtr lifetime = memory_.find(from + displacement);
       reports_.add({RaceKind::free_in_use, access.operation.get(), access.writes, &operation, true, from + displacement,
                     to + displacement, lifetime.get()},

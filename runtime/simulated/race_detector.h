@@ -37,6 +37,7 @@ class RaceDetector {
 
   // --- Work: submitted now, on a stream ---
   // Its function becomes one whose own accesses, told while it runs, belong to the operation.
+  // A stream-ordered allocation begins lives, a stream-ordered free ends them.
   RaceOperationPtr submitted(const StreamQueue& queue, Work& work);
   // Work that the driver refuses because its device may not touch one of the ranges.
   void refused(const StreamQueue& queue, const OperationLabel& label, const std::vector<MemoryAccess>& accesses);
@@ -82,6 +83,10 @@ class RaceDetector {
  private:
   RaceOperation describe(const StreamQueue& queue, const char* kind, std::string_view name);
   RaceClock launch_node(const RaceOperation& launch, GraphOperation& node, const RaceClock& after);
+  void begin_in_stream(const RaceOperation& operation, const std::vector<MemoryAccess>& ranges);
+  void end_in_stream(const RaceOperation& operation, const std::vector<MemoryAccess>& ranges);
+  void begin_allocation(std::uint64_t address, std::size_t bytes, const char* origin, RaceStackId stack,
+                        std::uint64_t sequence);
   void run_as(const RaceOperationPtr& operation, Work& work) const;
   RaceOperation describe_host(const char* kind, std::string_view name);
   // Judges and notes the operation's accesses.

@@ -12,8 +12,16 @@
 
 namespace cistern::simulated {
 
+// What an operation is to the memory that it names.
+enum class RaceRole : std::uint8_t {
+  touches,
+  begins,  // a stream-ordered allocation: all that touches the memory must be ordered behind it
+  ends,    // a stream-ordered free: before it
+};
+
 struct RaceOperation {
   const char* kind = "";
+  RaceRole role = RaceRole::touches;
   std::string name;
   int device = -1;  // -1: the host
   CUstream stream = nullptr;
