@@ -65,6 +65,21 @@ TEST(HostMemory, ARangeIsRegisteredOnce) {
   EXPECT_EQ(ready.api.mem_host_unregister(own.data()), CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
 }
 
+TEST(HostMemory, NoPartOfARangeIsRegisteredTwice) {
+  ReadyDriver ready;
+  std::vector<char> own(4000);
+  const auto add = [&](std::size_t begin, std::size_t end) {
+    return ready.api.mem_host_register(own.data() + begin, end - begin, 0);
+  };
+  EXPECT_EQ(add(1000, 2000), CUDA_SUCCESS);
+  EXPECT_EQ(add(500, 1001), CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);   // its first byte
+  EXPECT_EQ(add(1999, 3000), CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);  // its last byte
+  EXPECT_EQ(add(500, 3000), CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
+  EXPECT_EQ(add(1400, 1500), CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
+  EXPECT_EQ(add(500, 1000), CUDA_SUCCESS);
+  EXPECT_EQ(add(2000, 3000), CUDA_SUCCESS);
+}
+
 TEST(HostMemory, FreedUnderACopyItFailsTheDevice) {
   ReadyDriver ready;
   void* pointer = nullptr;

@@ -158,6 +158,24 @@ TEST_F(MemoryPoolsTest, ADestroyedPoolsMemoryGoesWithItsLastAllocation) {
   EXPECT_EQ(api.mem_pool_destroy(own), CUDA_ERROR_INVALID_VALUE);
 }
 
+// CUmemPoolProps, maxSize.
+TEST_F(MemoryPoolsTest, APoolHoldsNoMoreThanItsGreatestSize) {
+  CUmemPoolProps properties{};
+  properties.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+  properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  properties.maxSize = 4 * MiB;
+  CUmemoryPool own = nullptr;
+  EXPECT_EQ(api.mem_pool_create(&own, &properties), CUDA_SUCCESS);
+  EXPECT_EQ(api.device_set_mem_pool(0, own), CUDA_SUCCESS);
+  const CUdeviceptr first = allocate(2 * MiB, a);
+  allocate(2 * MiB, a);
+  CUdeviceptr refused = 0;
+  EXPECT_EQ(api.mem_alloc_async(&refused, 1, a), CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_EQ(ready.driver.used_bytes(), 4 * MiB);
+  release(first, a);
+  EXPECT_EQ(allocate(2 * MiB, a), first);
+}
+
 TEST_F(MemoryPoolsTest, KernelsOfAPeerNeedThePoolsAccess) {
   const CUdeviceptr pointer = allocate(1000, a);
   EXPECT_EQ(api.stream_synchronize(a), CUDA_SUCCESS);

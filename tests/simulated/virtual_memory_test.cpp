@@ -269,6 +269,66 @@ TEST_F(VirtualMemoryTest, ManyHandlesSideBySideAreOneRange) {
   EXPECT_EQ(std::count(bytes, bytes + handles * kGranule, 1), static_cast<std::ptrdiff_t>(handles * kGranule));
 }
 
+TEST_F(VirtualMemoryTest, AccessIsToldByDeviceAndMapping) {
+  const CUdeviceptr address = reserve(2 * kGranule);
+  const auto access_of = [&](int device, CUdeviceptr at) {
+    const CUmemLocation location{CU_MEM_LOCATION_TYPE_DEVICE, {device}};
+    unsigned long long flags = 99;
+    EXPECT_EQ(api.mem_get_access(&flags, &location, at), CUDA_SUCCESS);
+    return flags;
+  };
+  const CUmemLocation here{CU_MEM_LOCATION_TYPE_DEVICE, {0}};
+  const CUmemLocation absent{CU_MEM_LOCATION_TYPE_DEVICE, {2}};
+  unsigned long long flags = 99;
+  EXPECT_EQ(api.mem_get_access(&flags, &here, address), CUDA_ERROR_INVALID_VALUE);  // nothing is mapped
+  map(address, kGranule, create(kGranule));
+  map(address + kGranule, kGranule, create(kGranule));
+  EXPECT_EQ(access_of(0, address), CU_MEM_ACCESS_FLAGS_PROT_NONE);
+  EXPECT_EQ(allow(address, 2 * kGranule), CUDA_SUCCESS);
+  EXPECT_EQ(allow(address + kGranule, kGranule, CU_MEM_ACCESS_FLAGS_PROT_READ), CUDA_SUCCESS);
+  EXPECT_EQ(allow(address, kGranule, CU_MEM_ACCESS_FLAGS_PROT_READ, 1), CUDA_SUCCESS);
+  EXPECT_EQ(access_of(0, address + kGranule - 1), CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+  EXPECT_EQ(access_of(0, address + kGranule), CU_MEM_ACCESS_FLAGS_PROT_READ);
+  EXPECT_EQ(access_of(1, address), CU_MEM_ACCESS_FLAGS_PROT_READ);
+  EXPECT_EQ(access_of(1, address + kGranule), CU_MEM_ACCESS_FLAGS_PROT_NONE);
+  EXPECT_EQ(api.mem_get_access(&flags, &absent, address), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(flags, 99u);
+}
+
+TEST_F(VirtualMemoryTest, AHandleIsReleasedAsOftenAsItWasGiven) {
+  const CUdeviceptr address = reserve(kGranule);
+  const CUmemGenericAllocationHandle handle = create(kGranule);
+  CUmemGenericAllocationHandle again = 0;
+  EXPECT_EQ(api.mem_retain_allocation_handle(&again, reinterpret_cast<void*>(address)), CUDA_ERROR_INVALID_VALUE);
+  map(address, kGranule, handle);
+  EXPECT_EQ(api.mem_retain_allocation_handle(&again, reinterpret_cast<void*>(address + 1000)), CUDA_SUCCESS);
+  EXPECT_EQ(again, handle);
+  EXPECT_EQ(api.mem_unmap(address, kGranule), CUDA_SUCCESS);
+  EXPECT_EQ(api.mem_release(handle), CUDA_SUCCESS);
+  EXPECT_EQ(ready.driver.used_bytes(), kGranule);
+  EXPECT_EQ(api.mem_release(again), CUDA_SUCCESS);
+  EXPECT_EQ(ready.driver.used_bytes(), 0u);
+  EXPECT_EQ(api.mem_release(handle), CUDA_ERROR_INVALID_VALUE);
+}
+
+// The mapping alone keeps the memory; it gives the handle back to who asks for it.
+TEST_F(VirtualMemoryTest, AReleasedHandleIsGoneWhileItsMappingStays) {
+  const CUdeviceptr address = reserve(2 * kGranule);
+  CUmemGenericAllocationHandle handle = create(kGranule, 1);
+  CUmemAllocationProp properties{};
+  map(address, kGranule, handle);
+  EXPECT_EQ(api.mem_get_allocation_properties(&properties, handle), CUDA_SUCCESS);
+  EXPECT_EQ(properties.type, CU_MEM_ALLOCATION_TYPE_PINNED);
+  EXPECT_EQ(properties.location.id, 1);
+  EXPECT_EQ(api.mem_release(handle), CUDA_SUCCESS);
+  EXPECT_EQ(api.mem_release(handle), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(api.mem_map(address + kGranule, kGranule, 0, handle, 0), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(api.mem_get_allocation_properties(&properties, handle), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(api.mem_retain_allocation_handle(&handle, reinterpret_cast<void*>(address)), CUDA_SUCCESS);
+  map(address + kGranule, kGranule, handle);
+  EXPECT_EQ(api.mem_release(handle), CUDA_SUCCESS);
+}
+
 TEST(VirtualMemoryWithoutBacking, KeepsTheSameAccounts) {
   ReadyDriver ready({.capacity_bytes = 64 * MiB, .backing = Backing::none});
   const CUmemAllocationProp properties = memory_of(0);
