@@ -1,6 +1,7 @@
 // The suite's program. `--statements` prints docs/conformance.md, `--ipc-peer` makes it the second
 // process of the IPC statements. CISTERN_CONFORMANCE_REPORT names a file that gets a line for every
-// statement that did not hold, or could not be asked.
+// statement that did not hold, or could not be asked. With CISTERN_CONFORMANCE_ASK_ALL=1 a statement that
+// cannot be asked is a failure: the driver under test is one that can answer all of them.
 
 #include <gtest/gtest.h>
 
@@ -43,6 +44,13 @@ class Reporter : public testing::EmptyTestEventListener {
   std::ofstream file_;
 };
 
+// Listeners hear the end of a test in reverse order: added last, it speaks before the printer does.
+class AsksAll : public testing::EmptyTestEventListener {
+  void OnTestEnd(const testing::TestInfo& test) override {
+    if (test.result()->Skipped()) ADD_FAILURE() << "CISTERN_CONFORMANCE_ASK_ALL is set, and this was not asked";
+  }
+};
+
 }  // namespace
 }  // namespace cistern::conformance
 
@@ -57,6 +65,9 @@ int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
   if (const char* path = std::getenv("CISTERN_CONFORMANCE_REPORT")) {
     testing::UnitTest::GetInstance()->listeners().Append(new Reporter(path));
+  }
+  if (std::getenv("CISTERN_CONFORMANCE_ASK_ALL") != nullptr) {
+    testing::UnitTest::GetInstance()->listeners().Append(new AsksAll);
   }
   return RUN_ALL_TESTS();
 }
