@@ -231,6 +231,15 @@ TEST_F(EventHandles, ADestroyedEventIsCompleteAndOpensNoMore) {
   EXPECT_EQ(third.ask("open_event " + handle), error(CUDA_ERROR_MAP_FAILED));
 }
 
+TEST_F(EventHandles, AnEventInThePlaceOfADestroyedOneBeginsAnew) {
+  const CUevent gone = record_pending(own.driver.create_stream());
+  text_of(gone);
+  ASSERT_EQ(own.api.event_destroy(gone), CUDA_SUCCESS);
+  const CUevent event = own.create_event(kShareable);
+  const std::string theirs = std::to_string(peer.ask_number("open_event " + text_of(event)));
+  EXPECT_EQ(peer.ask("query " + theirs), "ok") << "the other's record is pending still";
+}
+
 TEST_F(EventHandles, OnlyInterprocessEventsWithoutTimingAreExported) {
   CUipcEventHandle handle{};
   EXPECT_EQ(own.api.ipc_get_event_handle(&handle, own.create_event()), CUDA_ERROR_INVALID_HANDLE);

@@ -60,6 +60,7 @@ TEST_F(SentMemory, ADeallocatedBlockIsKeptUntilTheReceiverLetsGo) {
   EXPECT_NE(allocate(kMiB), block);
   EXPECT_EQ(ipc_collect().waiting, 1u);
   EXPECT_EQ(ipc_counts().bytes, kMiB);
+  EXPECT_THROW(static_cast<void>(send_memory(block)), InvalidArgument) << "it is not the sender's any more";
   EXPECT_EQ(peer.ask("byte 1"), "3");
 
   EXPECT_EQ(peer.ask("release 1"), "ok");
