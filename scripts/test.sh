@@ -48,6 +48,9 @@ while (($# > 0)); do
 done
 ((${#presets[@]} > 0)) || presets=(dev asan tsan)
 export CISTERN_TEST_SCALE=${CISTERN_TEST_SCALE:-$scale}
+# By default ThreadSanitizer sleeps a second at the end of each process that had threads, and
+# each case is one: its reports come without that.
+export TSAN_OPTIONS="atexit_sleep_ms=0 ${TSAN_OPTIONS:-}"
 
 # Folders that a preset leaves out (CMakePresets.json): a sanitizer has nothing to say about them,
 # or, for ThreadSanitizer, what they test works on one thread.
