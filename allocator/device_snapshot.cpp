@@ -25,7 +25,7 @@ SegmentInfo describe(const Segment& segment, int device) {
   for (const Block* block = segment.first; block != nullptr; block = block->next) {
     const auto bytes = static_cast<std::int64_t>(block->bytes);
     const auto requested = static_cast<std::int64_t>(block->requested);
-    info.blocks.push_back({block->address, bytes, requested, block->state});
+    info.blocks.push_back({block->address, bytes, requested, block->state, kNoStack, kNoTag});
     if (block->state == BlockState::active_allocated) info.allocated_size += bytes;
     if (block->state == BlockState::inactive) continue;
     info.active_size += bytes;

@@ -105,6 +105,32 @@ const char* to_string(BlockState state) noexcept {
   return "inactive";
 }
 
+const char* to_string(TraceAction action) noexcept {
+  switch (action) {
+    case TraceAction::alloc:
+      return "alloc";
+    case TraceAction::free_requested:
+      return "free_requested";
+    case TraceAction::free_completed:
+      return "free_completed";
+    case TraceAction::segment_alloc:
+      return "segment_alloc";
+    case TraceAction::segment_free:
+      return "segment_free";
+    case TraceAction::segment_map:
+      return "segment_map";
+    case TraceAction::segment_unmap:
+      return "segment_unmap";
+    case TraceAction::snapshot:
+      return "snapshot";
+    case TraceAction::oom:
+      return "oom";
+    case TraceAction::annotate:
+      break;
+  }
+  return "annotate";
+}
+
 void write_json(const Snapshot& snapshot, std::ostream& out) {
   JsonWriter json(out);
   json.begin_object();

@@ -1,6 +1,7 @@
 #pragma once
 
-// Snapshots: every segment and block, as values and as JSON with PyTorch's names.
+// Snapshots: every segment and block, who holds it and what happened to it, as values and as
+// JSON with PyTorch's names.
 //
 // Thread safety: the functions may be called from any thread. A snapshot is a
 // consistent cut: taken under the device's lock, one device after the other.
@@ -21,11 +22,28 @@ enum class BlockState { inactive, active_allocated, active_pending_free };
 // The viewer's words: "inactive", "active_allocated", "active_pending_free".
 [[nodiscard]] CISTERN_EXPORT const char* to_string(BlockState state) noexcept;
 
+// One call of a stack: where it was made. A frame whose code has no line information keeps an
+// empty file and line 0.
+struct FrameInfo {
+  std::string filename;
+  std::int64_t line = 0;
+  std::string name;  // of the function, demangled
+};
+// A stack, innermost call first. Each is listed once, in Snapshot::stacks, and named by its index.
+using StackInfo = std::vector<FrameInfo>;
+using StackIndex = std::int32_t;
+inline constexpr StackIndex kNoStack = -1;
+// A tag is named by its index in Snapshot::tags.
+using TagIndex = std::int32_t;
+inline constexpr TagIndex kNoTag = -1;
+
 struct BlockInfo {
   std::uint64_t address = 0;
   std::int64_t size = 0;            // bytes, rounded
   std::int64_t requested_size = 0;  // bytes asked for; stale when the block is inactive
   BlockState state = BlockState::inactive;
+  StackIndex stack = kNoStack;  // of the allocation
+  TagIndex tag = kNoTag;        // innermost at the allocation
 };
 
 struct SegmentInfo {
@@ -39,7 +57,44 @@ struct SegmentInfo {
   bool is_large = false;            // "segment_type"
   std::pair<std::int64_t, std::int64_t> segment_pool_id{0, 0};
   bool is_expandable = false;
+  StackIndex stack = kNoStack;    // of the request that brought the segment
   std::vector<BlockInfo> blocks;  // by address, without gaps
+};
+
+// What a trace entry tells: PyTorch's words, which to_string gives.
+enum class TraceAction : std::uint8_t {
+  alloc,
+  free_requested,
+  free_completed,
+  segment_alloc,
+  segment_free,
+  segment_map,
+  segment_unmap,
+  snapshot,
+  oom,
+  annotate,
+};
+[[nodiscard]] CISTERN_EXPORT const char* to_string(TraceAction action) noexcept;
+
+// One event of a device's history.
+struct TraceEntry {
+  TraceAction action = TraceAction::alloc;
+  std::uint64_t address = 0;  // of the block, segment or range; of an `oom`: the driver's free bytes
+  std::int64_t size = 0;      // bytes: requested of a block; rounded of an `oom`; of the range otherwise
+  std::int64_t stream = 0;    // as SegmentInfo::stream
+  std::int64_t time_us = 0;   // microseconds since the Unix epoch
+  std::pair<std::int64_t, std::int64_t> pool_id{0, 0};
+  StackIndex stack = kNoStack;
+  TagIndex tag = kNoTag;
+  std::int32_t user_metadata = -1;  // index in Snapshot::texts; -1: none
+};
+
+// A range that a user marked while history was recorded.
+struct ExternalAnnotation {
+  std::string name;
+  bool is_start = true;  // else its end
+  int device = 0;
+  std::int64_t time_us = 0;
 };
 
 struct AllocatorSettings {
@@ -52,12 +107,19 @@ struct AllocatorSettings {
   bool pinned_use_cuda_host_register = false;
   bool graph_capture_record_stream_reuse = false;
   std::map<std::int64_t, std::int64_t> roundup_power2_divisions;  // MiB -> divisions, 0: off
+  bool trace_alloc_overflowed = false;                            // older entries were overwritten
+  std::int64_t trace_alloc_max_entries = -1;                      // of the ring, a device; -1: unlimited
 };
 
 struct CISTERN_EXPORT Snapshot {
   std::vector<SegmentInfo> segments;      // by device, then by address
   std::vector<MemoryStats> device_stats;  // of each device, at the same moment
   AllocatorSettings settings;
+  std::vector<std::vector<TraceEntry>> device_traces;  // of each device, oldest first
+  std::vector<ExternalAnnotation> external_annotations;
+  std::vector<StackInfo> stacks;   // what the stack indices name
+  std::vector<std::string> tags;   // what the tag indices name
+  std::vector<std::string> texts;  // what user_metadata names
 };
 
 // The process-wide heap of every device.
