@@ -10,6 +10,7 @@
 
 #include "runtime/stream_access.h"
 #include "stats/recorder.h"
+#include "stats/tags.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -64,6 +65,8 @@ struct Block {
   BlockState state = BlockState::inactive;
   bool oversize = false;  // counted as oversize when it was handed out
   bool freed_while_held = false;
+  // Whose it was when it was handed out: a number of the tag registry. Says nothing of a free block.
+  TagId tag = kUntagged;
   // For whom it stays allocated although it is freed: see DeviceAllocator::hold.
   std::uint32_t holds = 0;
   // Events that a freed block still waits for.

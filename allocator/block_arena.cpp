@@ -46,6 +46,7 @@ void BlockArena::give_back(Block* block) noexcept {
   block->left = block->right = block->previous = nullptr;
   block->segment = nullptr;
   block->requested = 0;
+  block->tag = kUntagged;
   block->uses.clear();
   block->next = free_blocks_;
   free_blocks_ = block;

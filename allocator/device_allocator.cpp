@@ -83,6 +83,7 @@ DeviceAllocator::Request DeviceAllocator::make_request(std::size_t bytes) const 
   request.rounded = policy_.round(bytes);
   request.segment_bytes = policy_.segment_bytes(request.rounded);
   request.kind = policy_.pool(request.rounded);
+  request.tag = current_tag();
   return request;
 }
 
@@ -134,6 +135,7 @@ void DeviceAllocator::take_into_use(Block* block, const Request& request, bool s
     change = {-1, -as_signed(block->bytes)};
   block->state = BlockState::active_allocated;
   block->requested = request.bytes;
+  block->tag = request.tag;
   block->oversize = policy_.is_oversize(block->bytes);
   recorder_.block_allocated(request.kind, as_signed(block->bytes), as_signed(request.bytes), change, block->oversize);
   if (!block->segment->is_plain) {

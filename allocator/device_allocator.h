@@ -163,6 +163,7 @@ class DeviceAllocator {
     std::size_t bytes = 0;          // asked for
     std::size_t rounded = 0;        // the block's
     std::size_t segment_bytes = 0;  // what the driver would be asked for
+    TagId tag = kUntagged;          // of the thread that asks
     PoolKind kind = PoolKind::small;
     PoolPair* pools = nullptr;
   };

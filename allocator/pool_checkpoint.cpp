@@ -17,8 +17,10 @@ using State = PoolCheckpoint::State;
 
 State::SegmentRecord note(const Segment& segment) {
   State::SegmentRecord record{segment.address, segment.bytes, segment.kind, segment.stream, {}};
-  for (const Block* block = segment.first; block != nullptr; block = block->next)
-    record.blocks.push_back({block->address, block->bytes, block->state == BlockState::active_allocated, block->uses});
+  for (const Block* block = segment.first; block != nullptr; block = block->next) {
+    const bool live = block->state == BlockState::active_allocated;
+    record.blocks.push_back({block->address, block->bytes, live, block->uses, live ? block->tag : kUntagged});
+  }
   return record;
 }
 
@@ -166,6 +168,7 @@ void DeviceAllocator::cut_segment(Segment* segment, State::SegmentRecord& record
     Request request;
     request.bytes = request.rounded = wanted.bytes;
     request.kind = segment->kind;
+    request.tag = wanted.tag;
     block_map_.insert(block->address, block);
     take_into_use(block, request, wanted.bytes < block->bytes);
     block = block->next;

@@ -18,6 +18,7 @@ struct PoolCheckpoint::State {
     std::size_t bytes = 0;
     bool live = false;
     std::vector<StreamUse> uses;
+    TagId tag = kUntagged;  // of a live block
   };
   struct SegmentRecord {
     std::uint64_t address = 0;
