@@ -5,15 +5,17 @@ namespace cistern::testing {
 bool CompletionOrders::bytes_can_differ(const RandomProgram& program) {
   choices_.clear();
   states_.clear();
-  seen_.assign(program.steps.size(), 0);
+  seen_.clear();
+  run_.load(program);
   do {
-    if (!try_order(program)) return true;
+    if (!try_order()) return true;
   } while (next_order());
   return false;
 }
 
 bool CompletionOrders::agrees_with_before() {
   const std::vector<std::uint64_t>& now = run_.observations();
+  seen_.resize(now.size());
   for (std::size_t i = 0; i < now.size(); ++i) {
     if (now[i] == 0) continue;
     if (seen_[i] != 0 && seen_[i] != now[i]) return false;
@@ -22,15 +24,12 @@ bool CompletionOrders::agrees_with_before() {
   return true;
 }
 
-bool CompletionOrders::try_order(const RandomProgram& program) {
+bool CompletionOrders::try_order() {
   ++orders_;
-  run_.begin(program);
+  run_.begin();
   bool agrees = true;
   for (std::size_t depth = 0; agrees; ++depth) {
-    std::vector<std::size_t> ready;  // streams
-    for (std::size_t stream = 0; stream < program.streams.size(); ++stream) {
-      if (run_.has_work(stream)) ready.push_back(stream);
-    }
+    const simulated::Targets ready = run_.ready();
     const std::size_t choices = ready.size() + (run_.host_is_done() ? 0 : 1);
     if (choices == 0) break;
     if (depth == choices_.size()) {
@@ -40,7 +39,7 @@ bool CompletionOrders::try_order(const RandomProgram& program) {
     }
     const std::size_t taken = choices_[depth].taken;
     if (taken < ready.size()) {
-      run_.advance_stream(ready[taken]);
+      run_.advance(ready[taken]);
     } else {
       run_.advance_host();
     }

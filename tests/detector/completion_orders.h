@@ -26,7 +26,7 @@ class CompletionOrders {
   };
   // Follows the choices, then takes the first of each; false if an access sees other bytes
   // than it did before.
-  bool try_order(const RandomProgram& program);
+  bool try_order();
   // Moves on to the next order; false if there is none.
   bool next_order();
   bool agrees_with_before();

@@ -92,6 +92,26 @@ void freed_at_once_while_in_use(World& w) {
   EXPECT_EQ(w.free(data), CUDA_SUCCESS);
 }
 
+// The allocation itself is no use of the memory: its free at once, before its turn, loses nothing.
+void freed_at_once_with_work_before_its_turn(World& w) {
+  const StreamHandle stream = w.stream();
+  char* data = allocate(w, stream);
+  if (!w.is_mended) w.fill(data, kBytes, stream);
+  EXPECT_EQ(w.free(data), CUDA_SUCCESS);
+}
+
+// An allocator cuts blocks out of its memory. Its stream-ordered free is none of their uses.
+void block_of_a_stream_ordered_segment_used_after_its_free(World& w) {
+  const StreamHandle stream = w.stream();
+  char* segment = allocate(w, stream, 2 * MiB);
+  const auto block = reinterpret_cast<CUdeviceptr>(segment);
+  w.api.note_allocate(block, kBytes, stream);
+  if (w.is_mended) w.fill(segment, kBytes, stream);
+  w.api.note_free(block, kBytes, stream);
+  if (!w.is_mended) w.fill(segment, kBytes, stream);
+  EXPECT_EQ(release(w, segment, stream), CUDA_SUCCESS);
+}
+
 void plain_memory_freed_behind_one_of_its_streams(World& w) {
   const StreamHandle stream = w.stream(), other = w.stream();
   char* data = w.allocate();
@@ -117,6 +137,19 @@ void the_next_allocation_used_without_waiting_for_it(World& w) {
   w.fill(first, 2 * MiB, stream);
   EXPECT_EQ(release(w, first, stream), CUDA_SUCCESS);
   w.order(stream, other);
+  char* second = allocate(w, other, 2 * MiB);
+  EXPECT_EQ(second, first);
+  w.fill(second, 2 * MiB, w.is_mended ? other : stream);
+}
+
+// The free has run, so the pool gives its memory to a stream that is ordered behind nothing of it:
+// what the former allocation saw is over.
+void memory_whose_free_has_run_used_without_waiting_for_its_new_allocation(World& w) {
+  const StreamHandle stream = w.stream(), other = w.stream();
+  char* first = allocate(w, stream, 2 * MiB);
+  w.fill(first, 2 * MiB, stream);
+  EXPECT_EQ(release(w, first, stream), CUDA_SUCCESS);
+  w.driver.run_until_idle();
   char* second = allocate(w, other, 2 * MiB);
   EXPECT_EQ(second, first);
   w.fill(second, 2 * MiB, w.is_mended ? other : stream);
@@ -157,10 +190,15 @@ std::vector<Program> stream_ordered_programs() {
       {"PastTheEndOfAPoolsAllocation", RaceKind::out_of_bounds, past_the_end_of_a_pools_allocation},
       {"FreedTwiceInStreamOrder", RaceKind::invalid_free, freed_twice},
       {"PoolsAllocationFreedAtOnceWhileInUse", RaceKind::free_in_use, freed_at_once_while_in_use},
+      {"FreedAtOnceWithWorkBeforeItsTurn", RaceKind::free_in_use, freed_at_once_with_work_before_its_turn},
+      {"BlockOfAStreamOrderedSegmentUsedAfterItsFree", RaceKind::dead_memory,
+       block_of_a_stream_ordered_segment_used_after_its_free},
       {"PlainMemoryFreedBehindOneOfItsStreams", RaceKind::free_in_use, plain_memory_freed_behind_one_of_its_streams},
       {"PlainMemoryUsedAfterItsOrderedFree", RaceKind::dead_memory, plain_memory_used_after_its_ordered_free},
       {"TheNextAllocationUsedWithoutWaitingForIt", RaceKind::dead_memory,
        the_next_allocation_used_without_waiting_for_it},
+      {"MemoryWhoseFreeHasRunUsedWithoutWaitingForItsNewAllocation", RaceKind::dead_memory,
+       memory_whose_free_has_run_used_without_waiting_for_its_new_allocation},
       {"CapturedUseLaunchedAfterTheFree", RaceKind::dead_memory, captured_use_launched_after_the_free},
   };
 }
