@@ -40,6 +40,15 @@ struct Message {
   msghdr header{};
 };
 
+// Those that came with a message of somebody else's are this process's too by now.
+void close_all(const cmsghdr& control) noexcept {
+  for (std::size_t at = CMSG_LEN(0); at + sizeof(int) <= control.cmsg_len; at += sizeof(int)) {
+    int descriptor = -1;
+    std::memcpy(&descriptor, reinterpret_cast<const char*>(&control) + at, sizeof descriptor);
+    ::close(descriptor);
+  }
+}
+
 }  // namespace
 
 std::optional<LeasePipe> make_lease() {
@@ -78,9 +87,11 @@ std::optional<SharedMemory> open_descriptor(int descriptor) noexcept {
   message.description.mark = 0;
   const ssize_t size = ::recvmsg(descriptor, &message.header, MSG_PEEK | MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
   const cmsghdr* control = size < 0 ? nullptr : CMSG_FIRSTHDR(&message.header);
-  if (control == nullptr || control->cmsg_level != SOL_SOCKET || control->cmsg_type != SCM_RIGHTS ||
-      control->cmsg_len != CMSG_LEN(sizeof(Descriptors)))
+  if (control == nullptr || control->cmsg_level != SOL_SOCKET || control->cmsg_type != SCM_RIGHTS) return std::nullopt;
+  if (control->cmsg_len != CMSG_LEN(sizeof(Descriptors))) {
+    close_all(*control);
     return std::nullopt;
+  }
   Descriptors held{};
   std::memcpy(held.data(), CMSG_DATA(control), sizeof held);
   SharedMemory memory{OwnedFile(held[0]), OwnedFile(held[1]), message.description.offset, message.description.bytes,

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
 #include <functional>
 #include <thread>
 
@@ -17,7 +18,8 @@ namespace {
 
 constexpr std::size_t kMega = 1024 * 1024;
 
-// The simulated driver, with a hook before each allocation and each release of memory.
+// The simulated driver, with a hook before each allocation and each release of memory, and before
+// each wait for an event.
 struct HookedDriver {
   explicit HookedDriver(std::size_t capacity_bytes)
       : driver({.capacity_bytes = capacity_bytes, .backing = Backing::none}), api(driver.api()) {
@@ -33,12 +35,18 @@ struct HookedDriver {
                       ++hooked->frees_done;
                       return result;
                     }};
+    api.stream_wait_event = {this, [](void* self, CUstream stream, CUevent event, unsigned flags) {
+                               auto* hooked = static_cast<HookedDriver*>(self);
+                               if (hooked->before_wait) hooked->before_wait();
+                               return hooked->driver.api().stream_wait_event(stream, event, flags);
+                             }};
   }
 
   SimulatedDriver driver;
   DriverApi api;
   std::function<void()> before_allocate;
   std::function<void()> before_free;
+  std::function<void()> before_wait;
   std::atomic<int> frees_done{0};
 };
 
@@ -106,6 +114,32 @@ TEST(Interleaving, HitsGoOnWhileAnotherThreadIsInTheDriver) {
   EXPECT_NO_THROW(allocator.check());
   go_on = true;
   slow.join();
+}
+
+// While a stream is ordered behind the one whose memory it inherits, the memory is in no pool, and
+// still not to be given back.
+TEST(Interleaving, AFlushLeavesASegmentThatIsOnItsWayToAnotherStream) {
+  HookedDriver hooked(256 * kMega);
+  CachingAllocator allocator({.driver = &hooked.api});
+  const StreamHandle stream = hooked.driver.create_stream();
+  const StreamHandle heir = hooked.driver.create_stream();
+  void* block = allocator.allocate(30 * kMega, stream);
+  hooked.driver.occupy(stream, std::chrono::milliseconds(1));
+  allocator.deallocate(block);
+  allocator.release_stream(stream);
+  hooked.driver.destroy_stream(stream);
+  int waits = 0;
+  hooked.before_wait = [&] {
+    ++waits;
+    std::thread([&] {
+      allocator.empty_cache();
+      EXPECT_NO_THROW(allocator.check());
+    }).join();
+  };
+  EXPECT_EQ(allocator.allocate(30 * kMega, heir), block);
+  EXPECT_EQ(waits, 1);
+  EXPECT_EQ(hooked.driver.used_bytes(), 30 * kMega);
+  EXPECT_NO_THROW(allocator.check());
 }
 
 }  // namespace

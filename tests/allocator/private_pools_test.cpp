@@ -331,6 +331,22 @@ TEST_F(PrivatePoolsTest, AUseFromBeforeTheCaptureIsStillWaitedFor) {
   EXPECT_EQ(allocator_.allocate(kMega, stream_), block);
 }
 
+TEST_F(PrivatePoolsTest, AUseFromAfterTheCaptureIsWaitedForThoughTheStreamUsedItInTheCaptureToo) {
+  begin_capture(kGraph, 1);
+  captures_.begin_capture(other_, 1);
+  void* block = allocator_.allocate(kMega, stream_);
+  allocator_.record_stream(block, other_);
+  captures_.end_capture(other_);
+  end_capture(kGraph);
+  driver_.occupy(other_, 1ms);
+  allocator_.record_stream(block, other_);
+  allocator_.deallocate(block);
+  EXPECT_EQ(allocator_.memory_stats().active.all.current, 1) << "it waits for the stream's work";
+  driver_.run_until_idle();
+  static_cast<void>(allocator_.allocate(1000, stream_));
+  EXPECT_EQ(allocator_.memory_stats().active.all.current, 1) << "only what was just asked for";
+}
+
 // An event on a stream that another thread captures would become a part of its graph.
 TEST_F(PrivatePoolsTest, AFreeOfAnotherThreadWaitsForTheCaptureOfTheStreamThatUsedIt) {
   void* block = allocator_.allocate(kMega, other_);

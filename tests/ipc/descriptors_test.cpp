@@ -3,10 +3,14 @@
 #include <cistern/ipc.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
+#include <array>
 #include <cstdint>
+#include <cstring>
 #include <string>
+#include <vector>
 
 #include "tests/ipc/peer_process.h"
 #include "tests/simulated/driver_fixture.h"
@@ -157,6 +161,88 @@ TEST_F(Descriptors, WhatCannotBeSharedIsRefused) {
             CUDA_ERROR_INVALID_VALUE);
   send_fd(peer.socket(), other.get());
   EXPECT_EQ(peer.ask("import 2097152").rfind("error: import_fd of descriptor", 0), 0u);
+}
+
+// --- What is no descriptor of memory ----------------------------------------------------
+
+// A socket with one message waiting in it, as a descriptor of memory is.
+FileDescriptor socket_with(const std::vector<std::uint64_t>& words, const std::vector<int>& descriptors) {
+  std::array<int, 2> ends{};
+  EXPECT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()), 0);
+  const FileDescriptor sender(ends[0]);
+  iovec part{const_cast<std::uint64_t*>(words.data()), words.size() * sizeof(std::uint64_t)};
+  const std::size_t bytes = descriptors.size() * sizeof(int);
+  std::vector<char> control(CMSG_SPACE(bytes));
+  msghdr header{};
+  header.msg_iov = &part;
+  header.msg_iovlen = 1;
+  header.msg_control = control.data();
+  header.msg_controllen = control.size();
+  cmsghdr* rights = CMSG_FIRSTHDR(&header);
+  rights->cmsg_level = SOL_SOCKET;
+  rights->cmsg_type = SCM_RIGHTS;
+  rights->cmsg_len = CMSG_LEN(bytes);
+  std::memcpy(CMSG_DATA(rights), descriptors.data(), bytes);
+  EXPECT_EQ(::sendmsg(sender.get(), &header, 0), static_cast<ssize_t>(part.iov_len));
+  return FileDescriptor(ends[1]);
+}
+
+struct OpenDescriptors {
+  int all = 0;
+  int inheritable = 0;  // by programs that this one starts
+};
+OpenDescriptors open_descriptors() {
+  OpenDescriptors open;
+  for (int descriptor = 0; descriptor < 1024; ++descriptor) {
+    const int flags = ::fcntl(descriptor, F_GETFD);
+    if (flags < 0) continue;
+    ++open.all;
+    open.inheritable += (flags & FD_CLOEXEC) == 0 ? 1 : 0;
+  }
+  return open;
+}
+
+class ForeignDescriptors : public Descriptors {
+ protected:
+  CUresult import(const FileDescriptor& descriptor) {
+    CUmemGenericAllocationHandle handle = 0;
+    return own.api.mem_import_from_shareable_handle(&handle, reinterpret_cast<void*>(std::intptr_t{descriptor.get()}),
+                                                    kDescriptor);
+  }
+  // What begins every message about memory.
+  std::uint64_t mark() {
+    const FileDescriptor real = export_of(create(2 * MiB));
+    std::uint64_t first = 0;
+    EXPECT_EQ(::recv(real.get(), &first, sizeof first, MSG_PEEK | MSG_DONTWAIT), static_cast<ssize_t>(sizeof first));
+    return first;
+  }
+
+  const FileDescriptor null{::open("/dev/null", O_RDWR | O_CLOEXEC)};
+};
+
+TEST_F(ForeignDescriptors, OfOtherSocketsAreRefusedAndNothingOfThemIsKept) {
+  const std::uint64_t ours = mark();
+  const std::vector<int> two = {null.get(), null.get()};
+  EXPECT_EQ(import(socket_with({ours, 0, 2 * MiB, 0}, two)), CUDA_SUCCESS) << "this is what one looks like";
+  const int before = open_descriptors().all;
+  EXPECT_EQ(import(socket_with({0, 0, 2 * MiB, 0}, two)), CUDA_ERROR_INVALID_VALUE) << "of another program";
+  EXPECT_EQ(import(socket_with({ours, 0}, two)), CUDA_ERROR_INVALID_VALUE) << "too short";
+  EXPECT_EQ(import(socket_with({ours, 0, 2 * MiB, 0}, {null.get()})), CUDA_ERROR_INVALID_VALUE) << "without a lease";
+  EXPECT_EQ(open_descriptors().all, before);
+}
+
+TEST_F(ForeignDescriptors, AnEmptySocketIsRefusedAtOnce) {
+  std::array<int, 2> ends{};
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()), 0);
+  const FileDescriptor other(ends[0]);
+  EXPECT_EQ(import(FileDescriptor(ends[1])), CUDA_ERROR_INVALID_VALUE);
+}
+
+TEST_F(ForeignDescriptors, ProgramsThatAreStartedInheritNothingOfAnImport) {
+  const FileDescriptor descriptor = export_of(create(2 * MiB));
+  const int before = open_descriptors().inheritable;
+  EXPECT_EQ(import(descriptor), CUDA_SUCCESS);
+  EXPECT_EQ(open_descriptors().inheritable, before);
 }
 
 }  // namespace

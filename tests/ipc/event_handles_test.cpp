@@ -155,6 +155,22 @@ TEST_F(EventHandles, AHostElsewhereWaitsForTheRecord) {
   EXPECT_EQ(peer.answer(), "ok");
 }
 
+// Whoever returned too soon would find the event unfinished in some round: the peer has yet to read
+// that it is to step.
+TEST_F(EventHandles, AHostThatWaitedFindsTheRecordComplete) {
+  const CUevent event = own.create_event(kShareable);
+  const std::string theirs = std::to_string(peer.ask_number("open_event " + text_of(event)));
+  const std::string stream = std::to_string(peer.ask_number("stream"));
+  for (int round = 0; round < 20; ++round) {
+    ASSERT_EQ(peer.ask("occupy " + stream), "ok");
+    ASSERT_EQ(peer.ask("record " + theirs + " " + stream), "ok");
+    peer.tell("step");
+    EXPECT_EQ(own.api.event_synchronize(event), CUDA_SUCCESS);
+    EXPECT_EQ(own.api.event_query(event), CUDA_SUCCESS);
+    EXPECT_EQ(peer.answer(), "stepped");
+  }
+}
+
 TEST_F(EventHandles, TheOpenerMayRecordAndTheExporterWait) {
   const CUevent event = own.create_event(kShareable);
   const std::string theirs = std::to_string(peer.ask_number("open_event " + text_of(event)));

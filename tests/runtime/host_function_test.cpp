@@ -7,6 +7,7 @@
 
 #include <memory>
 #include <optional>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -130,6 +131,29 @@ TEST_F(HostFunctions, PageLockedMemoryThatEndsInsideIsFreedLater) {
   EXPECT_EQ(driver().calls("cuMemFreeHost"), freed + 1);
   EXPECT_EQ(driver().calls("cuMemHostUnregister"), unlocked + 1);
   EXPECT_FALSE(is_pinned(own.data()));
+}
+
+// Each event ends in the function that a thread queued, on whichever thread runs it, while others
+// destroy what waits.
+TEST_F(HostFunctions, WhatEndsInsideOnManyThreadsIsDestroyedOnce) {
+  constexpr std::uint64_t kThreads = 4;
+  constexpr std::uint64_t kRounds = 200;
+  const auto destroyed = driver().calls("cuEventDestroy");
+  const auto refused = driver().calls_from_operations();
+  std::vector<std::thread> threads;
+  for (std::uint64_t i = 0; i < kThreads; ++i) {
+    threads.emplace_back([] {
+      const Stream stream = Stream::create();
+      for (std::uint64_t round = 0; round < kRounds; ++round) {
+        stream.launch_host_func([event = std::make_shared<Event>(stream.record_event())] {});
+        stream.synchronize();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  default_stream().synchronize();
+  EXPECT_EQ(driver().calls("cuEventDestroy"), destroyed + kThreads * kRounds);
+  EXPECT_EQ(driver().calls_from_operations(), refused);
 }
 
 TEST_F(HostFunctions, CallbackDoesNotKeepItsStream) {

@@ -261,6 +261,23 @@ TEST_F(SimulatedCapture, ALaunchCapturedBecomesAnEmbeddedGraph) {
   EXPECT_EQ(ready.driver.virtual_time(), 4ms);  // nothing overlaps
 }
 
+TEST_F(SimulatedCapture, WhatFollowsAnEmbeddedGraphWaitsForAllOfItsEnds) {
+  const CUgraphExec inner = instantiate(capture([&](CUstream on) {
+    depend(other, on);
+    note(on, 1, 5ms);
+    note(other, 1, 1ms);
+    depend(on, other);
+  }));
+  const CUgraph graph = capture([&](CUstream on) {
+    EXPECT_EQ(api.graph_launch(inner, on), CUDA_SUCCESS);
+    note(on, 2, 1ms);
+  });
+  EXPECT_EQ(api.graph_launch(instantiate(graph), stream), CUDA_SUCCESS);
+  ready.driver.run_until_idle();
+  EXPECT_EQ(order, (Marks{1, 1, 2}));
+  EXPECT_EQ(ready.driver.virtual_time(), 6ms);
+}
+
 TEST_F(SimulatedCapture, AnEmptyEmbeddedGraphPassesTheOrderOn) {
   const CUgraphExec empty = instantiate(capture([](CUstream) {}));
   const CUgraph graph = capture([&](CUstream on) {
