@@ -12,6 +12,7 @@
 #include "stats/recorder.h"
 #include "stats/tags.h"
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -78,6 +79,8 @@ struct Block {
   std::size_t requested = 0;
   // The pool's search count when the block became free: for garbage collection by age.
   std::uint64_t free_since = 0;
+  // When the free was requested that other streams keep waiting.
+  std::chrono::steady_clock::time_point freed_at;
   // Other streams that used the block since it was handed out.
   std::vector<StreamUse> uses;
 

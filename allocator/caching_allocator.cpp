@@ -84,6 +84,22 @@ std::string CachingAllocator::memory_summary(int device, bool abbreviated) const
 }
 
 std::string CachingAllocator::memory_report(int device) const { return state_->heaps.report(device); }
+
+std::vector<TagStats> CachingAllocator::tag_stats(int device) const { return state_->heaps.tag_stats(device); }
+std::vector<StreamStats> CachingAllocator::stream_stats(int device) const { return state_->heaps.stream_stats(device); }
+
+std::optional<PendingFree> CachingAllocator::oldest_pending_free(int device) const {
+  return state_->heaps.oldest_pending_free(device);
+}
+
+FragmentationStats CachingAllocator::fragmentation_stats(std::size_t request_bytes, int device) const {
+  return state_->heaps.fragmentation(request_bytes, device);
+}
+
+DeviceMemoryStats CachingAllocator::device_memory_stats(int device) const {
+  return state_->heaps.heap(device).device_memory_stats();
+}
+
 Snapshot CachingAllocator::snapshot() const { return state_->heaps.snapshot(); }
 
 void CachingAllocator::begin_allocate_to_pool(int device, PoolId id, const PoolFilter& filter) {

@@ -26,4 +26,9 @@ struct CachingAllocator::State {
   DeviceHeaps heaps;  // after the contexts: its end still uses them
 };
 
+// For what works on an allocator's heaps from outside: scopes, budgets.
+struct CachingAllocatorAccess {
+  [[nodiscard]] static DeviceHeaps& heaps(CachingAllocator& allocator) { return allocator.state_->heaps; }
+};
+
 }  // namespace cistern

@@ -61,10 +61,13 @@ void* DeviceAllocator::allocate_in(PoolId id, std::size_t bytes, const StreamIde
 }
 
 inline void* DeviceAllocator::serve(const Request& request, const StreamIdentity& stream, Lock& lock) {
+  recorder_.reserve(request.tag);
   Block* block = take_free_block(request);
+  if (!budgets_.empty()) require_within_budgets(request, block, lock);
   if (block == nullptr) {
     block = serve_miss(request, lock);
-    // The lock was given up: others may have used what was reserved.
+    // The lock was given up: others may have used what was reserved, and what is live has changed.
+    if (!budgets_.empty()) require_within_budgets(request, block, lock);
     try {
       arena_.reserve(1);
     } catch (...) {
@@ -73,8 +76,10 @@ inline void* DeviceAllocator::serve(const Request& request, const StreamIdentity
     }
   }
   hand_out(block, request);
+  void* const pointer = reinterpret_cast<void*>(block->address);
   api_.note_allocate(block->address, block->bytes, stream.handle);
-  return reinterpret_cast<void*>(block->address);
+  if (!budgets_.empty()) tell_budgets(request.tag, block->bytes, lock);
+  return pointer;
 }
 
 DeviceAllocator::Request DeviceAllocator::make_request(std::size_t bytes) const {
@@ -137,7 +142,8 @@ void DeviceAllocator::take_into_use(Block* block, const Request& request, bool s
   block->requested = request.bytes;
   block->tag = request.tag;
   block->oversize = policy_.is_oversize(block->bytes);
-  recorder_.block_allocated(request.kind, as_signed(block->bytes), as_signed(request.bytes), change, block->oversize);
+  recorder_.block_allocated(request.kind, as_signed(block->bytes), as_signed(request.bytes), change, block->oversize,
+                            attribution(*block));
   if (!block->segment->is_plain) {
     if (PrivatePool* home = block->segment->owner->home)
       home->recorder.block_allocated(request.kind, as_signed(block->bytes), as_signed(request.bytes), change,
@@ -183,7 +189,7 @@ bool DeviceAllocator::free(std::uint64_t address, const StreamUse* last_use) noe
   static_cast<void>(block_map_.take(address));
   // Before the block can serve another request.
   api_.note_free(address, block->bytes, block->segment->stream.handle);
-  recorder_.free_requested(block->segment->kind, as_signed(block->bytes), block->oversize);
+  recorder_.free_requested(block->segment->kind, as_signed(block->bytes), block->oversize, attribution(*block));
   if (!block->segment->is_plain)
     free_in_pool(block, lock);
   else if (block->uses.empty())
@@ -212,14 +218,15 @@ inline void DeviceAllocator::complete_plain_free(Block* block) {
   const std::size_t bytes = block->bytes;
   const PoolKind kind = block->segment->kind;
   const std::size_t requested = block->requested;
-  recorder_.free_completed(kind, as_signed(bytes), as_signed(requested), settle(block));
+  const Attribution of = attribution(*block);
+  recorder_.free_completed(kind, as_signed(bytes), as_signed(requested), settle(block), of);
 }
 
 void DeviceAllocator::complete_free(Block* block) {
   const std::size_t bytes = block->bytes;
   const PoolKind kind = block->segment->kind;
   const InactiveSplitChange change = settle(block);
-  recorder_.free_completed(kind, as_signed(bytes), as_signed(block->requested), change);
+  recorder_.free_completed(kind, as_signed(bytes), as_signed(block->requested), change, attribution(*block));
   PrivatePool* home = block->segment->owner->home;
   if (home == nullptr) return;
   home->recorder.free_completed(kind, as_signed(bytes), as_signed(block->requested), change);

@@ -17,6 +17,7 @@
 
 #include "allocator/block_arena.h"
 #include "allocator/block_map.h"
+#include "allocator/budgets.h"
 #include "allocator/driver_scope.h"
 #include "allocator/event_pools.h"
 #include "allocator/observers.h"
@@ -133,6 +134,19 @@ class DeviceAllocator {
     std::size_t largest_free_block = 0;
   };
   [[nodiscard]] Usage usage() const;
+  // heap_figures.cpp: whose the heap's memory is. See stats.h for these.
+  [[nodiscard]] std::vector<TagStats> tag_stats() const;
+  [[nodiscard]] std::vector<StreamStats> stream_stats() const;
+  [[nodiscard]] std::optional<PendingFree> oldest_pending_free() const;
+  [[nodiscard]] FragmentationStats fragmentation(std::size_t request_bytes) const;
+  [[nodiscard]] DeviceMemoryStats device_memory_stats() const;
+  // The scope must stay where it is until it is closed; what it saw is in its opener's hands then.
+  void open_scope(OpenScope& scope) noexcept;
+  [[nodiscard]] MemoryStats scope_stats(const OpenScope& scope) const noexcept;
+  MemoryStats close_scope(OpenScope& scope) noexcept;
+  // budgets.cpp. Throws std::bad_alloc, unchanged; removing what is not there is nothing.
+  void add_budget(std::shared_ptr<const BudgetLimits> limits);
+  void remove_budget(const BudgetLimits* limits) noexcept;
   // Verifies the heap's invariants: throws std::logic_error naming the first that fails.
   void check() const;
 
@@ -183,6 +197,8 @@ class DeviceAllocator {
     const Segment& segment = *block.segment;
     return !segment.is_plain && segment.owner->home != nullptr && segment.owner->home->settings.no_split;
   }
+  // For the heap's recorder; a pool's share is not told by tag and stream.
+  [[nodiscard]] static Attribution attribution(const Block& block) { return {block.tag, &block.segment->owner->bytes}; }
   [[nodiscard]] InactiveSplitChange settle(Block* block);
   void complete_plain_free(Block* block);
   void complete_free(Block* block);
@@ -245,6 +261,13 @@ class DeviceAllocator {
   void remove_segment(Segment* segment);
   void wait_for_reclaims(Lock& lock);
 
+  // budgets.cpp
+  [[nodiscard]] LiveBytes live_bytes(TagId tag) const;
+  void require_within_budgets(const Request& request, Block* block, Lock& lock);
+  [[noreturn]] void refuse_over_budget(const BudgetLimits& limits, const Request& request, std::size_t bytes,
+                                       Lock& lock);
+  void tell_budgets(TagId tag, std::size_t bytes, Lock& lock) noexcept;
+
   // The other rungs, each in the file of its name.
   [[nodiscard]] bool collects_garbage() const;
   void collect_garbage(Lock& lock);
@@ -261,6 +284,11 @@ class DeviceAllocator {
   void apply_fraction(double fraction);
   void check_segment(const Segment& segment) const;
   void check_private_pools() const;
+  void check_tags() const;
+  void check_streams() const;
+  // Visits each free that waits for another stream: visit(block, stream, its device).
+  template <class Visit>
+  void for_each_awaited(Visit&& visit) const;
 
   const DriverApi& api_;
   HeapSurroundings surroundings_;
@@ -286,6 +314,7 @@ class DeviceAllocator {
   PoolRouting routing_;
   std::uint64_t guards_ = 0;  // made so far
   bool leftovers_ = false;    // a MemPool without a use may have free segments
+  Budgets budgets_;
   PendingFrees pending_;
   // Frees without their events: refused by the driver, or put off by a capture; linked by `left`.
   Block* unrecorded_frees_ = nullptr;

@@ -26,6 +26,7 @@ DeviceHeaps::DeviceHeaps(Contexts& contexts, const AllocatorOptions& options)
 
 DeviceHeaps::~DeviceHeaps() {
   link_->heaps = nullptr;
+  for (HeapScopes* scopes : scopes_) scopes->close();
   for (auto& slot : heaps_) delete slot.load(std::memory_order_acquire);
 }
 
@@ -40,7 +41,10 @@ DeviceAllocator& DeviceHeaps::heap(int device) {
   auto& slot = heaps_[static_cast<std::size_t>(device)];
   if (slot.load(std::memory_order_acquire) == nullptr) {
     const HeapSurroundings surroundings{contexts_, event_pools_, observers_};
-    slot.store(new DeviceAllocator(surroundings, device, options_), std::memory_order_release);
+    auto made = std::make_unique<DeviceAllocator>(surroundings, device, options_);
+    for (HeapScopes* scopes : scopes_)
+      if (scopes->is_of(device)) scopes->open(*made);
+    slot.store(made.release(), std::memory_order_release);
   }
   return *slot.load(std::memory_order_acquire);
 }
@@ -145,9 +149,61 @@ AllocatorOptions DeviceHeaps::options() const {
 
 MemoryStats DeviceHeaps::stats(int device) const {
   if (const DeviceAllocator* heap = existing(device)) return heap->stats();
+  return unused_stats();
+}
+
+MemoryStats DeviceHeaps::unused_stats() const {
   MemoryStats none;
   none.max_split_size = static_cast<std::int64_t>(options().max_split_size_bytes);
   return none;
+}
+
+std::vector<TagStats> DeviceHeaps::tag_stats(int device) const {
+  if (const DeviceAllocator* heap = existing(device)) return heap->tag_stats();
+  return {TagStats{}};
+}
+
+std::vector<StreamStats> DeviceHeaps::stream_stats(int device) const {
+  const DeviceAllocator* heap = existing(device);
+  return heap == nullptr ? std::vector<StreamStats>{} : heap->stream_stats();
+}
+
+std::optional<PendingFree> DeviceHeaps::oldest_pending_free(int device) const {
+  const DeviceAllocator* heap = existing(device);
+  return heap == nullptr ? std::nullopt : heap->oldest_pending_free();
+}
+
+FragmentationStats DeviceHeaps::fragmentation(std::size_t request_bytes, int device) const {
+  if (const DeviceAllocator* heap = existing(device)) return heap->fragmentation(request_bytes);
+  FragmentationStats none;
+  none.request_bytes = request_bytes;
+  return none;
+}
+
+void DeviceHeaps::open(HeapScopes& scopes, int device) {
+  if (device >= 0) static_cast<void>(heap(device));
+  const std::lock_guard lock(mutex_);
+  scopes_.push_back(&scopes);
+  for_each([&](DeviceAllocator& heap) {
+    if (scopes.is_of(heap.device())) scopes.open(heap);
+  });
+}
+
+void DeviceHeaps::close(HeapScopes& scopes) noexcept {
+  const std::lock_guard lock(mutex_);
+  if (!scopes.is_open()) return;
+  scopes.close();
+  std::erase(scopes_, &scopes);
+}
+
+bool DeviceHeaps::is_open(const HeapScopes& scopes) const noexcept {
+  const std::lock_guard lock(mutex_);
+  return scopes.is_open();
+}
+
+MemoryStats DeviceHeaps::scope_stats(const HeapScopes& scopes, int device) const noexcept {
+  const std::lock_guard lock(mutex_);
+  return scopes.stats(device);
 }
 
 std::string DeviceHeaps::summary(int device, bool abbreviated) const {

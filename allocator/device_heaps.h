@@ -10,6 +10,7 @@
 #include "allocator/device_allocator.h"
 #include "allocator/event_pools.h"
 #include "allocator/observers.h"
+#include "allocator/scopes.h"
 #include "runtime/context.h"
 
 #include <atomic>
@@ -101,6 +102,22 @@ class DeviceHeaps {
   [[nodiscard]] std::string summary(int device, bool abbreviated) const;
   [[nodiscard]] std::string report(int device);
   [[nodiscard]] Snapshot snapshot() const;
+  // See stats.h; of a device without a heap, what such a device has. Throw InvalidArgument.
+  [[nodiscard]] std::vector<TagStats> tag_stats(int device) const;
+  [[nodiscard]] std::vector<StreamStats> stream_stats(int device) const;
+  [[nodiscard]] std::optional<PendingFree> oldest_pending_free(int device) const;
+  [[nodiscard]] FragmentationStats fragmentation(std::size_t request_bytes, int device) const;
+
+  // Opens a scope of one device, which gets a heap, or of all with -1: those that have none get
+  // the scope with their heap. Throws as heap() does. It must not move before it is closed, by
+  // this or by the end of these heaps.
+  void open(HeapScopes& scopes, int device);
+  void close(HeapScopes& scopes) noexcept;
+  [[nodiscard]] bool is_open(const HeapScopes& scopes) const noexcept;
+  [[nodiscard]] MemoryStats scope_stats(const HeapScopes& scopes, int device) const noexcept;
+  [[nodiscard]] int device_count() const { return static_cast<int>(heaps_.size()); }
+  // Of a device without a heap.
+  [[nodiscard]] MemoryStats unused_stats() const;
 
   // Around fork: no heap's lock may be held by a thread that the child does not have.
   void lock_for_fork();
@@ -111,8 +128,9 @@ class DeviceHeaps {
   const bool is_of_process_;  // over the process's own driver, whose streams name none
   EventPools event_pools_;
   Observers observers_;
-  mutable std::mutex mutex_;  // guards options_ and the making of heaps
+  mutable std::mutex mutex_;  // guards options_, the making of heaps and the open scopes
   AllocatorOptions options_;
+  std::vector<HeapScopes*> scopes_;
   std::vector<std::atomic<DeviceAllocator*>> heaps_;
   std::shared_ptr<Link> link_ = std::make_shared<Link>();
 };

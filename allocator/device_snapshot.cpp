@@ -182,6 +182,8 @@ void DeviceAllocator::check() const {
   pools_.for_each(check_pool);
   private_pools_.for_each([&](const PrivatePool& pool) { pool.streams.for_each(check_pool); });
   check_private_pools();
+  check_tags();
+  check_streams();
   require(pooled == free_blocks, "every free block is in exactly one pool");
   require(block_map_.size() == static_cast<std::size_t>(small.allocated + large.allocated), "the block map's size");
   const MemoryStats& stats = recorder_.stats();

@@ -13,7 +13,7 @@ void DeviceAllocator::end_stream(const StreamUse& stream) noexcept {
   bool known = pools_.knows(stream.stream.id);
   private_pools_.for_each([&](PrivatePool& pool) { known = known || pool.streams.knows(stream.stream.id); });
   if (!known) return;
-  PendingFrees::Entry last{nullptr, stream.device, stream.stream.id, nullptr};
+  PendingFrees::Entry last{nullptr, stream.device, stream.stream, nullptr};
   const bool during_capture = !routing_.empty();
   lock.unlock();
   const CUresult result = record_event(stream, &last, during_capture);

@@ -29,7 +29,9 @@ void DeviceAllocator::wait_for_pending(Lock& lock) {
   if (unrecorded_frees_ != nullptr) retry_unrecorded_frees(lock);
   if (pending_.empty()) return;
   const DriverScope scope(api_, context_, !routing_.empty());
-  std::vector<PendingFrees::Entry> entries = pending_.take_all();
+  PendingFrees::Batch batch;
+  pending_.take_all(batch);
+  const std::vector<PendingFrees::Entry>& entries = batch.entries;
   ++reclaims_in_flight_;
   lock.unlock();
   CUresult result = CUDA_SUCCESS;
@@ -40,7 +42,7 @@ void DeviceAllocator::wait_for_pending(Lock& lock) {
   for (std::size_t i = 0; i < done; ++i)
     if (Block* block = pending_.finish(entries[i])) complete_free(block);
   reclaimed_.notify_all();
-  pending_.put_back(entries, done);
+  pending_.put_back(batch, done);
   check_driver(api_, result, DriverEntryId::event_synchronize,
                [&] { return fmt::format("an event that guards a free on device {}", device_); });
 }

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
 namespace cistern {
@@ -44,6 +45,7 @@ bool DeviceAllocator::note_use(Block* block, const StreamUse& use, Lock& lock) n
 // this free already. During a capture there is no event to query, so the free is put off.
 void DeviceAllocator::free_behind_events(Block* block, Lock& lock) noexcept {
   block->state = BlockState::active_pending_free;
+  block->freed_at = std::chrono::steady_clock::now();
   block->pending_events = static_cast<std::uint32_t>(block->uses.size());
   if (capture_under_way())
     put_off(block);
@@ -77,7 +79,7 @@ CUresult DeviceAllocator::guard(Block* block, Lock& lock) noexcept {
   CUresult refusal = CUDA_SUCCESS;
   std::size_t refused = 0;
   for (std::size_t i = 0; i < block->uses.size(); ++i) {
-    PendingFrees::Entry entry{nullptr, block->uses[i].device, block->uses[i].stream.id, block};
+    PendingFrees::Entry entry{nullptr, block->uses[i].device, block->uses[i].stream, block};
     const bool during_capture = !routing_.empty();
     lock.unlock();
     const CUresult result = record_event(block->uses[i], &entry, during_capture);

@@ -7,12 +7,12 @@ namespace cistern {
 
 PendingFrees::Queue& PendingFrees::queue_of(const Entry& entry) {
   auto place = std::lower_bound(queues_.begin(), queues_.end(), entry, [](const Queue& queue, const Entry& wanted) {
-    return queue.stream_id != wanted.stream_id ? queue.stream_id > wanted.stream_id : queue.device < wanted.device;
+    return queue.stream_id != wanted.stream.id ? queue.stream_id > wanted.stream.id : queue.device < wanted.device;
   });
-  if (place == queues_.end() || place->stream_id != entry.stream_id || place->device != entry.device) {
+  if (place == queues_.end() || place->stream_id != entry.stream.id || place->device != entry.device) {
     Queue queue;
     queue.device = entry.device;
-    queue.stream_id = entry.stream_id;
+    queue.stream_id = entry.stream.id;
     if (!storage_.empty()) {
       queue.entries = std::move(storage_.back());
       storage_.pop_back();
@@ -63,22 +63,27 @@ Block* PendingFrees::finish(const Entry& entry) {
   return --entry.block->pending_events == 0 ? entry.block : nullptr;
 }
 
-std::vector<PendingFrees::Entry> PendingFrees::take_all() {
-  std::vector<Entry> all;
-  all.reserve(size_);
+void PendingFrees::take_all(Batch& batch) {
+  batch.entries.reserve(size_);
   for (Queue& queue : queues_) {
-    all.insert(all.end(), queue.entries.begin() + static_cast<std::ptrdiff_t>(queue.head), queue.entries.end());
+    batch.entries.insert(batch.entries.end(), queue.entries.begin() + static_cast<std::ptrdiff_t>(queue.head),
+                         queue.entries.end());
     queue.head = queue.entries.size();
   }
   size_ = 0;
   drop_empty_queues();
-  return all;
+  batch.next = batches_;
+  batches_ = &batch;
 }
 
-void PendingFrees::put_back(std::vector<Entry>& entries, std::size_t first) {
-  for (std::size_t i = entries.size(); i-- > first;) {
-    Queue& queue = queue_of(entries[i]);
-    queue.entries.insert(queue.entries.begin() + static_cast<std::ptrdiff_t>(queue.head), entries[i]);
+void PendingFrees::put_back(Batch& batch, std::size_t first) {
+  Batch** link = &batches_;
+  while (*link != &batch) link = &(*link)->next;
+  *link = batch.next;
+  for (std::size_t i = batch.entries.size(); i-- > first;) {
+    const Entry& entry = batch.entries[i];
+    Queue& queue = queue_of(entry);
+    queue.entries.insert(queue.entries.begin() + static_cast<std::ptrdiff_t>(queue.head), entry);
     ++size_;
   }
 }

@@ -23,7 +23,7 @@ class PendingFrees {
   struct Entry {
     CUevent event = nullptr;
     int device = 0;  // the stream's, and so the event's
-    std::uint64_t stream_id = 0;
+    StreamIdentity stream;
     Block* block = nullptr;
   };
 
@@ -41,12 +41,27 @@ class PendingFrees {
   template <class Completed>
   [[nodiscard]] CUresult poll(Completed&& completed);
 
-  // Takes every entry out, in the order of polling, for a caller that will wait for them.
-  [[nodiscard]] std::vector<Entry> take_all();
-  // Puts entries [first, last) of a take_all back, before what was added since.
-  void put_back(std::vector<Entry>& entries, std::size_t first);
+  // Entries that somebody waits for, in the order of polling. Not to be moved meanwhile.
+  struct Batch {
+    std::vector<Entry> entries;
+    Batch* next = nullptr;
+  };
+  // Takes every entry out into a batch, for a caller that will wait for them and then put the rest
+  // back. Throws std::bad_alloc, unchanged.
+  void take_all(Batch& batch);
+  // Puts entries [first, last) of a batch back, before what was added since; the batch is over.
+  void put_back(Batch& batch, std::size_t first);
   // Ends one entry whose event is done: returns its block if that was the last event.
   [[nodiscard]] Block* finish(const Entry& entry);
+
+  // Visits every entry, those that somebody waits for too.
+  template <class Visit>
+  void for_each(Visit&& visit) const {
+    for (const Batch* batch = batches_; batch != nullptr; batch = batch->next)
+      for (const Entry& entry : batch->entries) visit(entry);
+    for (const Queue& queue : queues_)
+      for (std::size_t i = queue.head; i < queue.entries.size(); ++i) visit(queue.entries[i]);
+  }
 
  private:
   struct Queue {
@@ -64,6 +79,7 @@ class PendingFrees {
   std::vector<Queue> queues_;                // by descending stream id, then device; none is empty
   std::vector<std::vector<Entry>> storage_;  // of queues that became empty, for reuse
   std::size_t size_ = 0;
+  Batch* batches_ = nullptr;  // that somebody waits for
 };
 
 template <class Completed>

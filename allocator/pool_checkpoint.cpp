@@ -121,7 +121,7 @@ void DeviceAllocator::order_behind_uses(const PrivatePool& pool, Lock& lock) {
   const bool during_capture = !routing_.empty();
   lock.unlock();
   for (const auto& [user, owner] : orders) {
-    PendingFrees::Entry entry{nullptr, user.device, user.stream.id, nullptr};
+    PendingFrees::Entry entry{nullptr, user.device, user.stream, nullptr};
     CUresult result = record_event(user, &entry, during_capture);
     if (result == CUDA_SUCCESS && entry.event != nullptr) {
       const DriverScope scope(api_, context_, during_capture);
@@ -154,7 +154,7 @@ void DeviceAllocator::free_now(Block* block) noexcept {
   const auto bytes = static_cast<std::int64_t>(block->bytes);
   const Segment& segment = *block->segment;
   static_cast<void>(block_map_.take(block->address));
-  recorder_.free_requested(segment.kind, bytes, block->oversize);
+  recorder_.free_requested(segment.kind, bytes, block->oversize, attribution(*block));
   if (PrivatePool* home = segment.owner->home) home->recorder.free_requested(segment.kind, bytes, block->oversize);
   complete_free(block);
 }

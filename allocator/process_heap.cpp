@@ -8,6 +8,7 @@
 #include "allocator/device_heaps.h"
 #include "runtime/process_driver.h"
 #include "runtime/stream_ends.h"
+#include "stats/tags.h"
 
 #include <fmt/format.h>
 #include <pthread.h>
@@ -26,9 +27,11 @@ std::atomic<bool> forked{false};
 
 void before_fork() {
   if (DeviceHeaps* heaps = made_heaps.load(std::memory_order_acquire)) heaps->lock_for_fork();
+  tag_registry().lock_for_fork();
 }
 
 void after_fork_in_parent() {
+  tag_registry().unlock_after_fork();
   if (DeviceHeaps* heaps = made_heaps.load(std::memory_order_acquire)) heaps->unlock_after_fork();
 }
 
@@ -209,6 +212,32 @@ std::size_t memory_reserved(Device device) {
 
 std::size_t max_memory_reserved(Device device) {
   return static_cast<std::size_t>(memory_stats(device).reserved_bytes.all.peak);
+}
+
+std::vector<TagStats> tag_stats(Device device) {
+  DeviceHeaps* existing = heaps_for_reading();
+  return existing == nullptr ? std::vector<TagStats>{TagStats{}} : existing->tag_stats(index_for_reading(device));
+}
+
+std::vector<StreamStats> stream_stats(Device device) {
+  DeviceHeaps* existing = heaps_for_reading();
+  return existing == nullptr ? std::vector<StreamStats>{} : existing->stream_stats(index_for_reading(device));
+}
+
+std::optional<PendingFree> oldest_pending_free(Device device) {
+  DeviceHeaps* existing = heaps_for_reading();
+  return existing == nullptr ? std::nullopt : existing->oldest_pending_free(index_for_reading(device));
+}
+
+FragmentationStats fragmentation_stats(std::size_t request_bytes, Device device) {
+  FragmentationStats none;
+  none.request_bytes = request_bytes;
+  DeviceHeaps* existing = heaps_for_reading();
+  return existing == nullptr ? none : existing->fragmentation(request_bytes, index_for_reading(device));
+}
+
+DeviceMemoryStats device_memory_stats(Device device) {
+  return heaps().heap(resolve_device(device)).device_memory_stats();
 }
 
 void reset_peak_memory_stats(Device device) { heaps().heap(resolve_device(device)).reset_peak_stats(); }

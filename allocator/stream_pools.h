@@ -38,6 +38,7 @@ struct PoolPair {
   PrivatePool* home = nullptr;  // null: the default pool
   BlockPool small;
   BlockPool large;
+  StreamBytes bytes;  // of the blocks in these segments
   std::size_t references = 0;
   // Of a stream that is over; null if no event could be recorded: then its segments go back to the
   // driver, which waits, and to nobody else.

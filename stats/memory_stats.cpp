@@ -40,6 +40,10 @@ NestedStats MemoryStats::nested() const {
   return stats;
 }
 
+double FragmentationStats::usable_share() const noexcept {
+  return free_bytes == 0 ? 0.0 : static_cast<double>(usable_bytes) / static_cast<double>(free_bytes);
+}
+
 bool operator==(const MemoryStats& a, const MemoryStats& b) noexcept {
   return std::ranges::all_of(kPoolStatFields, [&](const auto& field) { return a.*field.member == b.*field.member; }) &&
          std::ranges::all_of(kStatFields, [&](const auto& field) { return a.*field.member == b.*field.member; }) &&

@@ -25,6 +25,12 @@ std::string whereabouts(const OutOfMemoryReport& report) {
       format_size(report.free_whole_bytes), in_pools, format_size(report.largest_free_block_bytes));
 }
 
+std::string budget_in_words(const BudgetRefusal& budget) {
+  return fmt::format("the budget of {}: {} live and {} more would exceed the {} allowed",
+                     budget.tag.empty() ? "the device" : fmt::format("tag '{}'", budget.tag),
+                     format_size(budget.live_bytes), format_size(budget.block_bytes), format_size(budget.hard_bytes));
+}
+
 std::string cause_in_words(const OutOfMemoryReport& report) {
   const std::string segment = format_size(report.segment_bytes);
   const std::string device_free = format_size(report.device_free_bytes);
@@ -39,6 +45,7 @@ std::string cause_in_words(const OutOfMemoryReport& report) {
           device_free, format_size(report.free_split_bytes + report.free_whole_bytes),
           format_size(report.rounded_bytes));
     case OutOfMemoryCause::limit:
+      if (report.budget) return budget_in_words(*report.budget);
       return fmt::format(
           "the limit: {} held and {} more would exceed the {} allowed, although {} is free on the "
           "device",

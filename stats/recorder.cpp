@@ -3,6 +3,22 @@
 #include "stats/fields.h"
 
 namespace cistern {
+namespace {
+
+// Adds `sign` times what `other` has accumulated to `stats`.
+void accumulate(MemoryStats& stats, const MemoryStats& other, std::int64_t sign) {
+  const auto add = [sign](Stat& stat, const Stat& amount) {
+    stat.allocated += sign * amount.allocated;
+    stat.freed += sign * amount.freed;
+  };
+  for (const PoolStatField& field : kPoolStatFields)
+    for (const PoolField& pool : kPoolFields) add(stats.*field.member.*pool.member, other.*field.member.*pool.member);
+  for (const StatField& field : kStatFields) add(stats.*field.member, other.*field.member);
+  for (const CounterField& counter : kCounterFields)
+    if (counter.accumulates) stats.*counter.member += sign * (other.*counter.member);
+}
+
+}  // namespace
 
 MemoryStats Recorder::stats() const {
   MemoryStats stats = kept_;
@@ -14,14 +30,19 @@ MemoryStats Recorder::stats() const {
       stat.all.freed += pool->freed;
     }
   }
+  earlier_peaks_.apply_to(stats);
   return stats;
 }
 
 void Recorder::reset_peaks() {
+  scopes_.cut(kept_);
+  earlier_peaks_ = StatPeaks();
   visit_stats(kept_, [](Stat& stat) { stat.peak = stat.current; });
+  tags_.reset_peaks(kept_.allocated_bytes.all.current);
 }
 
 void Recorder::reset_accumulated() {
+  accumulate(reset_, stats(), 1);
   for (const PoolStatField& field : kPoolStatFields)
     for (Stat* pool : {&(kept_.*field.member).small_pool, &(kept_.*field.member).large_pool}) {
       pool->allocated = 0;
@@ -33,6 +54,38 @@ void Recorder::reset_accumulated() {
   }
   for (const CounterField& counter : kCounterFields)
     if (counter.accumulates) kept_.*counter.member = 0;
+  tags_.reset_accumulated();
+}
+
+// As if nothing had ever been reset, but for the peaks.
+MemoryStats Recorder::all_ever() const {
+  MemoryStats stats = this->stats();
+  accumulate(stats, reset_, 1);
+  return stats;
+}
+
+void Recorder::open_scope(OpenScope& scope) {
+  scopes_.cut(kept_);
+  earlier_peaks_.raise(kept_);
+  visit_stats(kept_, [](Stat& stat) { stat.peak = stat.current; });
+  scopes_.open(scope, all_ever());
+}
+
+MemoryStats Recorder::scope_stats(const OpenScope& scope) const {
+  MemoryStats stats = all_ever();
+  accumulate(stats, scope.at_start, -1);
+  StatPeaks peaks = scopes_.peaks(scope);
+  peaks.raise(kept_);
+  visit_stats(stats, [](Stat& stat) { stat.peak = stat.current; });
+  peaks.apply_to(stats);
+  return stats;
+}
+
+void Recorder::keep_tag(TagId tag) { tags_.keep(tag, all_untagged()); }
+
+TagFigures Recorder::all_untagged() const {
+  const MemoryStats stats = this->stats();
+  return {stats.allocation.all, stats.allocated_bytes.all, stats.allocated_bytes.all.peak};
 }
 
 }  // namespace cistern

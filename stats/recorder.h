@@ -7,6 +7,9 @@
 
 #include <cistern/stats.h>
 
+#include "stats/scope_ledger.h"
+#include "stats/tag_ledger.h"
+
 #include <cassert>
 #include <cstdint>
 
@@ -19,6 +22,18 @@ enum class PoolKind : std::uint8_t { small, large };
 struct InactiveSplitChange {
   std::int64_t count = 0;
   std::int64_t bytes = 0;
+};
+
+// The bytes of the blocks that one stream owns.
+struct StreamBytes {
+  std::int64_t live = 0;    // in callers' hands
+  std::int64_t active = 0;  // those, and freed blocks that other streams may still use
+};
+
+// Whose a block is, for a recorder that tells by tag and by stream.
+struct Attribution {
+  TagId tag = kUntagged;
+  StreamBytes* stream = nullptr;
 };
 
 // The transitions are inline: three of them are on the path of every allocation and free.
@@ -39,9 +54,14 @@ class Recorder {
     decrease(kept_.reserved_bytes, pool, bytes);
     if (oversize) decrease(kept_.oversize_segments, 1);
   }
+  // Makes room for what blocks of the tag will be counted in: to be called before one is handed
+  // out. Throws std::bad_alloc, unchanged.
+  void reserve(TagId tag) {
+    if (tag != kUntagged && !tags_.knows(tag)) keep_tag(tag);
+  }
   // A block was handed to the caller.
   void block_allocated(PoolKind pool, std::int64_t bytes, std::int64_t requested, InactiveSplitChange split,
-                       bool oversize) {
+                       bool oversize, Attribution of = {}) {
     increase(kept_.allocation, pool, 1);
     increase(kept_.allocated_bytes, pool, bytes);
     increase(kept_.active, pool, 1);
@@ -49,19 +69,28 @@ class Recorder {
     increase(kept_.requested_bytes, pool, requested);
     apply(split, pool);
     if (oversize) increase(kept_.oversize_allocations, 1);
+    if (of.stream != nullptr) {
+      of.stream->live += bytes;
+      of.stream->active += bytes;
+    }
+    if (tags_.is_kept()) tags_.allocated(of.tag, bytes, kept_.allocated_bytes.all.current);
   }
   // The caller gave a block back; other streams may still use it.
-  void free_requested(PoolKind pool, std::int64_t bytes, bool oversize) {
+  void free_requested(PoolKind pool, std::int64_t bytes, bool oversize, Attribution of = {}) {
     decrease(kept_.allocation, pool, 1);
     decrease(kept_.allocated_bytes, pool, bytes);
     if (oversize) decrease(kept_.oversize_allocations, 1);
+    if (of.stream != nullptr) of.stream->live -= bytes;
+    if (tags_.is_kept()) tags_.freed(of.tag, bytes);
   }
   // The block is free: `bytes` is its size before it was merged with its neighbours.
-  void free_completed(PoolKind pool, std::int64_t bytes, std::int64_t requested, InactiveSplitChange split) {
+  void free_completed(PoolKind pool, std::int64_t bytes, std::int64_t requested, InactiveSplitChange split,
+                      Attribution of = {}) {
     decrease(kept_.active, pool, 1);
     decrease(kept_.active_bytes, pool, bytes);
     decrease(kept_.requested_bytes, pool, requested);
     apply(split, pool);
+    if (of.stream != nullptr) of.stream->active -= bytes;
   }
   void allocation_retried() { ++kept_.num_alloc_retries; }
   void out_of_memory() { ++kept_.num_ooms; }
@@ -72,6 +101,21 @@ class Recorder {
   void reset_peaks();
   void reset_accumulated();
   [[nodiscard]] MemoryStats stats() const;
+
+  // Scopes: see ScopeLedger. What a scope saw, until now or until it closes.
+  void open_scope(OpenScope& scope);
+  [[nodiscard]] MemoryStats scope_stats(const OpenScope& scope) const;
+  void close_scope(OpenScope& scope) { scopes_.close(scope); }
+
+  // Of blocks in callers' hands: of all, and of one tag, which is not kUntagged.
+  [[nodiscard]] std::int64_t live_bytes() const { return kept_.allocated_bytes.all.current; }
+  [[nodiscard]] std::int64_t live_bytes(TagId tag) const { return tags_.live_bytes(tag); }
+  // Tags that blocks were handed out to, or asked for; kUntagged is always there.
+  [[nodiscard]] std::size_t tag_count() const { return tags_.is_kept() ? tags_.size() : 1; }
+  // Requires: tag < tag_count().
+  [[nodiscard]] TagFigures tag_figures(std::size_t tag) const {
+    return tags_.is_kept() ? tags_.figures(tag) : all_untagged();
+  }
 
  private:
   static void increase(Stat& stat, std::int64_t amount) {
@@ -105,9 +149,18 @@ class Recorder {
     change(kept_.inactive_split_bytes, pool, split.bytes);
   }
 
-  // Complete but for the pool statistics: `freed` of a pool holds what was current at the last
+  void keep_tag(TagId tag);
+  [[nodiscard]] TagFigures all_untagged() const;
+  [[nodiscard]] MemoryStats all_ever() const;
+
+  // Complete but for peaks, which are those since time was last cut (see ScopeLedger), and for the
+  // pool statistics: `freed` of a pool holds what was current at the last
   // reset of the accumulated figures, and `allocated` and `freed` of `all` nothing.
   MemoryStats kept_;
+  StatPeaks earlier_peaks_;  // between the last reset of the peaks and the last cut
+  MemoryStats reset_;        // what resets took from `allocated`, `freed` and the counters; nothing else
+  ScopeLedger scopes_;
+  TagLedger tags_;
 };
 
 }  // namespace cistern

@@ -25,6 +25,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -142,6 +143,11 @@ class CISTERN_EXPORT CachingAllocator {
   [[nodiscard]] MemoryStats memory_stats(int device = 0) const;
   [[nodiscard]] std::string memory_summary(int device = 0, bool abbreviated = false) const;
   [[nodiscard]] std::string memory_report(int device = 0) const;
+  [[nodiscard]] std::vector<TagStats> tag_stats(int device = 0) const;
+  [[nodiscard]] std::vector<StreamStats> stream_stats(int device = 0) const;
+  [[nodiscard]] std::optional<PendingFree> oldest_pending_free(int device = 0) const;
+  [[nodiscard]] FragmentationStats fragmentation_stats(std::size_t request_bytes = 0, int device = 0) const;
+  [[nodiscard]] DeviceMemoryStats device_memory_stats(int device = 0) const;
   [[nodiscard]] Snapshot snapshot() const;
   void reset_peak_memory_stats(int device = 0);
   void reset_accumulated_memory_stats(int device = 0);
@@ -152,6 +158,7 @@ class CISTERN_EXPORT CachingAllocator {
 
  private:
   friend class MemPool;
+  friend struct CachingAllocatorAccess;
   struct State;
   std::unique_ptr<State> state_;
 };

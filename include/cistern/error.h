@@ -81,6 +81,14 @@ enum class OutOfMemoryCause {
 };
 [[nodiscard]] CISTERN_EXPORT const char* to_string(OutOfMemoryCause cause) noexcept;
 
+// The hard limit of a Budget (see scope.h) that a request would have passed. Bytes.
+struct BudgetRefusal {
+  std::string tag;              // whose budget; empty: the whole device's
+  std::size_t hard_bytes = 0;   // the limit
+  std::size_t live_bytes = 0;   // what of it was in use
+  std::size_t block_bytes = 0;  // of the block that the request would have got
+};
+
 // The state of one device at the moment a request failed. All sizes in bytes.
 // It adds up: total = free + outside + reserved, and
 // reserved = allocated + pending_free + free_split + free_whole + private_pools_free. The first line is the driver's
@@ -104,7 +112,8 @@ struct OutOfMemoryReport {
   // Free in private pools (of graphs, of MemPools) other than the request's; not in the two above.
   std::size_t private_pools_free_bytes = 0;
   std::size_t largest_free_block_bytes = 0;
-  std::string advice;  // the option or step that would have helped; empty if none would
+  std::optional<BudgetRefusal> budget;  // the one that refused, if one did; the cause is `limit` then
+  std::string advice;                   // the option or step that would have helped; empty if none would
 };
 
 // No memory for a request. The allocator stays usable, and every live block is

@@ -10,13 +10,16 @@
 #include <cistern/device.h>
 #include <cistern/export.h>
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <variant>
+#include <vector>
 
 namespace cistern {
 
@@ -79,6 +82,66 @@ struct CISTERN_EXPORT MemoryStats {
   friend bool operator!=(const MemoryStats& a, const MemoryStats& b) noexcept { return !(a == b); }
 };
 
+// The memory of one tag on a device: see scope.h. `current`, `peak`, `allocated` and `freed` move and
+// are reset as the device's own; over all tags they add up to those, but for the peaks.
+struct TagStats {
+  std::string tag;       // empty: what was allocated outside of every TagScope
+  Stat allocation;       // blocks in callers' hands
+  Stat allocated_bytes;  // their sizes
+  // What the tag had when the device's allocated bytes first reached their peak since the last reset
+  // of the peaks: over all tags these add up to that peak.
+  std::int64_t at_device_peak_bytes = 0;
+};
+
+// A stream's part in a device's memory. Its own blocks are those that were allocated for it; blocks
+// of other streams wait for its work where record_stream told so. A stream is known by its id: a
+// driver uses handles again.
+struct StreamStats {
+  int device = 0;           // the stream's own, which may be another than the memory's
+  std::int64_t stream = 0;  // the raw handle as a number; 0: the default stream
+  std::uint64_t stream_id = 0;
+  std::int64_t reserved_bytes = 0;  // of its segments
+  std::int64_t live_bytes = 0;      // of its blocks in callers' hands
+  std::int64_t pending_bytes = 0;   // of its blocks that were freed, but that other streams may still use
+  std::int64_t awaited_frees = 0;   // freed blocks of other streams that wait for work on this one
+  std::int64_t awaited_bytes = 0;   // their sizes: a block that waits for two streams counts with both
+  // When the free of the oldest of them was requested; none without them.
+  std::optional<std::chrono::steady_clock::time_point> awaited_since;
+};
+
+// A free that waits for other streams, and who keeps it waiting.
+struct PendingFree {
+  std::uint64_t address = 0;
+  std::int64_t bytes = 0;
+  std::int64_t owner = 0;          // the raw handle of the block's own stream; 0: the default stream
+  std::int64_t waits_for = 0;      // of the stream that it waits for
+  std::uint64_t waits_for_id = 0;  // and its id
+  int waits_for_device = 0;
+  std::chrono::steady_clock::time_point since;  // when the free was requested
+};
+
+// How much of a device's free memory can serve a request. Bytes.
+struct CISTERN_EXPORT FragmentationStats {
+  std::size_t free_bytes = 0;                // cached outside of private pools: the sum of the two below
+  std::size_t free_split_bytes = 0;          // in segments that are partly in use
+  std::size_t free_whole_bytes = 0;          // in segments that are wholly free
+  std::size_t free_private_bytes = 0;        // in private pools, which alone it serves; not in the above
+  std::size_t free_blocks = 0;               // outside of private pools
+  std::size_t largest_free_block_bytes = 0;  // of those
+  std::size_t request_bytes = 0;             // the request that was asked about
+  std::size_t usable_bytes = 0;              // of free_bytes, in blocks that would serve it on their own streams
+  // usable_bytes over free_bytes; 0 where nothing is free.
+  [[nodiscard]] double usable_share() const noexcept;
+};
+
+// Whose a device's memory is, by the driver's word. Bytes.
+struct DeviceMemoryStats {
+  std::size_t total = 0;
+  std::size_t free = 0;      // what the driver could still hand out
+  std::size_t reserved = 0;  // held by this allocator
+  std::size_t outside = 0;   // the rest: other processes, contexts, libraries, memory opened by IPC
+};
+
 // The process-wide heap's statistics of one device. Before the device layer is
 // initialised everything is 0; afterwards it throws InvalidArgument, naming the index, for no
 // such device.
@@ -96,6 +159,24 @@ struct CISTERN_EXPORT MemoryStats {
 CISTERN_EXPORT void reset_peak_memory_stats(Device device = {});
 // `allocated` and `freed` of all statistics, and the event counters, become 0.
 CISTERN_EXPORT void reset_accumulated_memory_stats(Device device = {});
+
+// The tags that blocks of the device were allocated under, by name; the one without a name, which
+// is always there, first. Takes a copy under the device's lock, O(tags).
+[[nodiscard]] CISTERN_EXPORT std::vector<TagStats> tag_stats(Device device = {});
+// The streams that hold memory of the device or keep freed memory waiting, by device and id, the
+// default stream last. Under the device's lock, O(segments + pending frees). Does not look whether
+// awaited work is done: an allocation does.
+[[nodiscard]] CISTERN_EXPORT std::vector<StreamStats> stream_stats(Device device = {});
+// The free that has waited for the longest time, and the stream that keeps it waiting: one of them
+// if there are several. None if no free waits. As stream_stats; a free that another thread is in
+// the middle of is not seen.
+[[nodiscard]] CISTERN_EXPORT std::optional<PendingFree> oldest_pending_free(Device device = {});
+// How the device's free memory is cut up, and how much of it would serve a request of
+// `request_bytes`. Under the device's lock, O(blocks).
+[[nodiscard]] CISTERN_EXPORT FragmentationStats fragmentation_stats(std::size_t request_bytes = 0, Device device = {});
+// Asks the driver (cuMemGetInfo) and the heap, one after the other: while other threads allocate,
+// `outside` takes up the difference. Throws DriverError.
+[[nodiscard]] CISTERN_EXPORT DeviceMemoryStats device_memory_stats(Device device = {});
 
 // The table of torch.cuda.memory_summary: 47 lines of 78 bytes, or 29 when abbreviated.
 [[nodiscard]] CISTERN_EXPORT std::string memory_summary(Device device = {}, bool abbreviated = false);
