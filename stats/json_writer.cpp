@@ -44,6 +44,12 @@ JsonWriter& JsonWriter::boolean(bool value) {
   return *this;
 }
 
+JsonWriter& JsonWriter::null() {
+  before_value(false);
+  buffer_ += "null";
+  return *this;
+}
+
 JsonWriter& JsonWriter::signed_number(std::int64_t value) {
   before_value(false);
   fmt::format_to(std::back_inserter(buffer_), "{}", value);

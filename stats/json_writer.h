@@ -31,6 +31,7 @@ class JsonWriter {
   JsonWriter& key(std::string_view name);
   JsonWriter& string(std::string_view text);
   JsonWriter& boolean(bool value);
+  JsonWriter& null();
   template <std::integral Number>
   requires(!std::same_as<Number, bool>) JsonWriter& number(Number value) {
     if constexpr (std::signed_integral<Number>) {

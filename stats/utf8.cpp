@@ -40,4 +40,23 @@ Utf8Piece first_utf8_piece(std::string_view text) {
   return {1, false};
 }
 
+bool is_utf8(std::string_view text) {
+  while (!text.empty()) {
+    const Utf8Piece piece = first_utf8_piece(text);
+    if (!piece.valid) return false;
+    text.remove_prefix(piece.bytes);
+  }
+  return true;
+}
+
+std::string with_replacements(std::string_view text) {
+  std::string replaced;
+  while (!text.empty()) {
+    const Utf8Piece piece = first_utf8_piece(text);
+    replaced += piece.valid ? text.substr(0, piece.bytes) : kReplacementCharacter;
+    text.remove_prefix(piece.bytes);
+  }
+  return replaced;
+}
+
 }  // namespace cistern

@@ -19,11 +19,12 @@ struct Subcommand {
   int (*run)(const Arguments&, const CommandStreams&);
 };
 
-constexpr std::array<Subcommand, 4> kSubcommands = {{
+constexpr std::array<Subcommand, 5> kSubcommands = {{
     {"replay", "replay allocation traces and measure what the allocator does with them", replay_command},
     {"capacity", "find the least device capacity at which traces complete", capacity_command},
     {"workload", "write a generated trace, or list the generators", workload_command},
     {"summary", "print the memory summary of a snapshot file", summary_command},
+    {"convert", "write a snapshot file as cistern's JSON, or as PyTorch's pickle or JSON", convert_command},
 }};
 
 std::string help_text() {

@@ -35,5 +35,6 @@ struct CommandStreams {
 [[nodiscard]] int capacity_command(const Arguments& arguments, const CommandStreams& streams);
 [[nodiscard]] int workload_command(const Arguments& arguments, const CommandStreams& streams);
 [[nodiscard]] int summary_command(const Arguments& arguments, const CommandStreams& streams);
+[[nodiscard]] int convert_command(const Arguments& arguments, const CommandStreams& streams);
 
 }  // namespace cistern

@@ -21,6 +21,11 @@ namespace cistern {
 // control characters escaped.
 [[noreturn]] void fail_input(std::string_view name, std::size_t line, std::string_view text, std::string_view expected);
 
+// The same where lines mean nothing: "NAME: 'text': expected EXPECTED".
+[[noreturn]] void fail_input(std::string_view name, std::string_view text, std::string_view expected);
+// Throws InvalidArgument naming the path and the reason, an `errno`.
+[[noreturn]] void fail_to_read(std::string_view path, int error);
+
 // The number of the line, from 1, that the character at `offset` is on.
 [[nodiscard]] std::size_t line_of(std::string_view text, std::size_t offset);
 

@@ -132,4 +132,17 @@ struct CISTERN_EXPORT Snapshot {
 CISTERN_EXPORT void write_json(const Snapshot& snapshot, std::ostream& out);
 CISTERN_EXPORT void write_json(const Snapshot& snapshot, const std::string& path);
 
+// The same with each stack in place of its index, as torch.cuda.memory._dump_snapshot writes it:
+// for torch.cuda._memory_viz and every version of the viewer. device_traces has a list for each
+// device, a pool's id is a list of two; `tags`, `tag` and `device_stats` are ours beside PyTorch's keys.
+// A pickle holds containers, numbers and text alone, and each stack once where `protocol` is 4;
+// 2 and 3 repeat stacks that were not used lately. Memory: a buffer, and some bytes a stack.
+// Throws InvalidArgument for another protocol than 2, 3 or 4, an index that names no stack, tag or
+// text, an address of 2^63 or more, and, naming the path, if the file cannot be written.
+CISTERN_EXPORT void write_pickle(const Snapshot& snapshot, std::ostream& out, int protocol = 4);
+CISTERN_EXPORT void write_pickle(const Snapshot& snapshot, const std::string& path, int protocol = 4);
+// As JSON, for viewers that read it. Stacks are repeated: for large histories prefer the pickle.
+CISTERN_EXPORT void write_torch_json(const Snapshot& snapshot, std::ostream& out);
+CISTERN_EXPORT void write_torch_json(const Snapshot& snapshot, const std::string& path);
+
 }  // namespace cistern

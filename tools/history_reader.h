@@ -1,0 +1,23 @@
+#pragma once
+
+// The histories and annotations in a snapshot's file.
+//
+// Thread safety: functions of their arguments alone.
+
+#include <cistern/snapshot.h>
+
+#include <vector>
+
+#include "tools/place.h"
+#include "tools/stack_table.h"
+
+namespace cistern {
+
+// The histories of the list at `place`, a list a device; entries of unknown actions are left out, as viewers do.
+// Adds to `snapshot.texts` what `user_metadata` says, each text once; `snapshot.tags` must have been read.
+// Throws as Place::fail does.
+[[nodiscard]] std::vector<std::vector<TraceEntry>> read_histories(const Place& place, StackTable& stacks,
+                                                                  Snapshot& snapshot);
+[[nodiscard]] ExternalAnnotation read_annotation(const Place& place);
+
+}  // namespace cistern

@@ -1,0 +1,25 @@
+#pragma once
+
+// The segments in a snapshot's file, and whether they can be what a device's memory was.
+//
+// Thread safety: a function of its arguments alone.
+
+#include <cistern/snapshot.h>
+
+#include <cstddef>
+#include <vector>
+
+#include "tools/place.h"
+#include "tools/stack_table.h"
+
+namespace cistern {
+
+// The segments of the list at `place`, by device, then address: of devices below `devices`, with tags below `tags`.
+// Throws as Place::fail does.
+[[nodiscard]] std::vector<SegmentInfo> read_segments(const Place& place, std::size_t devices, StackTable& stacks,
+                                                     std::size_t tags);
+
+// The index in `tag` of a block or trace entry; kNoTag without one.
+[[nodiscard]] TagIndex read_tag(const Place& record, std::size_t tags);
+
+}  // namespace cistern

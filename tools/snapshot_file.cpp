@@ -1,0 +1,142 @@
+#include "tools/snapshot_file.h"
+
+#include <fmt/format.h>
+
+#include <optional>
+#include <vector>
+
+#include "tools/json_document.h"
+#include "tools/pickle_document.h"
+#include "tools/place.h"
+#include "tools/snapshot_records.h"
+
+namespace cistern {
+namespace {
+
+using Kind = Value::Kind;
+
+// Puts an equal container that others may share in place of each.
+class EqualSharer {
+ public:
+  explicit EqualSharer(Document& document) : document_(document), shared_(document.containers()) {}
+
+  Value share(Value value) {
+    if (!value.is_container()) return value;
+    const std::size_t number = document_.container_number(value);
+    if (number >= shared_.size()) return value;  // made here
+    if (shared_[number] != Value()) return shared_[number];
+    const std::span<const Value> elements = document_.elements(value);
+    std::vector<Value> content(elements.begin(), elements.end());
+    for (Value& element : content) element = share(element);
+    return shared_[number] = document_.make_shared_container(value.kind(), content);
+  }
+
+ private:
+  Document& document_;
+  std::vector<Value> shared_;  // by the container's number
+};
+
+// The list that a record's index names, in its place; for none, what PyTorch has there.
+class StacksInPlace {
+ public:
+  StacksInPlace(Document& document, std::string_view name)
+      : document_(document),
+        name_(name),
+        stack_(document.make_string("stack")),
+        frames_(document.make_string("frames")),
+        no_frames_(document.make_shared_container(Kind::list, {})) {}
+
+  void put() {
+    const Place top(document_, name_);
+    const Place table = top.member("stacks");
+    table.for_each([](const Place& stack) { check_stack(stack); });
+    const std::span<const Value> elements = document_.elements(table.value());
+    stacks_.assign(elements.begin(), elements.end());
+    for_each_record(top, [this](SnapshotRecord kind, const Place& record) { put(kind, record); });
+  }
+
+ private:
+  static void check_stack(const Place& stack) {
+    stack.for_each([](const Place& frame) { static_cast<void>(frame.object()); });
+  }
+
+  void put(SnapshotRecord kind, const Place& record) {
+    const Value* found = document_.find(record.value(), stack_);
+    if (found == nullptr) return;
+    const std::int64_t index =
+        record.inside("stack", *found).integer(-1, static_cast<std::int64_t>(stacks_.size()) - 1);
+    document_.remove_member(record.value(), frames_);
+    if (index >= 0)
+      document_.replace_member(record.value(), stack_, {frames_, stacks_[static_cast<std::size_t>(index)]});
+    else if (kind == SnapshotRecord::trace_entry)
+      document_.remove_member(record.value(), stack_);
+    else
+      document_.replace_member(record.value(), stack_, {frames_, no_frames_});
+  }
+
+  Document& document_;
+  std::string_view name_;
+  Value stack_, frames_, no_frames_;
+  std::vector<Value> stacks_;
+};
+
+// That frames are lists, where there are any; in pickles, equal ones need not be one yet.
+void check_frames(SnapshotFile& file, bool share_equal) {
+  const std::optional<Value> name = file.document.find_string("frames");
+  if (!name) return;
+  EqualSharer sharer(file.document);
+  for_each_record(Place(file.document, file.name), [&](SnapshotRecord, const Place& record) {
+    const Value* frames = file.document.find(record.value(), *name);
+    if (frames == nullptr) return;
+    record.inside("frames", *frames).list();
+    if (share_equal) file.document.replace_member(record.value(), *name, {*name, sharer.share(*frames)});
+  });
+}
+
+// Stacks in place of indices are many times more than the file, if it was made to be.
+void check_extent(const SnapshotFile& file, std::uint64_t bytes) {
+  const std::uint64_t most = most_values_of(bytes);
+  if (file.document.extent().values > most)
+    fail_input(file.name, "stacks", fmt::format("stacks that fill out to at most {} values", most));
+}
+
+}  // namespace
+
+const char* to_string(SnapshotForm form) noexcept {
+  switch (form) {
+    case SnapshotForm::json:
+      return "json";
+    case SnapshotForm::torch_json:
+      return "pytorch-json";
+    case SnapshotForm::pickle:
+      break;
+  }
+  return "pickle";
+}
+
+SnapshotFile read_snapshot_file(ByteSource& source) {
+  SnapshotFile file;
+  file.name = source.name();
+  const bool is_pickle = begins_as_pickle(source);
+  file.document = is_pickle ? read_pickle_document(source) : read_json_document(source);
+  const Value root = file.document.root();
+  const bool is_ours = root.is(Kind::object) && file.document.find(root, "stacks") != nullptr;
+  file.form = is_pickle ? SnapshotForm::pickle : is_ours ? SnapshotForm::json : SnapshotForm::torch_json;
+  if (is_ours) StacksInPlace(file.document, file.name).put();
+  check_frames(file, is_pickle && !is_ours);
+  check_extent(file, source.offset());
+  return file;
+}
+
+SnapshotFile read_snapshot_file(const std::string& path, const std::function<void(double share)>& progress) {
+  ByteSource source = ByteSource::of_file(path);
+  source.watch(progress);
+  return read_snapshot_file(source);
+}
+
+SnapshotFile parse_snapshot_file(std::string_view text, std::string_view name) {
+  ByteSource source = ByteSource::of_text(text, name);
+  return read_snapshot_file(source);
+}
+
+}  // namespace cistern
