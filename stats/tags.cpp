@@ -16,15 +16,6 @@ bool is_control(char character) {
   return byte < 0x20 || byte == 0x7F;
 }
 
-bool is_utf8(std::string_view text) {
-  while (!text.empty()) {
-    const Utf8Piece piece = first_utf8_piece(text);
-    if (!piece.valid) return false;
-    text.remove_prefix(piece.bytes);
-  }
-  return true;
-}
-
 void require_name(std::string_view name) {
   if (name.empty()) throw InvalidArgument("the name of a tag is empty: expected 1 to 255 bytes");
   if (name.size() > TagRegistry::kLongestName)
