@@ -190,6 +190,19 @@ TEST_F(Devices, GuardOfNoneDoesNothingUntilItIsGivenADevice) {
   EXPECT_EQ(current_device(), Device(1));
 }
 
+TEST_F(Devices, GuardThatWasResetGuardsNothing) {
+  {
+    OptionalDeviceGuard guard{std::optional<Device>(1)};
+    guard.reset();
+    EXPECT_EQ(current_device(), Device(0));
+    EXPECT_FALSE(guard.original_device().has_value());
+    set_device(1);
+    guard.reset();
+    EXPECT_EQ(current_device(), Device(1));
+  }
+  EXPECT_EQ(current_device(), Device(1));
+}
+
 TEST_F(Devices, MemoryInfoFollowsTheDriver) {
   const MemoryInfo before = memory_info(1);
   EXPECT_EQ(before.total, std::size_t{4} << 30);
