@@ -14,13 +14,9 @@ std::optional<std::uint64_t> DeviceMemory::allocate(std::size_t bytes) {
   return bytes < kShareBelow ? allocate_small(bytes) : take_granules(round_up(bytes, kGranule), bytes);
 }
 
-std::optional<std::uint64_t> DeviceMemory::take_granules(std::size_t bytes, std::uint64_t extent) {
-  if (!capacity_.take(bytes)) return std::nullopt;
+std::optional<std::uint64_t> DeviceMemory::place_granules(std::size_t bytes, std::uint64_t extent) {
   const auto address = free_granules_.take_first_fit(bytes);
-  if (!address) {
-    capacity_.give_back(bytes);
-    return std::nullopt;
-  }
+  if (!address) return std::nullopt;
   const std::size_t granule = granule_of(*address);
   if (granule >= extents_.size()) extents_.resize(granule + 1);
   if (granule / 64 >= starts_.size()) starts_.resize(granule / 64 + 1);
@@ -29,12 +25,23 @@ std::optional<std::uint64_t> DeviceMemory::take_granules(std::size_t bytes, std:
   return address;
 }
 
+std::optional<std::uint64_t> DeviceMemory::take_granules(std::size_t bytes, std::uint64_t extent) {
+  if (!capacity_.take(bytes)) return std::nullopt;
+  const auto address = place_granules(bytes, extent);
+  if (!address) capacity_.give_back(bytes);
+  return address;
+}
+
 void DeviceMemory::give_back_granules(std::uint64_t address, std::size_t bytes) {
+  give_back_addresses(address, bytes);
+  capacity_.give_back(bytes);
+}
+
+void DeviceMemory::give_back_addresses(std::uint64_t address, std::size_t bytes) {
   const std::size_t granule = granule_of(address);
   free_granules_.give_back(address, bytes);
   extents_[granule] = {};
   starts_[granule / 64] &= ~(std::uint64_t{1} << (granule % 64));
-  capacity_.give_back(bytes);
   pages_.discard_device(address, bytes);
 }
 

@@ -50,6 +50,18 @@ class DeviceMemory {
   // Requires: bytes is a multiple of the granule, and not 0. Nothing, unchanged, if they do not fit.
   [[nodiscard]] std::optional<std::uint64_t> take_chunk(std::size_t bytes);
   void give_back_chunk(std::uint64_t address, std::size_t bytes) { give_back_granules(address, bytes); }
+
+  // Addresses alone, for what gets its memory later: whole granules that are no allocation here.
+  // Requires: as take_chunk. Nothing, unchanged, if there are not so many.
+  [[nodiscard]] std::optional<std::uint64_t> reserve(std::size_t bytes) { return place_granules(bytes, kPooled); }
+  // Their memory, which counts, and is nowhere in particular. Requires: bytes as take_chunk. False,
+  // unchanged, if the device is full.
+  [[nodiscard]] bool take_memory(std::size_t bytes) { return capacity_.take(bytes); }
+  void give_back_memory(std::size_t bytes) { capacity_.give_back(bytes); }
+  // The bytes there are nobody's: the host need not keep them.
+  void discard(std::uint64_t address, std::size_t bytes) { pages_.discard_device(address, bytes); }
+  // Requires: what was reserved, without memory.
+  void give_back_addresses(std::uint64_t address, std::size_t bytes);
   [[nodiscard]] const AddressWindow& window() const noexcept { return window_; }
 
  private:
@@ -69,6 +81,7 @@ class DeviceMemory {
     return granule < extents_.size() ? extents_[granule].bytes : 0;
   }
   [[nodiscard]] std::optional<std::size_t> extent_start_at_or_below(std::size_t granule) const;
+  [[nodiscard]] std::optional<std::uint64_t> place_granules(std::size_t bytes, std::uint64_t extent);
   [[nodiscard]] std::optional<std::uint64_t> take_granules(std::size_t bytes, std::uint64_t extent);
   void give_back_granules(std::uint64_t address, std::size_t bytes);
   [[nodiscard]] std::optional<std::uint64_t> allocate_small(std::size_t bytes);

@@ -173,6 +173,7 @@ DriverState::DriverState(SimulatedOptions settings, SimulatedDriver* owner)
                      handle_number()),
       host_memory(reserve_host_window(devices.size(), pages), pages),
       pools(memories_of(devices), handle_number()),
+      graph_memory(memories_of(devices)),
       peers(device_count(), linked_peers(options)),
       executor(device_count(), this, options.drive, mutex),
       streams(executor, device_count(), handle_number()),

@@ -15,6 +15,7 @@
 #include "runtime/simulated/device_memory.h"
 #include "runtime/simulated/executor.h"
 #include "runtime/simulated/fault_plan.h"
+#include "runtime/simulated/graph_memory.h"
 #include "runtime/simulated/graph_table.h"
 #include "runtime/simulated/handle_table.h"
 #include "runtime/simulated/host_memory.h"
@@ -132,6 +133,8 @@ struct DriverState {
   CUresult submit_record(StreamQueue& stream, CUevent handle, Event& event, bool is_external);
   CUresult submit_wait(StreamQueue& stream, CUevent handle, const Event& event, bool is_external);
   CUresult submit_graph(StreamQueue& stream, GraphExec& exec);
+  // What an allocation or free node does when its turn has come.
+  [[nodiscard]] std::function<CUresult(CUresult)> memory_function(const GraphNode& node);
   // Before a stream goes. What it returns is let go of with no lock held.
   [[nodiscard]] std::shared_ptr<Graph> leave_capture(StreamQueue& stream);
   // Whether the host may query the event, or wait for it.
@@ -161,6 +164,7 @@ struct DriverState {
   std::condition_variable hold_released;  // of a range of virtual memory
   HostMemory host_memory;
   MemoryPools pools;
+  GraphMemory graph_memory;
   PeerAccess peers;
   Executor executor;
   Streams streams;
@@ -206,6 +210,15 @@ struct DriverState {
   void free_in_stream(const PoolAllocation& allocation, StreamQueue& stream);
   void free_in_stream(CUdeviceptr pointer, int owner, StreamQueue& stream);
   CUresult free_pool_allocation(Lock& lock, CUdeviceptr pointer);
+  // Memory of graphs (graph_memory_calls.cpp): as nodes, on streams, at once, and at a launch.
+  CUresult capture_allocation(CUdeviceptr* pointer, std::size_t bytes, const MemoryPool& pool, StreamQueue& stream);
+  CUresult capture_free(CUdeviceptr pointer, StreamQueue& stream);
+  void capture_memory_node(StreamQueue& stream, OperationKind kind, const GraphAllocationPtr& allocation);
+  CUresult check_graph_free(const GraphAllocation& allocation, const char* entry);
+  void free_in_stream(const GraphAllocationPtr& allocation, StreamQueue& stream, const Targets& behind = {});
+  CUresult free_graph_allocation(Lock& lock, const GraphAllocationPtr& allocation);
+  CUresult prepare_memory(StreamQueue& stream, const GraphExec& exec);
+  void launched_memory(const GraphExec& exec, const std::vector<MemoryNode>& nodes, const Targets& queued);
   CUresult run_fill(const Fill& fill);
   [[nodiscard]] std::uint16_t handle_number() const noexcept { return static_cast<std::uint16_t>(number); }
 };

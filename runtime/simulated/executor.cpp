@@ -28,6 +28,7 @@ Operation& Executor::make_operation(StreamQueue& stream) {
   operation.id = next_id_++;
   operation.stream = &stream;
   operation.device = stream.device;
+  operation.priority = stream.priority;
   operation.start = earliest_start(stream);
   operation.open_predecessors = 1;  // this hold
   return operation;
@@ -170,6 +171,7 @@ Operation& Executor::make_graph_node(StreamQueue& stream, GraphOperation& node) 
   Operation& operation = make_operation(stream);
   operation.in_stream = false;
   if (node.device >= 0) operation.device = node.device;
+  if (node.priority) operation.priority = *node.priority;
   operation.is_mark = node.records != nullptr || node.waits_for != nullptr;
   operation.work = std::move(node.work);
   if (node.waits_for != nullptr) {
@@ -179,7 +181,8 @@ Operation& Executor::make_graph_node(StreamQueue& stream, GraphOperation& node) 
   return operation;
 }
 
-Target Executor::queue_graph(StreamQueue& stream, std::vector<GraphOperation> nodes, const Targets& behind) {
+Target Executor::queue_graph(StreamQueue& stream, std::vector<GraphOperation> nodes, const Targets& behind,
+                             Targets* queued) {
   // All are held back until all are linked: a mark that waits for nothing would be done, and
   // its place used again, before its successors could name it.
   std::vector<Operation*> operations;
@@ -206,6 +209,9 @@ Target Executor::queue_graph(StreamQueue& stream, std::vector<GraphOperation> no
   // Waits of this graph's nodes are for records made before the launch: these come after.
   for (std::size_t i = 0; i < nodes.size(); ++i) {
     if (nodes[i].records != nullptr) attach_record(*operations[i], *nodes[i].records, stream);
+  }
+  if (queued != nullptr) {
+    for (const Operation* operation : operations) queued->push_back({operation, operation->id});
   }
   for (Operation* operation : operations) release(*operation);
   engage_workers();

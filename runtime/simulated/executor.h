@@ -34,6 +34,7 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <unordered_set>
 #include <vector>
 
@@ -44,6 +45,7 @@ struct GraphOperation {
   Work work = {};
   std::vector<std::size_t> after = {};  // the nodes that it comes after: earlier ones, by place
   int device = -1;                      // where it runs; -1: on the device of the stream
+  std::optional<int> priority = {};     // if not the stream's
   Event* records = nullptr;             // the event that it records; work.function is empty then
   const Event* waits_for = nullptr;     // waits for the latest record made before the launch
 };
@@ -73,8 +75,9 @@ class Executor {
   // waits, from the moment of the launch. Returns the mark that is done when all nodes are, for a
   // later launch's `behind`: targets that are done already are no predecessors.
   // A node on another device than the stream's fails its own device, and is waited for with
-  // the stream's.
-  Target queue_graph(StreamQueue& stream, std::vector<GraphOperation> nodes, const Targets& behind = {});
+  // the stream's. `queued`, if given, gets what the nodes became.
+  Target queue_graph(StreamQueue& stream, std::vector<GraphOperation> nodes, const Targets& behind = {},
+                     Targets* queued = nullptr);
   // Other processes see the event from now on: also the record that is pending.
   void share(Event& event, std::shared_ptr<SharedEvent> shared);
   // Before the event's place is used otherwise: a pending record then completes nothing.

@@ -54,7 +54,7 @@ void Executor::stop() {
 bool Executor::runs_first(const Operation* a, const Operation* b) const {
   const auto rank = [this](const Operation* op) {
     const Nanoseconds start = drive_ == Drive::stepped ? op->start : Nanoseconds::zero();
-    return std::make_tuple(start, op->stream->priority, op->device, op->stream->id, op->id);
+    return std::make_tuple(start, op->priority, op->device, op->stream->id, op->id);
   };
   return rank(a) < rank(b);
 }

@@ -1,6 +1,9 @@
 #include "runtime/simulated/graph.h"
 
+#include <algorithm>
 #include <numeric>
+
+#include "runtime/simulated/graph_memory.h"
 
 namespace cistern::simulated {
 
@@ -16,15 +19,34 @@ std::vector<std::size_t> GraphBody::exits() const {
   return exits;
 }
 
-bool GraphBody::all_precede(const std::vector<std::size_t>& ends) const {
+std::vector<bool> GraphBody::preceding(const std::vector<std::size_t>& ends) const {
   std::vector<bool> precedes(nodes.size());
   for (const std::size_t end : ends) precedes[end] = true;
   // Backwards, so that a node is settled before its dependencies are looked at.
   for (std::size_t index = nodes.size(); index-- > 0;) {
-    if (!precedes[index]) return false;
+    if (!precedes[index]) continue;
     for (const std::size_t dependency : nodes[index].dependencies) precedes[dependency] = true;
   }
-  return true;
+  return precedes;
+}
+
+bool GraphBody::all_precede(const std::vector<std::size_t>& ends) const {
+  const std::vector<bool> precedes = preceding(ends);
+  return std::find(precedes.begin(), precedes.end(), false) == precedes.end();
+}
+
+bool GraphBody::has_memory_nodes() const {
+  return std::any_of(nodes.begin(), nodes.end(), [](const GraphNode& node) { return node.allocation != nullptr; });
+}
+
+std::vector<std::shared_ptr<GraphArena>> GraphBody::arenas() const {
+  std::vector<std::shared_ptr<GraphArena>> arenas;
+  for (const GraphNode& node : nodes) {
+    if (node.type != CU_GRAPH_NODE_TYPE_MEM_ALLOC) continue;
+    const auto& arena = node.allocation->arena;
+    if (std::find(arenas.begin(), arenas.end(), arena) == arenas.end()) arenas.push_back(arena);
+  }
+  return arenas;
 }
 
 std::size_t GraphBody::edge_count() const {
@@ -69,6 +91,10 @@ std::optional<CUgraphNodeType> node_type_of(OperationKind kind) noexcept {
       return CU_GRAPH_NODE_TYPE_MEMSET;
     case OperationKind::host_function:
       return CU_GRAPH_NODE_TYPE_HOST;
+    case OperationKind::allocation:
+      return CU_GRAPH_NODE_TYPE_MEM_ALLOC;
+    case OperationKind::release:
+      return CU_GRAPH_NODE_TYPE_MEM_FREE;
     default:
       return std::nullopt;
   }

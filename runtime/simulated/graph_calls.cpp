@@ -68,7 +68,23 @@ CUresult DriverState::graph_instantiate(CUgraphExec* exec, CUgraph handle, unsig
   const std::lock_guard lock(mutex);
   const Graph* graph = graphs.find(handle);
   if (graph == nullptr || !is_instantiable(graph->body, flags)) return CUDA_ERROR_INVALID_VALUE;
-  *exec = graphs.create_exec(std::make_shared<const GraphBody>(graph->body), flags);
+  // Two would have one allocation's address.
+  if (graph->instances != 0 && graph->body.has_memory_nodes()) return CUDA_ERROR_INVALID_VALUE;
+  *exec = graphs.create_exec(handle, flags);
+  return CUDA_SUCCESS;
+}
+
+// "Cloning is not supported for graphs which contain memory allocation nodes, memory free nodes":
+// cuGraphClone, which names no other error for it.
+CUresult DriverState::graph_clone(CUgraph* clone, CUgraph original) {
+  if (clone == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const std::lock_guard lock(mutex);
+  const Graph* graph = graphs.find(original);
+  if (graph == nullptr || graph->is_capturing || graph->body.has_memory_nodes()) return CUDA_ERROR_INVALID_VALUE;
+  const CUgraph copy = graphs.create();
+  for (const GraphNode& node : graph->body.nodes) graphs.add(copy, node);
+  graphs.find(copy)->body.objects = graph->body.objects;
+  *clone = copy;
   return CUDA_SUCCESS;
 }
 
@@ -81,14 +97,18 @@ CUresult DriverState::graph_launch(CUgraphExec handle, CUstream stream_handle) {
   return submit_graph(*stream, *exec);
 }
 
-// Nothing has to be copied to a simulated device, so only the errors are left.
+// Nothing has to be copied to a simulated device, so the graph's memory and the errors are left.
 CUresult DriverState::graph_upload(CUgraphExec handle, CUstream stream_handle) {
   const std::lock_guard lock(mutex);
-  if (graphs.find_exec(handle) == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const GraphExec* exec = graphs.find_exec(handle);
+  if (exec == nullptr) return CUDA_ERROR_INVALID_VALUE;
   StreamQueue* stream = nullptr;
   if (const CUresult refused = find_stream(stream_handle, &stream); refused != CUDA_SUCCESS) return refused;
   if (const CUresult refused = captures.check_use(*stream); refused != CUDA_SUCCESS) return refused;
-  return stream->capture == nullptr ? CUDA_SUCCESS : refuse_in_capture(*stream);
+  if (stream->capture != nullptr) return refuse_in_capture(*stream);
+  const GraphMemory::Arenas arenas = exec->body->arenas();
+  const bool is_provided = arenas.empty() || graph_memory.provide(arenas, executor.preceding(*stream));
+  return is_provided ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 CUresult DriverState::graph_exec_update(CUgraphExec handle, CUgraph graph_handle, CUgraphExecUpdateResultInfo* info) {

@@ -19,6 +19,10 @@ unsigned parameter_flag(CUgraphNodeType type) {
     case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
     case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
       return CU_GRAPH_DEBUG_DOT_FLAGS_EVENT_NODE_PARAMS;
+    case CU_GRAPH_NODE_TYPE_MEM_ALLOC:
+      return CU_GRAPH_DEBUG_DOT_FLAGS_MEM_ALLOC_NODE_PARAMS;
+    case CU_GRAPH_NODE_TYPE_MEM_FREE:
+      return CU_GRAPH_DEBUG_DOT_FLAGS_MEM_FREE_NODE_PARAMS;
     default:
       return 0;
   }

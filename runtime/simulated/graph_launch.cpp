@@ -33,8 +33,10 @@ Work shared_work(const GraphNode& node, const std::shared_ptr<const GraphBody>& 
 // The nodes of a body, and of those embedded in it, as one list.
 class Unfolding {
  public:
-  Unfolding(HandleTable<Event>& events, std::shared_ptr<const GraphBody> body)
-      : events_(events), body_(std::move(body)) {}
+  Unfolding(DriverState& state, const GraphExec& exec)
+      : state_(state),
+        body_(exec.body),
+        has_priorities_((exec.flags & CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY) != 0) {}
 
   // Appends the body's nodes, whose first ones come after `entry`. The places that what comes
   // after the body must come after; false if an event is gone.
@@ -53,14 +55,22 @@ class Unfolding {
 
   std::vector<GraphOperation> take() { return std::move(operations_); }
   [[nodiscard]] const std::vector<Event*>& recorded() const { return recorded_; }
+  [[nodiscard]] const std::vector<MemoryNode>& memory_nodes() const { return memory_nodes_; }
 
  private:
   bool unfold_node(const GraphNode& node, Places after, Places* end) {
     if (node.type == CU_GRAPH_NODE_TYPE_GRAPH) return unfold(*node.child, after, end);
     GraphOperation operation{.after = std::move(after), .device = node.device};
     if (node.work != nullptr) operation.work = shared_work(node, body_);
+    if (node.allocation != nullptr) {
+      operation.work.function = state_.memory_function(node);
+      operation.work.runs_after_failure = true;  // the accounts go on
+      memory_nodes_.push_back({&node, operations_.size()});
+    }
+    // cuGraphInstantiate: "priorities are only available on kernel nodes".
+    if (has_priorities_ && node.type == CU_GRAPH_NODE_TYPE_KERNEL) operation.priority = node.priority;
     if (node.event != nullptr) {
-      Event* event = events_.find(reinterpret_cast<std::uint64_t>(node.event));
+      Event* event = state_.events.find(reinterpret_cast<std::uint64_t>(node.event));
       if (event == nullptr) return false;
       if (node.type == CU_GRAPH_NODE_TYPE_WAIT_EVENT) {
         operation.waits_for = event;
@@ -74,10 +84,12 @@ class Unfolding {
     return true;
   }
 
-  HandleTable<Event>& events_;
+  DriverState& state_;
   const std::shared_ptr<const GraphBody> body_;  // with all that is embedded
+  const bool has_priorities_;                    // of the nodes' own
   std::vector<GraphOperation> operations_;
   std::vector<Event*> recorded_;
+  std::vector<MemoryNode> memory_nodes_;
 };
 
 // Whether other processes can be told of all the records; several may be of one event.
@@ -102,20 +114,25 @@ bool has_room(const std::vector<Event*>& recorded) {
 CUresult DriverState::submit_graph(StreamQueue& stream, GraphExec& exec) {
   if (const CUresult refused = captures.check_use(stream); refused != CUDA_SUCCESS) return refused;
   if (stream.capture != nullptr) {
+    // Only what is moved into its parent may allocate or free: cuGraphAddMemAllocNode.
+    if (exec.body->has_memory_nodes()) return refuse_in_capture(stream);
     GraphNode node;
     node.type = CU_GRAPH_NODE_TYPE_GRAPH;
     node.child = exec.body;
     capture_node(stream, std::move(node));
     return CUDA_SUCCESS;
   }
-  Unfolding unfolding(events, exec.body);
+  Unfolding unfolding(*this, exec);
   Places exit;
   if (!unfolding.unfold(*exec.body, {}, &exit)) return CUDA_ERROR_INVALID_VALUE;
   if (!has_room(unfolding.recorded())) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (const CUresult refused = prepare_memory(stream, exec); refused != CUDA_SUCCESS) return refused;
   for (Event* event : unfolding.recorded()) event->captured = nullptr;
   std::vector<GraphOperation> operations = unfolding.take();
   if (races) races->launched(stream, operations, &exec);
-  exec.launched = {executor.queue_graph(stream, std::move(operations), exec.launched)};
+  Targets queued;
+  exec.launched = {executor.queue_graph(stream, std::move(operations), exec.launched, &queued)};
+  launched_memory(exec, unfolding.memory_nodes(), queued);
   return CUDA_SUCCESS;
 }
 

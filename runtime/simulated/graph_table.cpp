@@ -54,13 +54,16 @@ std::shared_ptr<Graph> GraphTable::take(CUgraph handle) {
   return graph;
 }
 
-CUgraphExec GraphTable::create_exec(std::shared_ptr<const GraphBody> body, unsigned long long flags) {
+CUgraphExec GraphTable::create_exec(CUgraph graph, unsigned long long flags) {
+  Graph& of = *graphs_.at(number_of(graph));
   auto exec = std::make_shared<GraphExec>();
-  exec->body = std::move(body);
+  exec->body = std::make_shared<const GraphBody>(of.body);
+  exec->graph = graph;
   exec->flags = flags;
   std::shared_ptr<GraphExec>* place = nullptr;
   const std::uint64_t handle = execs_.insert(&place);
   *place = std::move(exec);
+  ++of.instances;
   return reinterpret_cast<CUgraphExec>(handle);
 }
 
@@ -72,6 +75,7 @@ GraphExec* GraphTable::find_exec(CUgraphExec handle) const {
 std::shared_ptr<GraphExec> GraphTable::take_exec(CUgraphExec handle) {
   std::shared_ptr<GraphExec> exec = std::move(execs_.at(number_of(handle)));
   execs_.erase(number_of(handle));
+  if (Graph* graph = find(exec->graph)) --graph->instances;
   return exec;
 }
 

@@ -10,17 +10,21 @@
 
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 namespace cistern::simulated {
 
 struct Graph {
   GraphBody body;
-  bool is_capturing = false;  // its nodes still come
+  bool is_capturing = false;                        // its nodes still come
+  std::vector<std::shared_ptr<GraphArena>> arenas;  // where its allocations are: one a device
+  std::size_t instances = 0;                        // executable graphs of it
 };
 
 struct GraphExec {
   // Shared with the launches that run; an update replaces it.
   std::shared_ptr<const GraphBody> body;
+  CUgraph graph = nullptr;  // of which it was made; it may be gone
   unsigned long long flags = 0;
   Targets launched;  // the latest launch's end: the next one runs behind it
 };
@@ -45,7 +49,8 @@ class GraphTable {
   // Requires: the graph exists.
   [[nodiscard]] std::shared_ptr<Graph> take(CUgraph handle);
 
-  [[nodiscard]] CUgraphExec create_exec(std::shared_ptr<const GraphBody> body, unsigned long long flags);
+  // Requires: the graph exists.
+  [[nodiscard]] CUgraphExec create_exec(CUgraph graph, unsigned long long flags);
   [[nodiscard]] GraphExec* find_exec(CUgraphExec handle) const;
   [[nodiscard]] std::shared_ptr<GraphExec> take_exec(CUgraphExec handle);
 

@@ -69,7 +69,7 @@ bool DriverState::may_touch(const Touch& touch, Moment moment) const {
   }
   if (const int owner = device_window_at(touch.address); owner >= 0) {
     const DeviceMemory& memory = devices[static_cast<std::size_t>(owner)].memory;
-    if (pools.may_touch(touch, moment)) return true;
+    if (pools.may_touch(touch, moment) || graph_memory.may_touch(touch, moment)) return true;
     return memory.holds(touch.address, touch.bytes, moment) &&
            (touch.by == Toucher::copy_engine || peers.is_enabled(touch.device, owner));
   }

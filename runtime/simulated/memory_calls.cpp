@@ -34,6 +34,7 @@ CUresult DriverState::mem_free(CUdeviceptr pointer) {
   int index = 0;
   if (const CUresult refused = find_current(&index); refused != CUDA_SUCCESS) return refused;
   if (pools.find_allocation(pointer) != nullptr) return free_pool_allocation(lock, pointer);
+  if (const GraphAllocationPtr allocation = graph_memory.find(pointer)) return free_graph_allocation(lock, allocation);
   // The memory tells its device; the current context only has to exist.
   for (index = 0; index < device_count() && !device(index).memory.is_allocation(pointer);) ++index;
   if (index == device_count()) {

@@ -9,7 +9,14 @@
 
 namespace cistern::simulated {
 
-enum class MemoryOrigin : std::uint8_t { device_allocation, pool, virtual_memory, host_allocation, host_registration };
+enum class MemoryOrigin : std::uint8_t {
+  device_allocation,
+  pool,
+  virtual_memory,
+  host_allocation,
+  host_registration,
+  graph
+};
 
 struct MemoryDescription {
   MemoryOrigin origin = MemoryOrigin::device_allocation;

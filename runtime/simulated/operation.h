@@ -100,7 +100,8 @@ struct Operation {
   // Ascends in the order of submission, so predecessors have lower ones. 0: done.
   std::uint64_t id = 0;
   StreamQueue* stream = nullptr;
-  int device = 0;  // where it runs; a graph's node may run on another device than its stream's
+  int device = 0;    // where it runs; a graph's node may run on another device than its stream's
+  int priority = 0;  // its stream's, or its node's
   Operation* next_in_stream = nullptr;
   bool in_stream = true;  // of the stream's own queue; a graph's nodes stand beside it
   bool is_mark = false;

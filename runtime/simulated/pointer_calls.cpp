@@ -43,6 +43,17 @@ MemoryDescription describe_virtual(const VirtualMemory::Place& place) {
   return found;
 }
 
+// It belongs to no pool: "CUDA Driver API", cuMemAllocFromPoolAsync, the note on capture.
+MemoryDescription describe_graphs(const GraphAllocation& allocation) {
+  MemoryDescription found;
+  found.origin = MemoryOrigin::graph;
+  found.device = allocation.arena->device();
+  found.range = found.mapping = allocation.address;
+  found.range_bytes = found.mapping_bytes = allocation.bytes;
+  found.id = unique_id(found.origin, 0, allocation.id);
+  return found;
+}
+
 }  // namespace
 
 std::optional<MemoryDescription> DriverState::describe(std::uint64_t address) const {
@@ -60,6 +71,7 @@ std::optional<MemoryDescription> DriverState::describe(std::uint64_t address) co
     found.id = unique_id(found.origin, 0, allocation->id);
     return found;
   }
+  if (const GraphAllocationPtr allocation = graph_memory.find_around(address)) return describe_graphs(*allocation);
   const DeviceMemory& memory = devices[static_cast<std::size_t>(owner)].memory;
   const auto allocation = memory.find(address);
   if (!allocation || !memory.holds(address, 1)) return std::nullopt;
@@ -91,10 +103,10 @@ CUresult DriverState::pointer_get_attribute(void* value, CUpointer_attribute att
 
 CUresult DriverState::tell_of_memory(void* value, CUpointer_attribute attribute, CUdeviceptr pointer,
                                      const MemoryDescription& memory) const {
-  const bool of_context = memory.origin != MemoryOrigin::pool && memory.origin != MemoryOrigin::virtual_memory;
+  const bool of_context = memory.origin == MemoryOrigin::device_allocation || memory.is_host();
   switch (attribute) {
     case CU_POINTER_ATTRIBUTE_CONTEXT:
-      // Memory of pools and of handles is the device's, not a context's.
+      // Memory of pools, graphs and handles is the device's, not a context's.
       return tell<CUcontext>(value, of_context ? context_of(memory.device) : nullptr);
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
       return tell<unsigned>(value, memory.is_host() ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE);

@@ -26,8 +26,7 @@ CUresult write(void* value, Value what) {
 
 CUresult DriverState::allocate_in_stream(CUdeviceptr* pointer, std::size_t bytes, CUmemoryPool pool,
                                          StreamQueue& stream) {
-  // The graph would own it: memory nodes are not among those that are captured here.
-  if (stream.capture != nullptr) return refuse_in_capture(stream);
+  if (stream.capture != nullptr) return capture_allocation(pointer, bytes, *pools.find(pool), stream);
   virtual_memory.collect_leased();
   PoolMemory::Request request{.bytes = bytes, .stream = stream.id};
   request.preceding = [&] { return executor.preceding(stream); };
@@ -105,9 +104,14 @@ CUresult DriverState::mem_free_async(CUdeviceptr pointer, CUstream handle) {
   const std::lock_guard lock(mutex);
   StreamQueue* stream = nullptr;
   if (const CUresult refused = find_stream(handle, &stream); refused != CUDA_SUCCESS) return refused;
-  // Only what a graph allocated could be freed by it.
-  if (stream->capture != nullptr) return refuse_in_capture(*stream);
   if (const CUresult refused = captures.check_use(*stream); refused != CUDA_SUCCESS) return refused;
+  if (stream->capture != nullptr) return capture_free(pointer, *stream);
+  if (const GraphAllocationPtr allocation = graph_memory.find(pointer)) {
+    if (const CUresult refused = check_graph_free(*allocation, "cuMemFreeAsync"); refused != CUDA_SUCCESS)
+      return refused;
+    free_in_stream(allocation, *stream);
+    return CUDA_SUCCESS;
+  }
   if (pools.find_allocation(pointer) != nullptr) {
     free_in_stream(pools.withdraw(pointer), *stream);
     return CUDA_SUCCESS;

@@ -27,11 +27,6 @@ class RunsAs {
   Running outer_;
 };
 
-RaceRole role_of(OperationKind kind) {
-  if (kind == OperationKind::allocation) return RaceRole::begins;
-  return kind == OperationKind::release ? RaceRole::ends : RaceRole::touches;
-}
-
 // Places of mapped bytes are numbered above all addresses, each file's apart: an offset takes
 // 47 bits at most, as an address does.
 std::uint64_t number_of(FilePlace place) {
@@ -82,6 +77,7 @@ RaceOperationPtr RaceDetector::submitted(const StreamQueue& queue, Work& work) {
 void RaceDetector::begin_in_stream(const RaceOperation& operation, const std::vector<MemoryAccess>& ranges) {
   for (const MemoryAccess& range : ranges) {
     begin_allocation(range.address, range.bytes, "cuMemAllocAsync", operation.stack, operation.sequence);
+    memory_.live_allocation(range.address)->of_graph = operation.captured.sequence != 0;
   }
 }
 

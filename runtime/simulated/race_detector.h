@@ -43,7 +43,11 @@ class RaceDetector {
   void refused(const StreamQueue& queue, const OperationLabel& label, const std::vector<MemoryAccess>& accesses);
   // Work that a capture takes instead of the stream, and the launch of an executable graph.
   void captured(const StreamQueue& queue, Work& work);
+  // The addresses of an allocation node: what they were before is over.
+  void graph_allocation_captured(std::uint64_t address, std::size_t bytes) { memory_.forget(address, address + bytes); }
   void launched(const StreamQueue& queue, std::vector<GraphOperation>& nodes, const void* exec);
+  // The stream is about to launch it: what it is given from now on comes behind earlier launches.
+  void launching(const StreamQueue& queue, const void* exec) { order_.end_launch(queue, launches_[exec]); }
   void exec_destroyed(const void* exec) { launches_.erase(exec); }
   // A capture ends on the stream with forked work that never joined it.
   void join_lost(const StreamQueue& queue);

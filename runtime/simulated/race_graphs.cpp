@@ -13,7 +13,11 @@ namespace cistern::simulated {
 
 void RaceDetector::captured(const StreamQueue& queue, Work& work) {
   const RaceOperation operation = describe(queue, to_string(work.label.kind), work.label.name);
-  for (const MemoryAccess& access : work.accesses) judge(operation, access);
+  for (const MemoryAccess& access : work.accesses) {
+    // What a launch makes anew may be dead between launches, and named in a capture.
+    const RaceLifetimePtr lifetime = memory_.find(access.address);
+    if (lifetime == nullptr || !lifetime->of_graph) judge(operation, access);
+  }
   work.captured_at = {operation.stack, operation.sequence};
 }
 
@@ -46,8 +50,11 @@ RaceClock RaceDetector::launch_node(const RaceOperation& launch, GraphOperation&
   operation->name = node.work.label.name;
   if (node.device >= 0) operation->device = node.device;
   operation->captured = node.work.captured_at;
+  operation->role = role_of(node.work.label.kind);
   operation->moment = order_.submit_node(after);
+  if (operation->role == RaceRole::begins) begin_in_stream(*operation, node.work.accesses);
   touch(operation, node.work.accesses);
+  if (operation->role == RaceRole::ends) end_in_stream(*operation, node.work.accesses);
   run_as(operation, node.work);
   return operation->moment.clock;
 }

@@ -31,6 +31,7 @@ struct RaceLifetime {
   std::uint64_t died = 0;   // 0: live
   bool in_capture = false;  // handed out while a capture was under way
   bool is_row = false;      // continues in the next: mappings side by side
+  bool of_graph = false;    // of an allocation node: each launch makes it anew
   bool has_blocks = false;  // an allocator told of blocks in it: only they may be touched
   std::vector<std::uint64_t> recorded_streams;
 

@@ -19,6 +19,11 @@ enum class RaceRole : std::uint8_t {
   ends,    // a stream-ordered free: before it
 };
 
+[[nodiscard]] inline RaceRole role_of(OperationKind kind) noexcept {
+  if (kind == OperationKind::allocation) return RaceRole::begins;
+  return kind == OperationKind::release ? RaceRole::ends : RaceRole::touches;
+}
+
 struct RaceOperation {
   const char* kind = "";
   RaceRole role = RaceRole::touches;

@@ -134,5 +134,6 @@ std::vector<Program> peer_programs();
 std::vector<Program> host_programs();
 std::vector<Program> callback_programs();
 std::vector<Program> graph_programs();
+std::vector<Program> graph_memory_programs();
 
 }  // namespace cistern::testing

@@ -14,9 +14,9 @@ namespace {
 const std::vector<Program>& programs() {
   static const std::vector<Program> all = [] {
     std::vector<Program> list;
-    for (auto* part :
-         {&ordering_programs, &default_stream_programs, &reuse_programs, &lifetime_programs, &stream_ordered_programs,
-          &page_locked_programs, &peer_programs, &host_programs, &callback_programs, &graph_programs}) {
+    for (auto* part : {&ordering_programs, &default_stream_programs, &reuse_programs, &lifetime_programs,
+                       &stream_ordered_programs, &page_locked_programs, &peer_programs, &host_programs,
+                       &callback_programs, &graph_programs, &graph_memory_programs}) {
       std::vector<Program> more = (*part)();
       std::move(more.begin(), more.end(), std::back_inserter(list));
     }
