@@ -79,6 +79,24 @@ bool CachingAllocator::remove_observer(ObserverId id) { return state_->heaps.obs
 
 MemoryStats CachingAllocator::memory_stats(int device) const { return state_->heaps.stats(device); }
 
+std::map<std::string, std::int64_t> CachingAllocator::memory_stats_flat(int device) const {
+  ReservedByPrivatePool pools;
+  const MemoryStats stats = state_->heaps.stats(device, &pools);
+  return stats.flat(pools);
+}
+
+NestedStats CachingAllocator::memory_stats_nested(int device) const {
+  ReservedByPrivatePool pools;
+  const MemoryStats stats = state_->heaps.stats(device, &pools);
+  return stats.nested(pools);
+}
+
+ReservedByPrivatePool CachingAllocator::reserved_bytes_by_private_pools(int device) const {
+  ReservedByPrivatePool pools;
+  static_cast<void>(state_->heaps.stats(device, &pools));
+  return pools;
+}
+
 std::string CachingAllocator::memory_summary(int device, bool abbreviated) const {
   return state_->heaps.summary(device, abbreviated);
 }

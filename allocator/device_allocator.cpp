@@ -44,6 +44,7 @@ void* DeviceAllocator::allocate(std::size_t bytes, const StreamIdentity& stream)
   // A hit needs at most one new block; with it at hand nothing below can fail half way.
   arena_.reserve(1);
   poll_pending(lock);
+  if (!captured_frees_.empty()) complete_captured_frees(stream);
   Request request = make_request(bytes);
   request.pools = &(routing_.empty() ? pools_ : route(stream)).of(stream);
   return serve(request, stream, lock);
@@ -55,6 +56,7 @@ void* DeviceAllocator::allocate_in(PoolId id, std::size_t bytes, const StreamIde
   Lock& lock = section.lock;
   arena_.reserve(1);
   poll_pending(lock);
+  if (!captured_frees_.empty()) complete_captured_frees(stream);
   Request request = make_request(bytes);
   request.pools = &used_pool(id).streams.of(stream);
   return serve(request, stream, lock);
@@ -321,8 +323,13 @@ double DeviceAllocator::memory_fraction() const {
   return fraction_;
 }
 
-MemoryStats DeviceAllocator::stats() const {
+MemoryStats DeviceAllocator::stats(ReservedByPrivatePool* pools) const {
   const Lock lock(mutex_);
+  if (pools != nullptr && !follows_2_4()) {
+    private_pools_.for_each([&](const PrivatePool& pool) {
+      pools->emplace(std::pair(pool.id.first, pool.id.second), pool.reserved.stats().reserved_bytes);
+    });
+  }
   return recorder_.stats();
 }
 
@@ -339,11 +346,13 @@ void DeviceAllocator::reset_pool_peaks(PoolId id) {
 void DeviceAllocator::reset_peak_stats() {
   const Lock lock(mutex_);
   recorder_.reset_peaks();
+  private_pools_.for_each([](PrivatePool& pool) { pool.reserved.reset_peaks(); });
 }
 
 void DeviceAllocator::reset_accumulated_stats() {
   const Lock lock(mutex_);
   recorder_.reset_accumulated();
+  private_pools_.for_each([](PrivatePool& pool) { pool.reserved.reset_accumulated(); });
 }
 
 }  // namespace cistern

@@ -6,8 +6,8 @@
 // One malloc: device_allocator.cpp, then on a miss miss.cpp (the ladder's order) with
 // segments.cpp, garbage_collection.cpp, oversize_release.cpp, full_flush.cpp and
 // out_of_memory.cpp. One free: device_allocator.cpp, and guarded_free.cpp when other
-// streams used the block. Private pools: pool_recording.cpp, pool_leftovers.cpp and
-// pool_checkpoint.cpp; streams that are over: ended_streams.cpp.
+// streams used the block (capture_reuse.cpp within a capture). Private pools: pool_recording.cpp, pool_leftovers.cpp
+// and pool_checkpoint.cpp; streams that are over: ended_streams.cpp.
 //
 // Thread safety: any public member may be called from any thread; one lock a heap. The lock
 // is given up around driver calls that can block and around callbacks; whoever gives it up
@@ -18,6 +18,7 @@
 #include "allocator/block_arena.h"
 #include "allocator/block_map.h"
 #include "allocator/budgets.h"
+#include "allocator/captured_frees.h"
 #include "allocator/driver_scope.h"
 #include "allocator/event_pools.h"
 #include "allocator/observers.h"
@@ -39,6 +40,8 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <unordered_map>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -116,7 +119,8 @@ class DeviceAllocator {
   void set_memory_fraction(double fraction);
   [[nodiscard]] double memory_fraction() const;
 
-  [[nodiscard]] MemoryStats stats() const;
+  // `pools`, if given, gets what private pools have reserved, of the same moment.
+  [[nodiscard]] MemoryStats stats(ReservedByPrivatePool* pools = nullptr) const;
   void reset_peak_stats();
   void reset_accumulated_stats();
   // Adds this heap's segments, by address, and its statistics to `snapshot`.
@@ -222,7 +226,16 @@ class DeviceAllocator {
   void queue_or_wait(const PendingFrees::Entry& entry, Lock& lock) noexcept;
   void retry_unrecorded_frees(Lock& lock);
   void put_off(Block* block) noexcept;
+  [[nodiscard]] Block* take_due_frees() noexcept;
   void drop_uses_in_capture(Block* block) noexcept;
+
+  // capture_reuse.cpp: reuse within a capture.
+  void note_captured_free(Block* block) noexcept;
+  [[nodiscard]] bool find_capture_point(const StreamUse& use, CapturePoint* point) const;
+  [[nodiscard]] std::unordered_set<CUgraphNode> nodes_before(const CapturePoint& point) const;
+  void complete_captured_frees(const StreamIdentity& stream);
+  void take_back(Block* block) noexcept;
+  [[nodiscard]] bool is_captured_still(const Block& block) const noexcept;
 
   // pool_recording.cpp: what is recorded, and which pool serves.
   [[nodiscard]] PrivatePool& used_pool(PoolId id) const;
@@ -319,6 +332,7 @@ class DeviceAllocator {
   // Frees without their events: refused by the driver, or put off by a capture; linked by `left`.
   Block* unrecorded_frees_ = nullptr;
   Block* last_unrecorded_free_ = nullptr;              // of that list
+  CapturedFrees captured_frees_;                       // of that list, what its capture may have again
   std::vector<std::shared_ptr<void>> retired_owners_;  // of streams whose uses are over
   Segment* segments_ = nullptr;                        // all of them, newest first
   std::size_t held_bytes_ = 0;                         // of all segments

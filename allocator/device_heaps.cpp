@@ -147,8 +147,8 @@ AllocatorOptions DeviceHeaps::options() const {
   return options_;
 }
 
-MemoryStats DeviceHeaps::stats(int device) const {
-  if (const DeviceAllocator* heap = existing(device)) return heap->stats();
+MemoryStats DeviceHeaps::stats(int device, ReservedByPrivatePool* pools) const {
+  if (const DeviceAllocator* heap = existing(device)) return heap->stats(pools);
   return unused_stats();
 }
 
@@ -249,6 +249,7 @@ Snapshot DeviceHeaps::snapshot() const {
   settings.text = options.text;
   settings.max_split_size = static_cast<std::int64_t>(options.max_split_size_bytes);
   settings.garbage_collection_threshold = options.garbage_collection_threshold;
+  settings.graph_capture_record_stream_reuse = options.graph_capture_record_stream_reuse;
   settings.expandable_segments = options.policy == Policy::expandable;
   for (std::size_t i = 0; i < options.roundup_power2_divisions.size(); ++i)
     settings.roundup_power2_divisions[std::int64_t{1} << i] = options.roundup_power2_divisions[i];

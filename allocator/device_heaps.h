@@ -98,7 +98,8 @@ class DeviceHeaps {
   [[nodiscard]] std::string describe_options() const;
   [[nodiscard]] Observers& observers() { return observers_; }
 
-  [[nodiscard]] MemoryStats stats(int device) const;
+  // `pools`: see DeviceAllocator::stats.
+  [[nodiscard]] MemoryStats stats(int device, ReservedByPrivatePool* pools = nullptr) const;
   [[nodiscard]] std::string summary(int device, bool abbreviated) const;
   [[nodiscard]] std::string report(int device);
   [[nodiscard]] Snapshot snapshot() const;

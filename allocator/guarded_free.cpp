@@ -47,10 +47,12 @@ void DeviceAllocator::free_behind_events(Block* block, Lock& lock) noexcept {
   block->state = BlockState::active_pending_free;
   block->freed_at = std::chrono::steady_clock::now();
   block->pending_events = static_cast<std::uint32_t>(block->uses.size());
-  if (capture_under_way())
+  if (capture_under_way()) {
     put_off(block);
-  else
+    note_captured_free(block);
+  } else {
     static_cast<void>(guard(block, lock));
+  }
 }
 
 // In the order of the frees, as PyTorch has them.
@@ -169,11 +171,31 @@ void DeviceAllocator::queue_or_wait(const PendingFrees::Entry& entry, Lock& lock
   }
 }
 
+// Takes out of the list what no capture that is under way has used. The rest stays where that
+// capture finds it: the capture may be another thread's.
+Block* DeviceAllocator::take_due_frees() noexcept {
+  Block* due = nullptr;
+  Block** end = &due;
+  Block* block = std::exchange(unrecorded_frees_, nullptr);
+  while (block != nullptr) {
+    Block* const next = std::exchange(block->left, nullptr);
+    if (!routing_.empty() && is_captured_still(*block)) {
+      put_off(block);
+    } else {
+      captured_frees_.forget(block);
+      *end = block;
+      end = &block->left;
+    }
+    block = next;
+  }
+  return due;
+}
+
 // Records what was put off or refused at a free, and reports what the driver refuses still.
 void DeviceAllocator::retry_unrecorded_frees(Lock& lock) {
   if (capture_under_way()) return;
   CUresult refusal = CUDA_SUCCESS;
-  Block* block = std::exchange(unrecorded_frees_, nullptr);
+  Block* block = take_due_frees();
   while (block != nullptr) {
     Block* next = std::exchange(block->left, nullptr);
     drop_uses_in_capture(block);

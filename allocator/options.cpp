@@ -76,6 +76,9 @@ void note_idle_keys(const std::vector<OptionPair>& pairs, OptionsReading& readin
   if (options.pytorch_rules == PytorchRules::v2_4) {
     note("max_non_split_rounding_mb", "is 20 MiB under pytorch_rules:2.4");
     options.max_non_split_rounding_bytes = AllocatorOptions{}.max_non_split_rounding_bytes;
+    if (options.graph_capture_record_stream_reuse)
+      note("graph_capture_record_stream_reuse", "pytorch_rules:2.4 has no reuse within a capture");
+    options.graph_capture_record_stream_reuse = false;
   }
   if (options.max_split_size_bytes == kUnlimited) note("max_non_split_rounding_mb", "acts only with max_split_size_mb");
 }
@@ -162,6 +165,7 @@ std::string AllocatorOptions::describe() const {
        garbage_collection_threshold == 0.0 ? std::string("off") : fmt::format("{}", garbage_collection_threshold));
   line("per_process_memory_fraction", fmt::format("{}", per_process_memory_fraction));
   line("research_after_flush", research_after_flush ? "True" : "False");
+  line("graph_capture_record_stream_reuse", graph_capture_record_stream_reuse ? "True" : "False");
   line("oom_dump", oom_dump);
   line("summary_title", summary_title);
   for (const std::string& entry : without_effect) line("without effect", entry);

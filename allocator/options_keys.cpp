@@ -63,6 +63,10 @@ void read_research_after_flush(const OptionPair& pair, OptionsReading& reading) 
   reading.options.research_after_flush = boolean_value(pair);
 }
 
+void read_capture_reuse(const OptionPair& pair, OptionsReading& reading) {
+  reading.options.graph_capture_record_stream_reuse = boolean_value(pair);
+}
+
 void read_oom_dump(const OptionPair& pair, OptionsReading& reading) {
   reading.options.oom_dump = single_value(pair, "stderr, stdout, off or a file's path");
 }
@@ -122,10 +126,11 @@ struct Key {
   std::string_view name;
   void (*read)(const OptionPair& pair, OptionsReading& reading);
 };
-constexpr std::array<Key, 12> kKeys{{
+constexpr std::array<Key, 13> kKeys{{
     {"backend", read_backend},
     {"expandable_segments", read_expandable_segments},
     {"garbage_collection_threshold", read_garbage_collection_threshold},
+    {"graph_capture_record_stream_reuse", read_capture_reuse},
     {"max_non_split_rounding_mb", read_max_non_split_rounding},
     {"max_split_size_mb", read_max_split_size},
     {"oom_dump", read_oom_dump},
@@ -185,10 +190,9 @@ struct KeyWithoutEffect {
 constexpr std::string_view kNoLock = "cistern never holds a lock across a driver call that can block";
 constexpr std::string_view kNoPinned = "pinned host memory is not built yet";
 constexpr std::string_view kNoExpandable = "policy expandable is not built yet";
-constexpr std::array<KeyWithoutEffect, 15> kKeysWithoutEffect{{
+constexpr std::array<KeyWithoutEffect, 14> kKeysWithoutEffect{{
     {"expandable_segments_reserve", asks_for_reserve, kNoExpandable},
     {"expandable_segments_reserve_by_class", asks_for_reserve_by_class, kNoExpandable},
-    {"graph_capture_record_stream_reuse", asks_for_true, "a block that other streams used is reused after the capture"},
     {"large_segment_size_mb", asks_for_segment_size, "segments of the large pool are of 20 MiB"},
     {"pinned_free_catch_all", asks_for_true, kNoPinned},
     {"pinned_max_cached_size_mb", asks_for_mebibytes, kNoPinned},

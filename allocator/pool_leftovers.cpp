@@ -72,10 +72,9 @@ void DeviceAllocator::move_leftovers(Lock& lock) {
 
 // Requires: the segment is one free block, which is in no pool.
 void DeviceAllocator::move_segment(Segment* segment, PoolPair& to) noexcept {
-  const auto bytes = static_cast<std::int64_t>(segment->bytes);
   if (PrivatePool* from = segment->owner->home; from != to.home) {
-    if (from != nullptr) from->recorder.segment_freed(segment->kind, bytes, segment->oversize);
-    if (to.home != nullptr) to.home->recorder.segment_allocated(segment->kind, bytes, segment->oversize);
+    if (from != nullptr) from->segment_left(*segment);
+    if (to.home != nullptr) to.home->segment_arrived(*segment);
   }
   --segment->owner->references;
   ++to.references;

@@ -8,6 +8,7 @@
 
 #include <cistern/mem_pool.h>
 
+#include "allocator/block.h"
 #include "allocator/stream_pools.h"
 #include "stats/recorder.h"
 
@@ -34,12 +35,22 @@ struct PrivatePool {
   const PoolId id;
   StreamPools streams;
   Recorder recorder;  // of this pool's share; without retries, failures and synchronisations
+  // What it has reserved, once more: reset with the device's figures, not with the pool's own.
+  Recorder reserved;
   PrivatePoolSettings settings;
   PrivatePool* parent = nullptr;
   std::size_t uses = 0;        // 0: freeable
   std::size_t dependents = 0;  // recordings, and pools whose parent it is
 
   [[nodiscard]] bool is_freeable() const { return uses == 0; }
+  void segment_arrived(const Segment& segment) {
+    for (Recorder* each : {&recorder, &reserved})
+      each->segment_allocated(segment.kind, static_cast<std::int64_t>(segment.bytes), segment.oversize);
+  }
+  void segment_left(const Segment& segment) {
+    for (Recorder* each : {&recorder, &reserved})
+      each->segment_freed(segment.kind, static_cast<std::int64_t>(segment.bytes), segment.oversize);
+  }
   [[nodiscard]] bool is_referenced() const;
 };
 

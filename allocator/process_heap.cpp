@@ -189,13 +189,26 @@ MemoryStats memory_stats(Device device) {
 }
 
 std::map<std::string, std::int64_t> memory_stats_flat(Device device) {
-  if (heaps_for_reading() == nullptr) return {};
-  return memory_stats(device).flat();
+  DeviceHeaps* existing = heaps_for_reading();
+  if (existing == nullptr) return {};
+  ReservedByPrivatePool pools;
+  const MemoryStats stats = existing->stats(index_for_reading(device), &pools);
+  return stats.flat(pools);
 }
 
 NestedStats memory_stats_nested(Device device) {
-  if (heaps_for_reading() == nullptr) return {};
-  return memory_stats(device).nested();
+  DeviceHeaps* existing = heaps_for_reading();
+  if (existing == nullptr) return {};
+  ReservedByPrivatePool pools;
+  const MemoryStats stats = existing->stats(index_for_reading(device), &pools);
+  return stats.nested(pools);
+}
+
+ReservedByPrivatePool reserved_bytes_by_private_pools(Device device) {
+  ReservedByPrivatePool pools;
+  if (DeviceHeaps* existing = heaps_for_reading())
+    static_cast<void>(existing->stats(index_for_reading(device), &pools));
+  return pools;
 }
 
 std::size_t memory_allocated(Device device) {

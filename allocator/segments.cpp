@@ -75,7 +75,7 @@ Block* DeviceAllocator::add_segment(Segment* segment, Block* block, const Reques
   if (address + segment->bytes > highest_address_) highest_address_ = address + segment->bytes;
   const auto bytes = static_cast<std::int64_t>(request.segment_bytes);
   recorder_.segment_allocated(request.kind, bytes, segment->oversize);
-  if (PrivatePool* home = request.pools->home) home->recorder.segment_allocated(request.kind, bytes, segment->oversize);
+  if (PrivatePool* home = request.pools->home) home->segment_arrived(*segment);
   return block;
 }
 
@@ -134,7 +134,7 @@ void DeviceAllocator::release_uncached(Block* block, Lock& lock) noexcept {
 void DeviceAllocator::remove_segment(Segment* segment) {
   const auto bytes = static_cast<std::int64_t>(segment->bytes);
   recorder_.segment_freed(segment->kind, bytes, segment->oversize);
-  if (PrivatePool* home = segment->owner->home) home->recorder.segment_freed(segment->kind, bytes, segment->oversize);
+  if (PrivatePool* home = segment->owner->home) home->segment_left(*segment);
   held_bytes_ -= segment->bytes;
   if (segment->previous != nullptr)
     segment->previous->next = segment->next;

@@ -85,6 +85,15 @@ void visit_stats(Stats& stats, Visit&& visit) {
   for (const StatField& field : kStatFields) visit(stats.*field.member);
 }
 
+// Calls visit(key, value) for each of the twelve keys of one array statistic.
+template <class Pools, class Visit>
+void visit_pools(const std::string& prefix, Pools& pools, Visit&& visit) {
+  for (const PoolField& pool : kPoolFields) {
+    for (const MetricField& metric : kMetricFields)
+      visit(prefix + std::string(pool.name) + '.' + std::string(metric.name), pools.*pool.member.*metric.member);
+  }
+}
+
 // Calls visit(key, value) for each flat key, in no particular order; `value` is a reference
 // into `stats`, so that a reader can fill a MemoryStats by its keys.
 template <class Stats, class Visit>
@@ -93,8 +102,7 @@ void visit_values(Stats& stats, Visit&& visit) {
     for (const MetricField& metric : kMetricFields) visit(prefix + std::string(metric.name), stat.*metric.member);
   };
   for (const PoolStatField& field : kPoolStatFields)
-    for (const PoolField& pool : kPoolFields)
-      visit_metrics(std::string(field.name) + '.' + std::string(pool.name) + '.', stats.*field.member.*pool.member);
+    visit_pools(std::string(field.name) + '.', stats.*field.member, visit);
   for (const StatField& field : kStatFields) visit_metrics(std::string(field.name) + '.', stats.*field.member);
   for (const CounterField& field : kCounterFields) visit(std::string(field.name), stats.*field.member);
 }

@@ -22,6 +22,12 @@ NestedStats nested_pools(const PoolStat& stat) {
   return pools;
 }
 
+constexpr std::string_view kReservedByPrivatePool = "reserved_bytes_by_private_pools";
+
+std::string name_of(const std::pair<std::uint64_t, std::uint64_t>& pool) {
+  return std::to_string(pool.first) + '_' + std::to_string(pool.second);
+}
+
 }  // namespace
 
 std::map<std::string, std::int64_t> MemoryStats::flat() const {
@@ -42,6 +48,24 @@ NestedStats MemoryStats::nested() const {
 
 double FragmentationStats::usable_share() const noexcept {
   return free_bytes == 0 ? 0.0 : static_cast<double>(usable_bytes) / static_cast<double>(free_bytes);
+}
+
+std::map<std::string, std::int64_t> MemoryStats::flat(const ReservedByPrivatePool& pools) const {
+  std::map<std::string, std::int64_t> values = flat();
+  for (const auto& [id, reserved] : pools) {
+    const std::string prefix = std::string(kReservedByPrivatePool) + '.' + name_of(id) + '.';
+    visit_pools(prefix, reserved,
+                [&values](std::string key, std::int64_t value) { values.emplace(std::move(key), value); });
+  }
+  return values;
+}
+
+NestedStats MemoryStats::nested(const ReservedByPrivatePool& pools) const {
+  NestedStats stats = nested();
+  NestedStats by_pool;
+  for (const auto& [id, reserved] : pools) by_pool.entries.emplace(name_of(id), nested_pools(reserved));
+  if (!pools.empty()) stats.entries.emplace(kReservedByPrivatePool, std::move(by_pool));
+  return stats;
 }
 
 bool operator==(const MemoryStats& a, const MemoryStats& b) noexcept {

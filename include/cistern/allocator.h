@@ -141,6 +141,10 @@ class CISTERN_EXPORT CachingAllocator {
   PoolRestored restore_pool(int device, const PoolCheckpoint& checkpoint);
 
   [[nodiscard]] MemoryStats memory_stats(int device = 0) const;
+  // With what private pools have reserved: see reserved_bytes_by_private_pools in stats.h.
+  [[nodiscard]] std::map<std::string, std::int64_t> memory_stats_flat(int device = 0) const;
+  [[nodiscard]] NestedStats memory_stats_nested(int device = 0) const;
+  [[nodiscard]] ReservedByPrivatePool reserved_bytes_by_private_pools(int device = 0) const;
   [[nodiscard]] std::string memory_summary(int device = 0, bool abbreviated = false) const;
   [[nodiscard]] std::string memory_report(int device = 0) const;
   [[nodiscard]] std::vector<TagStats> tag_stats(int device = 0) const;

@@ -46,6 +46,9 @@ struct AllocatorOptions {
   double per_process_memory_fraction = 1.0;
   // Search the free blocks again after a full flush, before asking the driver.
   bool research_after_flush = false;
+  // Reuse a block within a capture, although other streams of the capture used it, once the graph's
+  // edges order all later work of its stream behind them. Not under the rules of 2.4.
+  bool graph_capture_record_stream_reuse = false;
   // Where the summary goes when memory runs out: "stderr", "stdout", "off" or a file to append to.
   std::string oom_dump = "stderr";
   // The word in the summary's title: "cistern", or "PyTorch" for the original text.

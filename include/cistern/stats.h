@@ -55,6 +55,9 @@ struct NestedStats {
   std::map<std::string, NestedStatsValue> entries;
 };
 
+// What each private pool has reserved, by the pair of its PoolId.
+using ReservedByPrivatePool = std::map<std::pair<std::uint64_t, std::uint64_t>, PoolStat>;
+
 struct CISTERN_EXPORT MemoryStats {
   PoolStat allocation;       // blocks in the caller's hands
   PoolStat segment;          // pieces of memory held from the driver
@@ -78,6 +81,10 @@ struct CISTERN_EXPORT MemoryStats {
   [[nodiscard]] std::map<std::string, std::int64_t> flat() const;
   // The shape of torch.cuda.memory_stats_as_nested_dict.
   [[nodiscard]] NestedStats nested() const;
+  // The same with `reserved_bytes_by_private_pools`, of which each pool is "first_second" of its id:
+  // "reserved_bytes_by_private_pools.0_1.all.current". Without a pool there is no such key.
+  [[nodiscard]] std::map<std::string, std::int64_t> flat(const ReservedByPrivatePool& pools) const;
+  [[nodiscard]] NestedStats nested(const ReservedByPrivatePool& pools) const;
   friend CISTERN_EXPORT bool operator==(const MemoryStats& a, const MemoryStats& b) noexcept;
   friend bool operator!=(const MemoryStats& a, const MemoryStats& b) noexcept { return !(a == b); }
 };
@@ -146,7 +153,11 @@ struct DeviceMemoryStats {
 // initialised everything is 0; afterwards it throws InvalidArgument, naming the index, for no
 // such device.
 [[nodiscard]] CISTERN_EXPORT MemoryStats memory_stats(Device device = {});
-// As PyTorch's flat and nested maps, which are empty before the device layer is initialised.
+// What the device's private pools have reserved, one entry for each pool that lives; the resets below
+// are its resets. Empty under pytorch_rules:2.4, which knows no such figures.
+[[nodiscard]] CISTERN_EXPORT ReservedByPrivatePool reserved_bytes_by_private_pools(Device device = {});
+// As PyTorch's flat and nested maps, which are empty before the device layer is initialised; with
+// what private pools have reserved.
 [[nodiscard]] CISTERN_EXPORT std::map<std::string, std::int64_t> memory_stats_flat(Device device = {});
 [[nodiscard]] CISTERN_EXPORT NestedStats memory_stats_nested(Device device = {});
 

@@ -218,6 +218,64 @@ TEST_F(PrivatePoolsTest, StatisticsCountPoolsInTheOrdinaryFigures) {
   EXPECT_EQ(allocator_.memory_stats().active.all.current, 0);
 }
 
+TEST_F(PrivatePoolsTest, WhatEachPoolHasReservedIsCountedByItsId) {
+  const std::pair<std::uint64_t, std::uint64_t> graph{7, 0}, shared{0, 7};
+  EXPECT_TRUE(allocator_.reserved_bytes_by_private_pools().empty());
+  EXPECT_EQ(allocator_.memory_stats_flat().size(), 122U);
+  static_cast<void>(allocator_.allocate(5 * kMega, stream_));
+  begin_capture(kGraph, 1);
+  void* small = allocator_.allocate(1000, stream_);
+  void* large = allocator_.allocate(30 * kMega, stream_);
+  allocator_.begin_allocate_to_pool(0, kShared, PoolFilter::stream(other_));
+  auto pools = allocator_.reserved_bytes_by_private_pools();
+  ASSERT_EQ(pools.size(), 2U);
+  EXPECT_EQ(pools[graph].all.current, static_cast<std::int64_t>(32 * kMega));
+  EXPECT_EQ(pools[graph].small_pool.allocated, static_cast<std::int64_t>(2 * kMega));
+  EXPECT_EQ(pools[graph].large_pool.peak, static_cast<std::int64_t>(30 * kMega));
+  EXPECT_EQ(pools[shared], PoolStat{}) << "it is there, and has nothing";
+
+  const auto flat = allocator_.memory_stats_flat();
+  EXPECT_EQ(flat.size(), 122U + 2 * 12U);
+  EXPECT_EQ(flat.at("reserved_bytes_by_private_pools.7_0.all.current"), static_cast<std::int64_t>(32 * kMega));
+  EXPECT_EQ(flat.at("reserved_bytes_by_private_pools.0_7.large_pool.freed"), 0);
+  const NestedStats nested = allocator_.memory_stats_nested();
+  const auto& by_pool = std::get<NestedStats>(nested.entries.at("reserved_bytes_by_private_pools")).entries;
+  EXPECT_EQ(std::get<NestedStats>(by_pool.at("7_0")).entries.size(), 3U);
+
+  allocator_.end_allocate_to_pool(0, kShared);
+  allocator_.release_pool(0, kShared);
+  EXPECT_EQ(allocator_.reserved_bytes_by_private_pools().size(), 1U) << "a pool that is gone has no figure";
+  end_capture(kGraph);
+  allocator_.deallocate(small);
+  allocator_.deallocate(large);
+}
+
+TEST_F(PrivatePoolsTest, WhatPoolsHaveReservedIsResetWithTheDevicesFigures) {
+  const std::pair<std::uint64_t, std::uint64_t> graph{7, 0};
+  begin_capture(kGraph, 1);
+  void* large = allocator_.allocate(30 * kMega, stream_);
+  static_cast<void>(allocator_.allocate(12 * kMega, stream_));
+  end_capture(kGraph);
+  allocator_.deallocate(large);
+  allocator_.release_pool(0, kGraph);
+  allocator_.empty_cache();
+  const auto reserved = [&] { return allocator_.reserved_bytes_by_private_pools().at(graph).all; };
+  EXPECT_EQ(reserved(), (Stat{12 * kMega, 42 * kMega, 42 * kMega, 30 * kMega}));
+  allocator_.reset_peak_memory_stats();
+  EXPECT_EQ(reserved(), (Stat{12 * kMega, 12 * kMega, 42 * kMega, 30 * kMega}));
+  allocator_.reset_accumulated_memory_stats();
+  EXPECT_EQ(reserved(), (Stat{12 * kMega, 12 * kMega, 0, 0}));
+}
+
+TEST_F(PrivatePoolsUnder24Test, NoFiguresAreKeptByPool) {
+  begin_capture(kGraph, 1);
+  static_cast<void>(allocator_.allocate(1000, stream_));
+  EXPECT_TRUE(allocator_.reserved_bytes_by_private_pools().empty());
+  EXPECT_EQ(allocator_.memory_stats_flat().size(), 122U);
+  EXPECT_EQ(allocator_.memory_stats_nested().entries.count("reserved_bytes_by_private_pools"), 0U);
+  end_capture(kGraph);
+}
+
 TEST_F(PrivatePoolsTest, ASnapshotOfOnePoolHasItsSegmentsOnly) {
   static_cast<void>(allocator_.allocate(1000, stream_));
   begin_capture(kGraph, 1);

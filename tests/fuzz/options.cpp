@@ -32,6 +32,7 @@ void require_equal(const AllocatorOptions& a, const AllocatorOptions& b) {
   require(a.garbage_collection_threshold == b.garbage_collection_threshold, "the threshold is read back");
   require(a.per_process_memory_fraction == b.per_process_memory_fraction, "the fraction is read back");
   require(a.research_after_flush == b.research_after_flush, "research_after_flush is read back");
+  require(a.graph_capture_record_stream_reuse == b.graph_capture_record_stream_reuse, "reuse is read back");
   require(a.oom_dump == b.oom_dump && a.summary_title == b.summary_title, "the words are read back");
 }
 

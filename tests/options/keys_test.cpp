@@ -108,6 +108,7 @@ TEST(OptionKeys, DescriptionListsEveryOptionInForce) {
             "garbage_collection_threshold: 0.8\n"
             "per_process_memory_fraction: 1\n"
             "research_after_flush: False\n"
+            "graph_capture_record_stream_reuse: False\n"
             "oom_dump: off\n"
             "summary_title: cistern\n"
             "without effect: garbage_collection_threshold: acts only while a memory fraction limits the heap: give "

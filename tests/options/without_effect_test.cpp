@@ -27,11 +27,11 @@ TEST(OptionsWithoutEffect, KnownKeysOfPytorchAreListedWithTheReason) {
 
 TEST(OptionsWithoutEffect, EveryKeyOfPytorchIsKnown) {
   for (const char* pair :
-       {"graph_capture_record_stream_reuse:True", "throw_on_cudamalloc_oom:True", "large_segment_size_mb:32",
-        "expandable_segments_reserve:0.5", "expandable_segments_reserve:64G",
-        "expandable_segments_reserve_by_class:[small:1]", "release_lock_on_hipmalloc:True",
-        "pinned_use_hip_host_register:True", "pinned_use_background_threads:True", "pinned_reserve_segment_size_mb:64",
-        "pinned_max_round_threshold_mb:16", "pinned_max_cached_size_mb:16", "pinned_free_catch_all:True"})
+       {"throw_on_cudamalloc_oom:True", "large_segment_size_mb:32", "expandable_segments_reserve:0.5",
+        "expandable_segments_reserve:64G", "expandable_segments_reserve_by_class:[small:1]",
+        "release_lock_on_hipmalloc:True", "pinned_use_hip_host_register:True", "pinned_use_background_threads:True",
+        "pinned_reserve_segment_size_mb:64", "pinned_max_round_threshold_mb:16", "pinned_max_cached_size_mb:16",
+        "pinned_free_catch_all:True"})
     EXPECT_EQ(idle(pair).size(), 1u) << pair;
 }
 
@@ -80,6 +80,16 @@ TEST(OptionsWithoutEffect, NonSplitRoundingNeedsASplitLimitAndTheCurrentRules) {
       AllocatorOptions::parse("max_non_split_rounding_mb:40,max_split_size_mb:100,pytorch_rules:2.4");
   EXPECT_THAT(old_rules.without_effect, ElementsAre(HasSubstr("is 20 MiB under pytorch_rules:2.4")));
   EXPECT_EQ(old_rules.max_non_split_rounding_bytes, std::size_t{20} << 20);
+}
+
+TEST(OptionsWithoutEffect, ReuseWithinACaptureNeedsTheCurrentRules) {
+  EXPECT_THAT(idle("graph_capture_record_stream_reuse:True"), IsEmpty());
+  EXPECT_TRUE(AllocatorOptions::parse("graph_capture_record_stream_reuse:True").graph_capture_record_stream_reuse);
+  const AllocatorOptions old_rules =
+      AllocatorOptions::parse("graph_capture_record_stream_reuse:True,pytorch_rules:2.4");
+  EXPECT_THAT(old_rules.without_effect, ElementsAre(StartsWith("graph_capture_record_stream_reuse: ")));
+  EXPECT_FALSE(old_rules.graph_capture_record_stream_reuse);
+  EXPECT_THAT(idle("graph_capture_record_stream_reuse:False,pytorch_rules:2.4"), IsEmpty());
 }
 
 TEST(OptionsWithoutEffect, DirectCachesNothing) {

@@ -76,6 +76,21 @@ TEST(MemoryStats, NestedJoinedWithDotsIsFlat) {
   EXPECT_EQ(joined, stats.flat());
 }
 
+TEST(MemoryStats, WhatPrivatePoolsHaveReservedIsNamedByTheirIds) {
+  const MemoryStats stats = distinct_values();
+  PoolStat reserved;
+  reserved.large_pool.peak = 5;
+  const ReservedByPrivatePool pools{{{0, 12}, reserved}, {{3, 0}, {}}};
+  std::map<std::string, std::int64_t> joined;
+  flatten(stats.nested(pools), "", joined);
+  EXPECT_EQ(joined, stats.flat(pools));
+  EXPECT_EQ(joined.size(), 122u + 24u);
+  EXPECT_EQ(joined.at("reserved_bytes_by_private_pools.0_12.large_pool.peak"), 5);
+  EXPECT_EQ(joined.at("reserved_bytes_by_private_pools.3_0.all.current"), 0);
+  EXPECT_EQ(stats.flat({}), stats.flat());
+  EXPECT_EQ(stats.nested({}).entries.size(), stats.nested().entries.size());
+}
+
 TEST(MemoryStats, NestedHasStatPoolMetric) {
   const NestedStats nested = distinct_values().nested();
   EXPECT_EQ(nested.entries.size(), 17u);
