@@ -84,6 +84,7 @@ class DeviceHeaps {
       heap->leave_pool(id, guard);
   }
   // The calling thread's current device, if these are over the process's driver; else the first.
+  [[nodiscard]] const DriverApi& api() const noexcept { return contexts_.api(); }
   [[nodiscard]] int current_device() const { return is_of_process_ ? cistern::current_device().index() : 0; }
   // For MemPools: null once these heaps have ended.
   struct Link {

@@ -4,9 +4,12 @@
 
 #include "allocator/caching_allocator_state.h"
 #include "allocator/process_heap.h"
+#include "runtime/deferred_destruction.h"
 #include "runtime/process_driver.h"
 
 #include <fmt/format.h>
+
+#include <new>
 
 namespace cistern {
 
@@ -26,7 +29,15 @@ struct MemPool::State {
   }
   ~State() {
     // Without heaps there is nothing left of the pool.
-    if (DeviceHeaps* heaps = link->heaps) heaps->end_pool(device, id);
+    const DeviceHeaps* heaps = link->heaps;
+    if (heaps == nullptr) return;
+    try {
+      end_now_or_later(heaps->api(), [link = link, device = device, id = id] {
+        if (DeviceHeaps* left = link->heaps) left->end_pool(device, id);
+      });
+    } catch (const std::bad_alloc&) {
+      // No host memory for the end: the pool keeps its memory, as if it were used.
+    }
   }
   State(const State&) = delete;
   State& operator=(const State&) = delete;
@@ -68,15 +79,19 @@ const std::shared_ptr<MemPool::State>& MemPool::shared_state() const {
 
 MemPool::State& MemPool::state() const { return *shared_state(); }
 
-MemPool::MemPool(const MemPoolOptions& options)
-    : state_(std::make_shared<State>(process_heaps().link(), resolve_device(options.device), options)) {}
+MemPool::MemPool(const MemPoolOptions& options) {
+  destroy_deferred();
+  state_ = std::make_shared<State>(process_heaps().link(), resolve_device(options.device), options);
+}
 
 // The allocator's devices are its driver's: "the current one" is the process's, where that is the
 // driver, and the first otherwise.
-MemPool::MemPool(CachingAllocator& allocator, const MemPoolOptions& options)
-    : state_(std::make_shared<State>(
-          allocator.state_->heaps.link(),
-          options.device.is_current() ? allocator.state_->heaps.current_device() : options.device.index(), options)) {}
+MemPool::MemPool(CachingAllocator& allocator, const MemPoolOptions& options) {
+  destroy_deferred();
+  const DeviceHeaps& heaps = allocator.state_->heaps;
+  const int device = options.device.is_current() ? heaps.current_device() : options.device.index();
+  state_ = std::make_shared<State>(heaps.link(), device, options);
+}
 
 void* MemPool::allocate(std::size_t bytes, const Stream& stream) const {
   const StreamUse use = state().heaps().use_of(stream);

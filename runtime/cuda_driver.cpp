@@ -1,6 +1,7 @@
 #include "runtime/cuda_driver.h"
 
 #include <cistern/error.h>
+#include <cistern/simulated_controls.h>
 #include <dlfcn.h>
 #include <fmt/format.h>
 
@@ -56,6 +57,14 @@ void fill(DriverEntry<CUresult(Args...)>& entry, void* function) {
   entry = {function, [](void* self, Args... args) { return reinterpret_cast<CUresult (*)(Args...)>(self)(args...); }};
 }
 
+// NVIDIA's driver has no such symbol. A library that is older than this code lacks what it would call.
+const SimulatedControls* find_controls(const Library& library) {
+  void* const function = find(library, "cistern_simulated_controls", kOldestVersion);
+  if (function == nullptr) return nullptr;
+  const SimulatedControls* controls = reinterpret_cast<decltype(&cistern_simulated_controls)>(function)();
+  return controls->size >= sizeof(SimulatedControls) ? controls : nullptr;
+}
+
 Library open(const std::string& path) {
   // RTLD_LOCAL: the driver's names are nobody else's business. Never closed: the driver
   // starts threads that outlive any use of it.
@@ -90,6 +99,7 @@ DriverApi load_cuda_driver(const std::string& path) {
   fill(api.member, find(library, symbol, version, Need::need));
 #include "runtime/driver_entries.def"
 #undef CISTERN_DRIVER_ENTRY
+  api.controls = find_controls(library);
   return api;
 }
 

@@ -30,6 +30,7 @@ struct Waiting {
 struct Queue {
   std::mutex mutex;
   std::vector<Waiting> objects;
+  std::vector<std::function<void()>> ends;
 };
 Queue& queue() {
   static Queue& queue = *new Queue;
@@ -74,6 +75,12 @@ void destroy_now_or_later(const DriverApi* driver, int device, Object object) no
   }
 }
 
+// Asked by a call that does nothing. Where the driver is gone it forbids nothing.
+bool forbids_calls(const DriverApi& driver) {
+  CUcontext context = nullptr;
+  return host_functions > 0 || driver.ctx_get_current(&context) == CUDA_ERROR_NOT_PERMITTED;
+}
+
 }  // namespace
 
 HostFunctionScope::HostFunctionScope() noexcept { ++host_functions; }
@@ -98,16 +105,31 @@ void unregister_host_memory(int device, void* memory) noexcept {
   destroy_now_or_later(nullptr, device, LockedPages{memory});
 }
 
+void end_now_or_later(const DriverApi& driver, std::function<void()> end) noexcept {
+  if (!forbids_calls(driver)) return end();
+  try {
+    Queue& waiting = queue();
+    const std::lock_guard lock(waiting.mutex);
+    waiting.ends.push_back(std::move(end));
+    something_waits.store(true, std::memory_order_release);
+  } catch (...) {
+    // No host memory to remember it by: what it was to end stays until the process ends.
+  }
+}
+
 void destroy_deferred() noexcept {
   if (!something_waits.load(std::memory_order_acquire) || host_functions > 0) return;
   std::vector<Waiting> objects;
+  std::vector<std::function<void()>> ends;
   {
     Queue& waiting = queue();
     const std::lock_guard lock(waiting.mutex);
     objects = std::exchange(waiting.objects, {});
+    ends = std::exchange(waiting.ends, {});
     something_waits.store(false, std::memory_order_release);
   }
   for (const Waiting& waiting : objects) destroy_now_or_later(nullptr, waiting.device, waiting.object);
+  for (const std::function<void()>& end : ends) end();
 }
 
 }  // namespace cistern

@@ -9,6 +9,7 @@
 #include "runtime/device_scope.h"
 #include "runtime/driver_error.h"
 #include "runtime/process_driver.h"
+#include "runtime/queued_functions.h"
 
 namespace cistern {
 namespace {
@@ -68,8 +69,9 @@ void synchronize(Device device) {
   const int index = resolve_device(device);
   destroy_deferred();
   const DeviceScope scope(nullptr, index);
-  check_driver(scope.api(), scope.api().ctx_synchronize(), DriverEntryId::ctx_synchronize,
-               [index] { return describe(index); });
+  const CUresult result = scope.api().ctx_synchronize();
+  drop_functions_after(result, nullptr, index);
+  check_driver(scope.api(), result, DriverEntryId::ctx_synchronize, [index] { return describe(index); });
 }
 
 MemoryInfo memory_info(Device device) {

@@ -17,6 +17,8 @@
 
 namespace cistern {
 
+struct SimulatedControls;
+
 template <class Signature>
 class DriverEntry;
 
@@ -67,6 +69,9 @@ struct DriverApi {
   BlockNote note_free;  // 0 bytes: somebody frees what is no live block
 
   ProcessList list_processes;
+
+  // Of a simulated driver in a library of its own (cistern/simulated_controls.h); null elsewhere.
+  const SimulatedControls* controls = nullptr;
 };
 
 // Names each entry by number, for counters, faults and costs.

@@ -3,11 +3,13 @@
 #include <cistern/error.h>
 #include <fmt/format.h>
 
+#include <cstdint>
 #include <utility>
 
 #include "runtime/deferred_destruction.h"
 #include "runtime/device_scope.h"
 #include "runtime/driver_error.h"
+#include "runtime/queued_functions.h"
 #include "runtime/stream_access.h"
 
 namespace cistern {
@@ -19,6 +21,7 @@ CUgraph graph_of_capture(const DriverApi& api, const Stream& stream) {
   cuuint64_t id = 0;
   CUgraph graph = nullptr;
   const CUresult result = api.stream_get_capture_info(stream.native_handle(), &status, &id, &graph, nullptr, nullptr);
+  drop_functions_after(result, StreamAccess::driver(stream), StreamAccess::device(stream));
   check_driver(api, result, DriverEntryId::stream_get_capture_info, [&] { return stream.to_string(); });
   return status == CU_STREAM_CAPTURE_STATUS_ACTIVE ? graph : nullptr;
 }
@@ -39,10 +42,9 @@ void give_to_graph(const DriverApi& api, CUgraph graph, std::unique_ptr<HostFunc
 
 }  // namespace
 
-void CUDA_CB run_host_function_once(void* box) noexcept {
+void CUDA_CB run_host_function_once(void* number) noexcept {
   const HostFunctionScope scope;
-  const std::unique_ptr<HostFunction> function(static_cast<HostFunction*>(box));
-  (*function)();
+  if (const HostFunction function = take_function(reinterpret_cast<std::uintptr_t>(number))) function();
 }
 
 void CUDA_CB run_host_function(void* box) noexcept {
@@ -64,17 +66,25 @@ void CUDA_CB run_host_callback(CUstream, CUresult status, void* box) noexcept {
 
 void Stream::launch_host_func(std::function<void()> function) const {
   if (!function) throw InvalidArgument(fmt::format("launch_host_func on {}: the function is empty", to_string()));
-  const DeviceScope scope(driver_, StreamAccess::device(*this));
+  const int device = StreamAccess::device(*this);
+  const DeviceScope scope(driver_, device);
   const DriverApi& api = scope.api();
-  auto box = std::make_unique<HostFunction>(std::move(function));
-  HostFunction* const held = box.get();
-  const CUgraph graph = graph_of_capture(api, *this);
-  // Before it is queued: a failure then leaves a graph that holds a function too many, no worse.
-  if (graph != nullptr) give_to_graph(api, graph, std::move(box), *this);
-  const CUresult result =
-      api.launch_host_func(handle_, graph != nullptr ? run_host_function : run_host_function_once, held);
-  check_driver(api, result, DriverEntryId::launch_host_func, [this] { return to_string(); });
-  static_cast<void>(box.release());
+  const auto describe = [this] { return to_string(); };
+  if (const CUgraph graph = graph_of_capture(api, *this); graph != nullptr) {
+    auto box = std::make_unique<HostFunction>(std::move(function));
+    HostFunction* const held = box.get();
+    // Before it is queued: a failure then leaves a graph that holds a function too many, no worse.
+    give_to_graph(api, graph, std::move(box), *this);
+    check_driver(api, api.launch_host_func(handle_, run_host_function, held), DriverEntryId::launch_host_func,
+                 describe);
+    return;
+  }
+  const std::uint64_t number = keep_function(driver_, device, std::move(function));
+  const CUresult result = api.launch_host_func(handle_, run_host_function_once, reinterpret_cast<void*>(number));
+  if (result == CUDA_SUCCESS) return;
+  static_cast<void>(take_function(number));
+  drop_functions_after(result, driver_, device);
+  throw_driver_error(api, result, DriverEntryId::launch_host_func, describe());
 }
 
 void Stream::launch_host_func(std::function<void(void*)> function, void* user_data) const {

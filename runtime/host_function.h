@@ -13,9 +13,9 @@
 
 namespace cistern {
 
-// A function that the driver runs once, and that the run destroys: given to cuLaunchHostFunc.
+// A function that the driver runs once, by its number (queued_functions.h): given to cuLaunchHostFunc.
 using HostFunction = std::function<void()>;
-void CUDA_CB run_host_function_once(void* box) noexcept;
+void CUDA_CB run_host_function_once(void* number) noexcept;
 // One that a graph runs at each launch, and that the graph's end destroys: a CUuserObject.
 void CUDA_CB run_host_function(void* box) noexcept;
 void CUDA_CB destroy_host_function(void* box) noexcept;

@@ -11,6 +11,7 @@
 #include <cstring>
 #include <utility>
 
+#include "runtime/deferred_destruction.h"
 #include "runtime/device_scope.h"
 #include "runtime/driver_error.h"
 #include "runtime/ipc_mapping.h"
@@ -132,6 +133,7 @@ FileDescriptor export_fd(const void* pointer) {
 }
 
 IpcMemory import_fd(int descriptor, std::size_t bytes, Device device) {
+  destroy_deferred();
   const int index = resolve_device(device);
   const DeviceScope scope(nullptr, index);
   const DriverApi& api = process_driver();

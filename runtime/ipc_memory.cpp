@@ -5,10 +5,12 @@
 #include <fmt/format.h>
 
 #include <cstring>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <utility>
 
+#include "runtime/deferred_destruction.h"
 #include "runtime/device_scope.h"
 #include "runtime/device_uuid.h"
 #include "runtime/driver_error.h"
@@ -145,6 +147,7 @@ MemoryHandle ipc_handle(const void* pointer) {
 }
 
 IpcMemory open_ipc(const MemoryHandle& handle, Device asked) {
+  destroy_deferred();
   const int device = device_for(handle, asked);
   // The memory first: a place that is taken and then left counts as a receiver that was there.
   auto mapping = open_mapping(handle, device);
@@ -152,6 +155,18 @@ IpcMemory open_ipc(const MemoryHandle& handle, Device asked) {
   const CUdeviceptr address = mapping->address() + handle.parts().offset;
   return IpcMemoryAccess::make(address, handle.size(), std::move(mapping), std::move(receiver));
 }
+
+namespace {
+
+void wait_for_current_stream(int device) noexcept {
+  try {
+    current_stream(Device(device)).synchronize();
+  } catch (...) {
+    // A device that has failed, or a driver that is gone, does no more work either.
+  }
+}
+
+}  // namespace
 
 // --- IpcMemory --------------------------------------------------------------------------
 
@@ -167,13 +182,24 @@ IpcMemory IpcMemoryAccess::make(CUdeviceptr address, std::size_t bytes, std::sha
 }
 
 IpcMemory::Share::~Share() {
-  if (receiver == nullptr || waited) return;
   try {
-    current_stream(Device(mapping->device())).synchronize();
+    // What the share has goes to its end, which may come later. The sender hears last.
+    const bool waits = receiver != nullptr && !waited;
+    std::function<void()> end = [waits, mapping = std::move(mapping), receiver = std::move(receiver)]() mutable {
+      if (waits) wait_for_current_stream(mapping->device());
+      mapping = nullptr;
+      receiver = nullptr;
+    };
+    end_now_or_later(process_driver(), std::move(end));
   } catch (...) {
-    // A device that has failed, or a driver that is gone, does no more work either.
+    // No driver, as in a forked child, or no host memory: nothing is waited for.
   }
 }
+
+IpcMemory::IpcMemory(IpcMemory&& other) noexcept
+    : data_(std::exchange(other.data_, nullptr)),
+      size_(std::exchange(other.size_, 0)),
+      share_(std::move(other.share_)) {}
 
 IpcMemory::~IpcMemory() = default;
 
@@ -183,10 +209,11 @@ IpcMemory& IpcMemory::operator=(const IpcMemory& other) {
 }
 
 IpcMemory& IpcMemory::operator=(IpcMemory&& other) noexcept {
-  std::swap(data_, other.data_);
-  std::swap(size_, other.size_);
-  share_.swap(other.share_);
-  return *this;
+  IpcMemory taken(std::move(other));
+  std::swap(data_, taken.data_);
+  std::swap(size_, taken.size_);
+  share_.swap(taken.share_);
+  return *this;  // what it was ends here
 }
 
 Device IpcMemory::device() const noexcept { return share_ == nullptr ? Device() : Device(share_->mapping->device()); }

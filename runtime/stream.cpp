@@ -10,6 +10,7 @@
 #include "runtime/device_scope.h"
 #include "runtime/driver_error.h"
 #include "runtime/process_driver.h"
+#include "runtime/queued_functions.h"
 #include "runtime/stream_access.h"
 #include "runtime/stream_pool.h"
 
@@ -94,15 +95,18 @@ bool Stream::query() const {
   const DeviceScope scope(driver_, StreamAccess::device(*this));
   const CUresult result = scope.api().stream_query(handle_);
   if (result == CUDA_ERROR_NOT_READY) return false;
+  drop_functions_after(result, driver_, StreamAccess::device(*this));
   check_driver(scope.api(), result, DriverEntryId::stream_query, [this] { return to_string(); });
   return true;
 }
 
 void Stream::synchronize() const {
   destroy_deferred();
-  const DeviceScope scope(driver_, StreamAccess::device(*this));
-  check_driver(scope.api(), scope.api().stream_synchronize(handle_), DriverEntryId::stream_synchronize,
-               [this] { return to_string(); });
+  const int device = StreamAccess::device(*this);
+  const DeviceScope scope(driver_, device);
+  const CUresult result = scope.api().stream_synchronize(handle_);
+  drop_functions_after(result, driver_, device);
+  check_driver(scope.api(), result, DriverEntryId::stream_synchronize, [this] { return to_string(); });
 }
 
 Event Stream::record_event() const {

@@ -2,6 +2,7 @@
 
 // DeviceBuffer<T>: an array in device memory that frees itself, in stream order.
 //
+// A buffer that was moved from is empty, and still has its stream.
 // Thread safety: as a std::vector: different buffers from different threads.
 
 #include <cistern/allocator.h>

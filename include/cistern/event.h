@@ -6,7 +6,8 @@
 // the export to another process, on the current one. Before that `query` is true, and `wait`
 // and `synchronize` do nothing (as PyTorch's).
 // Recording again replaces the captured work; what waits already keeps what it waits for.
-// Any use of an event that was moved from throws InvalidArgument, but is_created and device.
+// Any use of an event that was moved from throws InvalidArgument, but is_created, device and
+// native_handle, which answer as before the first record; it may be assigned.
 // Thread safety: an Event is a value like std::unique_ptr: different threads may use
 // different events; one event needs the caller's own ordering.
 

@@ -7,7 +7,8 @@
 //   Graph graph = stream.end_capture();
 //   graph.launch(stream);              // or graph.launch(): on the current stream
 //
-// A Graph is a small value; copies name the same graph. It keeps what a launch needs: streams
+// A Graph is a small value; copies name the same graph, and one that was moved from is no graph,
+// as a default one. It keeps what a launch needs: streams
 // and events of the capture may end before it, memory that its work touches may not.
 // Thread safety: any member may be called from any thread; calls on one graph take turns.
 // Errors: InvalidArgument for a Graph that is none; DriverError if the driver refuses.

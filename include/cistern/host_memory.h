@@ -5,7 +5,8 @@
 // Copies between it and the device run in stream order without a staging buffer, and without
 // holding up the host. Work that is queued reads and writes it when it runs: it must be done
 // before the memory is written again or ends.
-// Thread safety: values like std::unique_ptr: different threads may use different objects.
+// Thread safety: values like std::unique_ptr: different threads may use different objects. One
+// that was moved from is empty, and has its options still.
 // Units: bytes. Errors: InvalidArgument, NotSupported where the device cannot, DriverError.
 
 #include <cistern/device.h>

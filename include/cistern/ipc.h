@@ -104,10 +104,13 @@ class CISTERN_EXPORT EventHandle {
 class CISTERN_EXPORT IpcMemory {
  public:
   IpcMemory() noexcept = default;
-  // Lets go as release() does; never throws, an error is ignored.
+  // Lets go as release() does; never throws, an error is ignored. Inside a host function, where
+  // no driver call is allowed, the last share lets go later: at the next call outside of one that opens
+  // memory, makes a stream or an event, or synchronises.
   ~IpcMemory();
   IpcMemory(const IpcMemory&) = default;
-  IpcMemory(IpcMemory&& other) noexcept = default;
+  // One that was moved from is empty.
+  IpcMemory(IpcMemory&& other) noexcept;
   IpcMemory& operator=(const IpcMemory& other);
   IpcMemory& operator=(IpcMemory&& other) noexcept;
 

@@ -100,6 +100,10 @@ class CISTERN_EXPORT PoolCheckpoint {
  public:
   struct State;
   explicit PoolCheckpoint(std::shared_ptr<const State> state) noexcept : state_(std::move(state)) {}
+  ~PoolCheckpoint() = default;
+  // Moving copies: one that was moved from is the same checkpoint still.
+  PoolCheckpoint(const PoolCheckpoint&) noexcept = default;
+  PoolCheckpoint& operator=(const PoolCheckpoint&) noexcept = default;
   [[nodiscard]] PoolId pool() const noexcept;
   // The segments as they were, by address.
   [[nodiscard]] std::vector<SegmentInfo> segments() const;
@@ -124,7 +128,7 @@ CISTERN_EXPORT PoolRestored restore_pool(Device device, const PoolCheckpoint& ch
 class MemPool;
 
 struct MemPoolOptions {
-  Device device = {};  // whose memory: "the current device" is resolved when the pool is made
+  Device device = {};     // whose memory: "the current device" is resolved when the pool is made
   std::string name = {};  // for people
   // Kept until the pool's last block is gone: whatever must outlive the memory, such as the
   // library that its users' code is in.
@@ -140,7 +144,9 @@ struct MemPoolOptions {
 
 // A private pool as an object; copies are the same pool. When the last copy is gone, its cached
 // memory goes back (to the parent, or to the driver: that may wait for the device), and each
-// segment that still has live blocks follows as soon as these are freed and over.
+// segment that still has live blocks follows as soon as these are freed and over. If the last
+// copy ends inside a host function, where no driver call is allowed, that happens later: at the
+// next call outside of one that makes a pool, a stream or an event, or synchronises.
 // Requests come to it by a MemPoolGuard, or by `allocate`; blocks are freed by
 // cistern::deallocate (or that of the pool's allocator) like all others. A pool that was moved from
 // is none: it may be assigned and destroyed, and its members throw InvalidArgument.

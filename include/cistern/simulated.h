@@ -154,7 +154,7 @@ class CISTERN_EXPORT SimulatedDriver {
   [[nodiscard]] std::uint64_t host_synchronizations() const;
   // The accounted cost of all calls, by the cost model: nothing is slept.
   [[nodiscard]] std::chrono::nanoseconds modelled_cost() const;
-  // Replaces an entry's modelled cost. Throws InvalidArgument for an unknown entry.
+  // Replaces an entry's modelled cost. Throws InvalidArgument for an unknown entry, or a cost below 0.
   void set_cost(std::string_view entry, std::chrono::nanoseconds cost);
 
   // Makes the k-th call from now (1: the next) of `entry`, or of any entry if it is empty, fail
@@ -205,14 +205,17 @@ class CISTERN_EXPORT SimulatedDriver {
   std::unique_ptr<Implementation> implementation_;
 };
 
-// Controls of the process's own device, when it is simulated (CISTERN_DEVICE=simulated).
-// All throw NotSupported when it is not.
+// Controls of the process's own device, when it is simulated: by CISTERN_DEVICE=simulated, or
+// behind our libcuda.so.1. All but host_access throw NotSupported when it is not.
 namespace simulated {
 
+// Whether `launch` can queue work on the device.
 [[nodiscard]] CISTERN_EXPORT bool is_active() noexcept;
+// Throws NotSupported also when the driver is that of our libcuda.so.1, whose objects are its own:
+// it has the controls in simulated_controls.h.
 [[nodiscard]] CISTERN_EXPORT SimulatedDriver& driver();
 
-// As SimulatedDriver::launch, on a Stream.
+// As SimulatedDriver::launch, on a Stream of the process's driver.
 CISTERN_EXPORT void launch(const Stream& stream, std::vector<MemoryRange> reads, std::vector<MemoryRange> writes,
                            std::chrono::nanoseconds duration, std::function<void()> function, std::string name = {});
 

@@ -32,6 +32,17 @@ struct SimulatedControls {
   int (*tick)();
   int (*fail_call)(const char* entry, std::uint64_t k, int error);
   int (*clear_faults)();
+  // As `launch`, with what an owner needs: `function(data)` returns 0, or anything else for a kernel
+  // that crashed; nothing may be thrown out of it. `release(data)` is called once, when no work and no
+  // graph can run it any more, also after an error; null: nothing to release. `name`, for reports,
+  // may be null.
+  int (*launch_owned)(void* stream, const MemoryRange* reads, std::size_t read_count, const MemoryRange* writes,
+                      std::size_t write_count, std::uint64_t nanoseconds, int (*function)(void* data), void* data,
+                      void (*release)(void* data), const char* name);
+  int (*host_access)(const MemoryRange* reads, std::size_t read_count, const MemoryRange* writes,
+                     std::size_t write_count);
+  // What was wrong with this thread's latest call that failed; "" if none has.
+  const char* (*last_error)();
 };
 
 }  // namespace cistern

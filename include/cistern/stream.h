@@ -2,7 +2,8 @@
 
 // Streams: in-order queues of device work.
 //
-// A Stream is a small value; copies name the same queue. Work on one stream runs in
+// A Stream is a small value; copies name the same queue. Moving one copies it: a stream that was
+// moved from names its queue still, and keeps it. Work on one stream runs in
 // the order it was queued; work on different streams is unordered unless an event
 // orders it. The default stream is the driver's legacy one: it waits for, and is
 // awaited by, all blocking streams of its device.
@@ -105,6 +106,10 @@ class CISTERN_EXPORT Stream {
  public:
   // The legacy default stream of the device that is current when it is used.
   Stream() noexcept = default;
+  ~Stream() = default;
+  // No moves: a handle left behind without its owner would name a stream that may be gone.
+  Stream(const Stream&) noexcept = default;
+  Stream& operator=(const Stream&) noexcept = default;
 
   // A new driver stream, destroyed with its last copy; queued work still completes.
   [[nodiscard]] static Stream create(StreamOptions options = {});
@@ -139,7 +144,8 @@ class CISTERN_EXPORT Stream {
   void wait_stream(const Stream& other) const;
   // Runs `function` on a driver thread after the work queued so far, before later work. It must
   // make no driver call, directly or through cistern, and must not throw. It does not run if the
-  // work before it fails. Captured, it runs at each launch of the graph, which then owns it.
+  // work before it fails: then a query or synchronisation of the device that finds the failure, or
+  // another launch_host_func, destroys it. Captured, it runs at each launch of the graph, which then owns it.
   // Throws InvalidArgument if the function is empty.
   void launch_host_func(std::function<void()> function) const;
   void launch_host_func(std::function<void(void* user_data)> function, void* user_data) const;

@@ -25,19 +25,43 @@ int CurrentDevices::get() const {
   if (last_answer.driver != driver_) {
     const std::lock_guard lock(mutex_);
     const auto found = by_thread_.find(this_thread_number());
-    last_answer = LastAnswer{driver_, found == by_thread_.end() ? -1 : found->second};
+    last_answer = LastAnswer{driver_, found == by_thread_.end() ? -1 : found->second.back()};
   }
   return last_answer.device;
 }
 
 void CurrentDevices::set(int device) {
-  const std::lock_guard lock(mutex_);
   if (device < 0) {
-    by_thread_.erase(this_thread_number());
-  } else {
-    by_thread_[this_thread_number()] = device;
+    static_cast<void>(pop());
+    return;
   }
+  const std::lock_guard lock(mutex_);
+  std::vector<int>& stack = by_thread_[this_thread_number()];
+  if (stack.empty()) stack.push_back(device);
+  stack.back() = device;
   last_answer = LastAnswer{driver_, device};
+}
+
+void CurrentDevices::push(int device) {
+  const std::lock_guard lock(mutex_);
+  by_thread_[this_thread_number()].push_back(device);
+  last_answer = LastAnswer{driver_, device};
+}
+
+int CurrentDevices::pop() {
+  const std::lock_guard lock(mutex_);
+  last_answer = LastAnswer{driver_, -1};
+  const auto found = by_thread_.find(this_thread_number());
+  if (found == by_thread_.end()) return -1;
+  std::vector<int>& stack = found->second;
+  const int top = stack.back();
+  stack.pop_back();
+  if (stack.empty()) {
+    by_thread_.erase(found);
+  } else {
+    last_answer.device = stack.back();
+  }
+  return top;
 }
 
 void CurrentDevices::forget(std::uint64_t thread) {

@@ -86,7 +86,7 @@ CUresult DriverState::primary_ctx_get_state(CUdevice index, unsigned* flags, int
   if (flags == nullptr || active == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (!is_device(index)) return CUDA_ERROR_INVALID_DEVICE;
   const std::lock_guard lock(mutex);
-  *flags = 0;
+  *flags = device(index).flags;
   *active = device(index).has_context() ? 1 : 0;
   return CUDA_SUCCESS;
 }

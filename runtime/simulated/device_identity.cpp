@@ -51,6 +51,8 @@ std::optional<int> device_attribute(CUdevice_attribute attribute, const Simulate
       return 50 << 20;
     case CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT:
       return 512;
+    case CU_DEVICE_ATTRIBUTE_MAX_PITCH:
+      return 0x7fffffff;
     case CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT:
       return 3;
     case CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID:

@@ -28,6 +28,7 @@
 #include "runtime/simulated/peer_access.h"
 #include "runtime/simulated/race_detector.h"
 #include "runtime/simulated/race_foreign.h"
+#include "runtime/simulated/rows.h"
 #include "runtime/simulated/streams.h"
 #include "runtime/simulated/user_objects.h"
 #include "runtime/simulated/virtual_memory.h"
@@ -53,6 +54,7 @@ struct SimulatedDevice {
   [[nodiscard]] bool has_context() const noexcept { return retained != 0 || is_held; }
   std::uint64_t retained = 0;  // its primary context
   bool is_held = false;        // and by the driver itself, for streams of SimulatedDriver::create_stream
+  unsigned flags = 0;          // of its primary context
 };
 
 // Calls that functions of operations made, and that were refused.
@@ -123,6 +125,10 @@ struct DriverState {
   void stage_pageable(Copy& copy);
   // Before host code touches device memory by its address: false if the host refuses.
   [[nodiscard]] bool show_to_host(std::uint64_t address, std::size_t bytes);
+  // Copies and fills of rows, as one operation each, for the calls of libcuda.so.1 that are not the
+  // table's (row_calls.cpp). They take the lock. `is_synchronous`: the host waits as cuMemcpy does.
+  CUresult copy_rows(const RowCopy& rows, CUstream stream, bool is_synchronous);
+  CUresult fill_rows(const RowFill& rows, CUstream stream);
   // Makes the host wait for all work of a stream, and completes its device's events.
   CUresult wait_for_stream(Lock& lock, StreamQueue& stream);
 
@@ -205,6 +211,11 @@ struct DriverState {
   // Runs `access` while the ranges are shown to it. Takes the lock.
   CUresult touch(const std::vector<Touch>& touches, const std::function<void()>& access);
   CUresult run_copy(const Copy& copy);
+  // The copies of the rows, checked; fewer where rows follow each other without a gap.
+  CUresult list_copies(const StreamQueue& stream, const RowCopy& rows, std::vector<Copy>* copies);
+  // Makes the copy one with the next, if that follows it without a gap.
+  [[nodiscard]] bool extend(Copy& copy, const Copy& next) const;
+  [[nodiscard]] Work work_of(std::vector<Copy> copies);
   CUresult allocate_in_stream(CUdeviceptr* pointer, std::size_t bytes, CUmemoryPool pool, StreamQueue& stream);
   // Of an allocation that is withdrawn, or that cuMemAlloc made.
   void free_in_stream(const PoolAllocation& allocation, StreamQueue& stream);

@@ -64,6 +64,7 @@ CUresult DriverState::mem_host_register(void* pointer, std::size_t bytes, unsign
   if (is_device_address(address)) return CUDA_ERROR_INVALID_VALUE;
   if (options.backing == Backing::memory && !is_mapped_by_host(address, bytes)) return CUDA_ERROR_INVALID_VALUE;
   if (!host_memory.add_registered(address, bytes, flags, index)) return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+  if (races) races->registered(address);
   return CUDA_SUCCESS;
 }
 
@@ -72,7 +73,10 @@ CUresult DriverState::mem_host_unregister(void* pointer) {
   const std::lock_guard lock(mutex);
   int index = 0;
   if (const CUresult refused = find_current(&index); refused != CUDA_SUCCESS) return refused;
+  const HostMemory::Range* range = host_memory.find(address_of(pointer));
+  const std::size_t bytes = range == nullptr ? 0 : range->bytes;
   if (!host_memory.remove_registered(address_of(pointer))) return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
+  if (races) races->unregistered(address_of(pointer), bytes);
   return CUDA_SUCCESS;
 }
 

@@ -52,7 +52,8 @@ struct MemoryAccess {
   std::uint64_t address = 0;
   std::size_t bytes = 0;
   bool writes = false;
-  [[nodiscard]] std::uint64_t end() const { return address + bytes; }
+  // The end of the address space for a range that would run past it.
+  [[nodiscard]] std::uint64_t end() const { return bytes > ~address ? ~std::uint64_t{0} : address + bytes; }
 };
 
 // Where and when a capture recorded work, for the race detector; 0: none did, or it is off.

@@ -27,7 +27,16 @@ CUresult DriverState::ctx_disable_peer_access(CUcontext peer) {
   if (const CUresult refused = find_current(&index); refused != CUDA_SUCCESS) return refused;
   const int other = device_of(peer);
   if (other < 0) return CUDA_ERROR_INVALID_CONTEXT;
-  return peers.disable(index, other);
+  const CUresult result = peers.disable(index, other);
+  if (result == CUDA_SUCCESS && races) {
+    // Memory of a pool has its own leave, and copies need none.
+    const AddressWindow& window = device(other).memory.window();
+    races->leave_taken_back(index, window.begin, window.end, [this, index](std::uint64_t address) {
+      const Touch touch{address, 1, false, index};
+      return !pools.may_touch(touch, Moment::call) && !pools.may_touch(touch, Moment::turn);
+    });
+  }
+  return result;
 }
 
 }  // namespace cistern::simulated

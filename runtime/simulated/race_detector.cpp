@@ -133,7 +133,7 @@ void RaceDetector::driver_called_inside(const char* entry) {
 void RaceDetector::for_each_place(std::uint64_t address, std::size_t bytes,
                                   const std::function<void(std::uint64_t, std::uint64_t, std::uint64_t)>& visit) const {
   if (!virtual_memory_.window().contains(address)) {
-    visit(address, address + bytes, 0);
+    visit(address, MemoryAccess{address, bytes}.end(), 0);
     return;
   }
   virtual_memory_.for_each_piece(address, bytes, [&](std::uint64_t at, std::size_t length, FilePlace in_file) {
@@ -315,6 +315,31 @@ void RaceDetector::end_lives(std::uint64_t address, std::size_t bytes, const cha
     shadow_.remove_if(begin, end, [&](const RaceAccess& access) { return access.displacement == displacement; });
   });
   memory_.end_allocations(address, address + bytes, operation.stack, operation.sequence);
+}
+
+void RaceDetector::unregistered(std::uint64_t address, std::size_t bytes) {
+  const RaceOperation operation = describe_host("cuMemHostUnregister", {});
+  const std::uint64_t since = registrations_[address];
+  for_each_access(address, bytes, [&](const RaceAccess& access, std::uint64_t begin, std::uint64_t end) {
+    const RaceOperation& user = *access.operation;
+    if (user.is_host() || user.sequence < since || order_.host().covers(user.moment.epoch)) return;
+    reports_.add({RaceKind::free_in_use, &user, access.writes, &operation, true, begin, end}, stacks_);
+  });
+  registrations_.erase(address);
+}
+
+void RaceDetector::leave_taken_back(int device, std::uint64_t begin, std::uint64_t end,
+                                    const std::function<bool(std::uint64_t)>& needs_leave) {
+  const RaceOperation operation = describe_host("cuCtxDisablePeerAccess", {});
+  const std::string_view kernel = to_string(OperationKind::kernel);
+  shadow_.for_each(begin, end, [&](const RaceAccess& access, std::uint64_t from, std::uint64_t to) {
+    const RaceOperation& user = *access.operation;
+    if (user.device != device || user.kind != kernel || order_.host().covers(user.moment.epoch)) return;
+    if (!needs_leave(from)) return;
+    const RaceLifetimePtr lifetime = memory_.find(from);
+    reports_.add({RaceKind::foreign_memory, &user, access.writes, &operation, false, from, to, lifetime.get()},
+                 stacks_);
+  });
 }
 
 void RaceDetector::freed_nothing(std::uint64_t address, const char* entry) {

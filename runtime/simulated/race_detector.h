@@ -80,6 +80,13 @@ class RaceDetector {
   void freed(std::uint64_t address, const char* entry);
   void unmapped(std::uint64_t address, std::size_t bytes) { end_lives(address, bytes, "cuMemUnmap"); }
   void freed_nothing(std::uint64_t address, const char* entry);
+  // Host memory that was the program's own before and is again: only work from between the two
+  // relied on its being page-locked.
+  void registered(std::uint64_t address) { registrations_[address] = ++sequence_; }
+  void unregistered(std::uint64_t address, std::size_t bytes);
+  // Kernels of `device` may no longer touch the range, where `needs_leave` says that they needed to ask.
+  void leave_taken_back(int device, std::uint64_t begin, std::uint64_t end,
+                        const std::function<bool(std::uint64_t)>& needs_leave);
 
   [[nodiscard]] const std::vector<RaceReport>& reports() const noexcept { return reports_.all(); }
   void clear_reports() { reports_.clear(); }
@@ -113,7 +120,8 @@ class RaceDetector {
   RaceMemory memory_;
   RaceStacks stacks_;
   RaceReports reports_;
-  std::map<const void*, RaceClock> launches_;  // what the latest launch of each executable graph ends with
+  std::map<const void*, RaceClock> launches_;             // what the latest launch of each executable graph ends with
+  std::map<std::uint64_t, std::uint64_t> registrations_;  // when each range of host memory was registered, by address
   std::uint64_t sequence_ = 0;
 };
 

@@ -53,7 +53,9 @@ std::vector<MemoryAccess> accesses_of(const std::vector<MemoryRange>& reads, con
   std::vector<MemoryAccess> accesses;
   accesses.reserve(reads.size() + writes.size());
   const auto add = [&accesses](const MemoryRange& range, bool is_write) {
-    accesses.push_back({reinterpret_cast<std::uint64_t>(range.address), range.bytes, is_write});
+    MemoryAccess access{reinterpret_cast<std::uint64_t>(range.address), range.bytes, is_write};
+    access.bytes = access.end() - access.address;  // no address is beyond the last
+    accesses.push_back(access);
   };
   for (const MemoryRange& range : reads) add(range, false);
   for (const MemoryRange& range : writes) add(range, true);

@@ -9,7 +9,10 @@
 #include <memory>
 #include <optional>
 #include <thread>
+#include <utility>
 #include <vector>
+
+#include "runtime/stream_access.h"
 
 namespace cistern {
 namespace {
@@ -298,6 +301,41 @@ TEST_F(MemPoolTest, APoolMayOutliveItsAllocator) {
   EXPECT_THROW(static_cast<void>(pool.allocate(1000)), NotSupported);
   EXPECT_THROW(static_cast<void>(pool.stats()), NotSupported);
   guard.reset();
+}
+
+// Its free segments go by a call of the driver's, which is forbidden there.
+TEST_F(MemPoolTest, APoolThatEndsInAHostFunctionGivesItsMemoryBackLater) {
+  const Stream stream = StreamAccess::wrap(driver_.api(), {other_, 1}, 0);
+  auto pool = std::make_unique<MemPool>(allocator_);
+  allocator_.deallocate(pool->allocate(20 * kMega));
+  stream.launch_host_func([&pool] { pool.reset(); });
+  driver_.run_until_idle();
+  EXPECT_EQ(pool, nullptr);
+  EXPECT_EQ(driver_.calls_from_operations(), 0U);
+  EXPECT_EQ(driver_.used_bytes(), 20 * kMega);
+  const MemPool next(allocator_);
+  EXPECT_EQ(driver_.used_bytes(), 0U);
+}
+
+// A kernel is no function of ours: the driver's refusal tells.
+TEST_F(MemPoolTest, SoDoesOneThatEndsInAKernel) {
+  auto pool = std::make_unique<MemPool>(allocator_);
+  allocator_.deallocate(pool->allocate(20 * kMega));
+  driver_.launch(other_, {}, {}, 1us, [&pool] { pool.reset(); });
+  driver_.run_until_idle();
+  EXPECT_EQ(pool, nullptr);
+  EXPECT_EQ(driver_.used_bytes(), 20 * kMega);
+  const MemPool next(allocator_);
+  EXPECT_EQ(driver_.used_bytes(), 0U);
+}
+
+TEST_F(MemPoolTest, ACheckpointThatWasMovedFromIsTheSame) {
+  const MemPool pool(allocator_);
+  static_cast<void>(pool.allocate(1000));
+  PoolCheckpoint checkpoint = allocator_.checkpoint_pool(0, pool.id());
+  const PoolCheckpoint taken = std::move(checkpoint);
+  EXPECT_EQ(checkpoint.pool(), pool.id());  // NOLINT(bugprone-use-after-move)
+  EXPECT_EQ(checkpoint.segments().size(), taken.segments().size());
 }
 
 TEST_F(MemPoolTest, MovedFromItIsNoPool) {

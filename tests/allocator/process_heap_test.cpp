@@ -107,6 +107,7 @@ TEST_F(ProcessHeap, DeviceBuffersFreeThemselvesAndMove) {
     EXPECT_EQ(buffer.size_bytes(), 4000U);
     DeviceBuffer<float> moved = std::move(buffer);
     EXPECT_TRUE(buffer.empty());  // NOLINT(bugprone-use-after-move): what a move leaves is part of the contract
+    EXPECT_EQ(buffer.stream(), moved.stream());
     EXPECT_EQ(memory_allocated(), 4096U);
     EXPECT_THROW(DeviceBuffer<double>(~std::size_t{0} / 4), std::bad_array_new_length);
   }

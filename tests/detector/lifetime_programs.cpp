@@ -129,6 +129,19 @@ void past_the_end_of_an_allocation(World& w) {
             w.is_mended ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE);
 }
 
+// The length is a difference that went below 0: the range runs past the last address.
+void a_length_below_zero(World& w) {
+  const StreamHandle stream = w.stream();
+  char* data = w.allocate(4 * KiB);
+  const std::size_t left = w.is_mended ? 64 : std::size_t{0} - 64;
+  EXPECT_EQ(w.write(stream, data, left), w.is_mended);
+}
+
+void a_length_below_zero_on_the_host(World& w) {
+  char* data = w.allocate(4 * KiB);
+  w.host_reads(data, w.is_mended ? 64 : std::size_t{0} - 64);
+}
+
 void past_the_end_of_a_mapping(World& w) {
   const StreamHandle stream = w.stream();
   const Mapping mapping(w, 2);
@@ -241,6 +254,8 @@ std::vector<Program> lifetime_programs() {
       {"IntoTheNextBlock", RaceKind::out_of_bounds, into_the_next_block},
       {"ElementsTakenForBytes", RaceKind::out_of_bounds, elements_taken_for_bytes},
       {"PastTheEndOfAnAllocation", RaceKind::out_of_bounds, past_the_end_of_an_allocation},
+      {"ALengthBelowZero", RaceKind::out_of_bounds, a_length_below_zero},
+      {"ALengthBelowZeroOnTheHost", RaceKind::out_of_bounds, a_length_below_zero_on_the_host},
       {"PastTheEndOfAMapping", RaceKind::out_of_bounds, past_the_end_of_a_mapping},
       {"MemoryThatWasNotHandedOut", RaceKind::dead_memory, memory_that_was_not_handed_out},
       {"APointerKeptAcrossEmptyCache", RaceKind::dead_memory, a_pointer_kept_across_empty_cache},

@@ -62,6 +62,28 @@ void freed_under_a_copy(World& w) {
   EXPECT_EQ(w.api.mem_free_host(source), CUDA_SUCCESS);
 }
 
+void unregistered_under_a_copy(World& w) {
+  const StreamHandle stream = w.stream();
+  std::vector<char>& source = w.host(kBytes);
+  EXPECT_EQ(w.api.mem_host_register(source.data(), kBytes, 0), CUDA_SUCCESS);
+  char* data = w.allocate(kBytes);
+  w.copy(data, source.data(), kBytes, stream);
+  if (w.is_mended) w.synchronize(stream);
+  EXPECT_EQ(w.api.mem_host_unregister(source.data()), CUDA_SUCCESS);
+}
+
+// The mended program's copy took the memory for pageable, and does still.
+void unregistered_under_a_copy_out_of_the_device(World& w) {
+  const StreamHandle stream = w.stream();
+  std::vector<char>& result = w.host(kBytes);
+  char* data = w.allocate(kBytes);
+  if (w.is_mended) w.copy(result.data(), data, kBytes, stream);
+  EXPECT_EQ(w.api.mem_host_register(result.data(), kBytes, 0), CUDA_SUCCESS);
+  if (!w.is_mended) w.copy(result.data(), data, kBytes, stream);
+  EXPECT_EQ(w.api.mem_host_unregister(result.data()), CUDA_SUCCESS);
+  w.synchronize(stream);
+}
+
 void copied_from_after_its_free(World& w) {
   const StreamHandle stream = w.stream();
   char* source = page_locked(w);
@@ -103,6 +125,11 @@ std::vector<Program> page_locked_programs() {
       {"PageLockedWrittenByAKernelWhileACopyReadsIt", RaceKind::data_race, written_by_a_kernel_while_a_copy_reads_it},
       {"PageLockedFreedUnderACopy", RaceKind::free_in_use, freed_under_a_copy},
       {"PageLockedFreedUnderACopyOnTheFreeDrive", RaceKind::free_in_use, freed_under_a_copy, free_drive},
+      {"RegisteredAndUnregisteredUnderACopy", RaceKind::free_in_use, unregistered_under_a_copy},
+      {"RegisteredAndUnregisteredUnderACopyOnTheFreeDrive", RaceKind::free_in_use, unregistered_under_a_copy,
+       free_drive},
+      {"RegisteredAndUnregisteredUnderACopyOutOfTheDevice", RaceKind::free_in_use,
+       unregistered_under_a_copy_out_of_the_device},
       {"PageLockedCopiedFromAfterItsFree", RaceKind::dead_memory, copied_from_after_its_free},
       {"PageLockedFreedTwice", RaceKind::invalid_free, freed_twice},
       {"PageLockedReadByTheHostAfterItsFree", RaceKind::dead_memory, read_by_the_host_after_its_free},

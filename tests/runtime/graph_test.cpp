@@ -283,6 +283,18 @@ TEST_F(Graphs, NoneIsRefusedByName) {
   EXPECT_THROW(static_cast<void>(Graph::adopt(nullptr)), InvalidArgument);
 }
 
+TEST_F(Graphs, OneThatWasMovedFromIsNone) {
+  const Stream stream = Stream::create();
+  std::vector<int> order;
+  Graph graph = chain(stream, order, 1);
+  const Graph taken = std::move(graph);
+  EXPECT_FALSE(graph.valid());  // NOLINT(bugprone-use-after-move): what is left is stated
+  EXPECT_THROW(graph.launch(stream), InvalidArgument);
+  taken.launch(stream);
+  stream.synchronize();
+  EXPECT_EQ(order, std::vector<int>{1});
+}
+
 TEST_F(Graphs, OfTheProcessDoNotRunOnAnotherDriversStream) {
   SimulatedDriver other;
   const Stream foreign = StreamAccess::wrap(other.api(), {}, 0);

@@ -3,8 +3,10 @@
 #include <cistern/error.h>
 #include <cistern/event.h>
 #include <cistern/host_memory.h>
+#include <cistern/ipc.h>
 #include <gmock/gmock.h>
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <thread>
@@ -21,6 +23,23 @@ namespace {
 using testing::HasSubstr;
 
 class HostFunctions : public ProcessDevice {};
+
+// Physical memory, as a process gets it that is sent its descriptor.
+IpcMemory imported_memory(const DriverApi& api) {
+  constexpr std::size_t bytes = std::size_t{2} << 20;
+  CUmemAllocationProp properties{};
+  properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, {0}};
+  properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+  CUmemGenericAllocationHandle handle = 0;
+  EXPECT_EQ(api.mem_create(&handle, bytes, &properties, 0), CUDA_SUCCESS);
+  int descriptor = -1;
+  EXPECT_EQ(api.mem_export_to_shareable_handle(&descriptor, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0),
+            CUDA_SUCCESS);
+  const FileDescriptor sent(descriptor);
+  EXPECT_EQ(api.mem_release(handle), CUDA_SUCCESS);
+  return import_fd(sent.get(), bytes);
+}
 
 TEST_F(HostFunctions, GetTheirDataInOrder) {
   const Stream stream = Stream::create();
@@ -74,6 +93,46 @@ TEST(HostFunctionsOfAFailedDevice, CallbacksRunWithTheError) {
   driver.fail_device(0, CUDA_ERROR_LAUNCH_FAILED);
   driver.run_until_idle();
   EXPECT_EQ(status, CUDA_ERROR_LAUNCH_FAILED);
+}
+
+// The driver drops them and tells nobody.
+TEST(HostFunctionsOfAFailedDevice, AreDestroyedByTheNextCallThatFindsTheFailure) {
+  const auto finds = std::vector<std::function<void(const Stream&)>>{
+      [](const Stream& stream) { stream.synchronize(); },
+      [](const Stream& stream) { static_cast<void>(stream.query()); },
+      [](const Stream& stream) { stream.launch_host_func([] {}); },
+  };
+  for (const auto& find : finds) {
+    SimulatedDriver driver({.devices = 2});
+    const Contexts contexts(driver.api());
+    const Stream stream = StreamAccess::wrap(driver.api(), {driver.create_stream(), 1}, 0);
+    const Stream elsewhere = StreamAccess::wrap(driver.api(), {driver.create_stream(1), 2}, 1);
+    auto held = std::make_shared<int>(0);
+    auto held_elsewhere = std::make_shared<int>(0);
+    const std::weak_ptr<int> watch = held;
+    bool ran = false;
+    stream.launch_host_func([held = std::move(held), &ran] { ran = true; });
+    elsewhere.launch_host_func([held_elsewhere] { ++*held_elsewhere; });
+    driver.fail_device(0, CUDA_ERROR_LAUNCH_FAILED);
+    EXPECT_FALSE(watch.expired()) << "nothing has told of the failure";
+    EXPECT_THROW(find(stream), DriverError);
+    EXPECT_TRUE(watch.expired());
+    EXPECT_FALSE(ran);
+    elsewhere.synchronize();
+    EXPECT_EQ(*held_elsewhere, 1) << "another device's function is not dropped";
+  }
+}
+
+TEST(HostFunctionsOfAFailedDevice, AnErrorThatDoesNotStickLeavesThemToRun) {
+  SimulatedDriver driver;
+  const Contexts contexts(driver.api());
+  const Stream stream = StreamAccess::wrap(driver.api(), {driver.create_stream(), 1}, 0);
+  bool ran = false;
+  stream.launch_host_func([&ran] { ran = true; });
+  driver.fail_call("cuStreamQuery", 1, CUDA_ERROR_UNKNOWN);
+  EXPECT_THROW(static_cast<void>(stream.query()), DriverError);
+  stream.synchronize();
+  EXPECT_TRUE(ran);
 }
 
 TEST_F(HostFunctions, EmptyOnesAreRefused) {
@@ -159,6 +218,59 @@ TEST_F(HostFunctions, WhatEndsInsideOnManyThreadsIsDestroyedOnce) {
   default_stream().synchronize();
   EXPECT_EQ(driver().calls("cuEventDestroy"), destroyed + kThreads * kRounds * kEvents);
   EXPECT_EQ(driver().calls_from_operations(), refused);
+}
+
+TEST_F(HostFunctions, PageLockedMemoryThatWasMovedFromIsEmpty) {
+  std::vector<char> own(8192);
+  const auto freed = driver().calls("cuMemFreeHost");
+  {
+    PinnedMemory memory(4096, {.mapped = true});
+    const PinnedMemory taken = std::move(memory);
+    // NOLINTBEGIN(bugprone-use-after-move): what is left is stated
+    EXPECT_TRUE(memory.empty());
+    EXPECT_EQ(memory.size(), 0U);
+    EXPECT_TRUE(memory.options().mapped);
+    EXPECT_THROW(static_cast<void>(memory.device_pointer()), InvalidArgument);
+    HostRegistration pages(own.data(), own.size());
+    const HostRegistration others = std::move(pages);
+    EXPECT_TRUE(pages.empty());
+    pages.reset();
+    // NOLINTEND(bugprone-use-after-move)
+    EXPECT_TRUE(is_pinned(own.data()));
+  }
+  EXPECT_EQ(driver().calls("cuMemFreeHost"), freed + 1);
+  EXPECT_FALSE(is_pinned(own.data()));
+}
+
+TEST_F(HostFunctions, MemoryOfOtherProcessesThatEndsInsideIsUnmappedLater) {
+  const Stream stream = Stream::create();
+  auto memory = std::make_unique<IpcMemory>(imported_memory(driver().api()));
+  stream.launch_host_func([&memory] { memory.reset(); });
+  const auto unmapped = driver().calls("cuMemUnmap");
+  const auto refused = driver().calls_from_operations();
+  driver().run_until_idle();
+  EXPECT_EQ(memory, nullptr);
+  EXPECT_EQ(driver().calls("cuMemUnmap"), unmapped);
+  EXPECT_EQ(driver().calls_from_operations(), refused);
+  stream.synchronize();
+  EXPECT_EQ(driver().calls("cuMemUnmap"), unmapped + 1);
+}
+
+TEST_F(HostFunctions, MemoryOfOtherProcessesThatWasMovedFromIsEmpty) {
+  IpcMemory memory = imported_memory(driver().api());
+  const void* data = memory.data();
+  IpcMemory taken(std::move(memory));
+  EXPECT_TRUE(memory.empty());  // NOLINT(bugprone-use-after-move)
+  EXPECT_EQ(memory.size(), 0U);
+  EXPECT_TRUE(memory.device().is_current());
+  EXPECT_NO_THROW(memory.release());
+  EXPECT_EQ(taken.data(), data);
+  const auto unmapped = driver().calls("cuMemUnmap");
+  IpcMemory other = imported_memory(driver().api());
+  other = std::move(taken);
+  EXPECT_EQ(driver().calls("cuMemUnmap"), unmapped + 1) << "what it was before ends at once";
+  EXPECT_TRUE(taken.empty());  // NOLINT(bugprone-use-after-move)
+  EXPECT_EQ(other.data(), data);
 }
 
 TEST_F(HostFunctions, CallbackDoesNotKeepItsStream) {

@@ -9,6 +9,7 @@
 #include <set>
 #include <thread>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "runtime/process_driver.h"
@@ -32,6 +33,26 @@ TEST_F(Streams, CreatedStreamIsDestroyedWithItsLastCopy) {
     }
     EXPECT_EQ(driver().calls("cuStreamDestroy"), destroyed);
     EXPECT_TRUE(copy.query());
+  }
+  EXPECT_EQ(driver().calls("cuStreamDestroy"), destroyed + 1);
+}
+
+// A handle without its owner would name a stream that is gone.
+TEST_F(Streams, OneThatWasMovedFromIsTheSameStreamStill) {
+  const auto destroyed = driver().calls("cuStreamDestroy");
+  {
+    Stream stream = Stream::create();
+    const StreamHandle handle = stream.native_handle();
+    {
+      const Stream moved = std::move(stream);
+      Stream assigned;
+      assigned = std::move(stream);
+      EXPECT_EQ(assigned, moved);
+    }
+    EXPECT_EQ(driver().calls("cuStreamDestroy"), destroyed) << "it keeps the stream";
+    EXPECT_EQ(stream.native_handle(), handle);  // NOLINT(bugprone-use-after-move): what is left is stated
+    occupy(stream);
+    stream.synchronize();
   }
   EXPECT_EQ(driver().calls("cuStreamDestroy"), destroyed + 1);
 }

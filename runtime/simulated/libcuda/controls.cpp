@@ -7,7 +7,11 @@
 #include <chrono>
 #include <exception>
 #include <functional>
+#include <memory>
 #include <new>
+#include <stdexcept>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "runtime/simulated/libcuda/process_device.h"
@@ -15,23 +19,38 @@
 namespace cistern::simulated {
 namespace {
 
+// Of this thread's latest call that failed.
+std::string& last_words() {
+  thread_local std::string words;
+  return words;
+}
+
+int fail(int error, const char* words) noexcept {
+  try {
+    last_words() = words;
+  } catch (const std::bad_alloc&) {
+    last_words().clear();
+  }
+  return error;
+}
+
 // What `control` throws as the driver's code. Nothing thrown may leave a function of C.
 template <class Control>
 int call(Control control) noexcept {
   SimulatedDriver* device = process_device();
-  if (device == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (is_process_ending()) return CUDA_ERROR_DEINITIALIZED;
+  if (device == nullptr) return fail(CUDA_ERROR_INVALID_VALUE, "CISTERN_SIMULATED: the settings are wrong");
+  if (is_process_ending()) return fail(CUDA_ERROR_DEINITIALIZED, "the process ends");
   try {
     control(*device);
     return CUDA_SUCCESS;
-  } catch (const InvalidArgument&) {
-    return CUDA_ERROR_INVALID_VALUE;
+  } catch (const InvalidArgument& error) {
+    return fail(CUDA_ERROR_INVALID_VALUE, error.what());
   } catch (const DriverError& error) {
-    return error.code();
-  } catch (const std::bad_alloc&) {
-    return CUDA_ERROR_OUT_OF_MEMORY;
-  } catch (const std::exception&) {
-    return CUDA_ERROR_UNKNOWN;
+    return fail(error.code(), error.what());
+  } catch (const std::bad_alloc& error) {
+    return fail(CUDA_ERROR_OUT_OF_MEMORY, error.what());
+  } catch (const std::exception& error) {
+    return fail(CUDA_ERROR_UNKNOWN, error.what());
   }
 }
 
@@ -73,8 +92,46 @@ int clear_faults() {
   return call([](SimulatedDriver& device) { device.clear_faults(); });
 }
 
-constexpr SimulatedControls kControls = {
-    sizeof(SimulatedControls), launch, step, run_until_idle, tick, fail_call, clear_faults};
+void keep(void*) {}
+
+int launch_owned(void* stream, const MemoryRange* reads, std::size_t read_count, const MemoryRange* writes,
+                 std::size_t write_count, std::uint64_t nanoseconds, int (*function)(void*), void* data,
+                 void (*release)(void*), const char* name) {
+  std::shared_ptr<void> owner;
+  try {
+    owner = std::shared_ptr<void>(data, release == nullptr ? keep : release);  // it releases, also if this throws
+  } catch (const std::bad_alloc& error) {
+    return fail(CUDA_ERROR_OUT_OF_MEMORY, error.what());
+  }
+  return call([&](SimulatedDriver& device) {
+    std::function<void()> body;
+    if (function != nullptr) {
+      body = [function, owner] {
+        if (function(owner.get()) != 0) throw std::runtime_error("the kernel crashed");
+      };
+    }
+    device.launch(static_cast<StreamHandle>(stream), ranges(reads, read_count), ranges(writes, write_count),
+                  std::chrono::nanoseconds(nanoseconds), std::move(body), name == nullptr ? "" : name);
+  });
+}
+
+int host_access(const MemoryRange* reads, std::size_t read_count, const MemoryRange* writes, std::size_t write_count) {
+  return call(
+      [&](SimulatedDriver& device) { device.host_access(ranges(reads, read_count), ranges(writes, write_count)); });
+}
+
+const char* last_error() { return last_words().c_str(); }
+
+constexpr SimulatedControls kControls = {sizeof(SimulatedControls),
+                                         launch,
+                                         step,
+                                         run_until_idle,
+                                         tick,
+                                         fail_call,
+                                         clear_faults,
+                                         launch_owned,
+                                         host_access,
+                                         last_error};
 
 }  // namespace
 }  // namespace cistern::simulated

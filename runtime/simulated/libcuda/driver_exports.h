@@ -13,10 +13,11 @@ struct DriverExport {
   void* function;
 };
 
-// Null if there is no such entry.
-[[nodiscard]] const DriverExport* find_driver_export(std::string_view symbol) noexcept;
+// The latest ABI of the symbol up to a version of CUDA; where all are later, the first. Null if there
+// is no such symbol.
+[[nodiscard]] const DriverExport* find_driver_export(std::string_view symbol, int version) noexcept;
 
 // The variant whose stream 0 is the per-thread default stream; null where there is none.
-[[nodiscard]] void* find_per_thread_function(std::string_view symbol) noexcept;
+[[nodiscard]] void* find_per_thread_function(const DriverExport& entry) noexcept;
 
 }  // namespace cistern::simulated

@@ -1,6 +1,7 @@
 // cuGetProcAddress, in the forms of CUDA 11.3 and 12.0 (CUDA Driver API, "Driver Entry Point Access").
 
 #include <cistern/export.h>
+#include <cistern/simulated_controls.h>
 #include <cuda.h>
 
 #include <string_view>
@@ -57,9 +58,14 @@ CUresult look_up(std::string_view symbol, void** function, int version, cuuint64
   int driver_version = 0;
   if (const CUresult result = device->api().driver_get_version(&driver_version); result != CUDA_SUCCESS) return result;
   if (version > driver_version) return CUDA_ERROR_INVALID_VALUE;
+  if (symbol == "cistern_simulated_controls") {
+    *status = CU_GET_PROC_ADDRESS_SUCCESS;
+    *function = reinterpret_cast<void*>(&cistern_simulated_controls);
+    return CUDA_SUCCESS;
+  }
 
   const bool is_own = symbol == "cuGetProcAddress";
-  const DriverExport* entry = is_own ? nullptr : find_driver_export(symbol);
+  const DriverExport* entry = is_own ? nullptr : find_driver_export(symbol, version);
   const int introduced = is_own ? kFirstVersion : entry == nullptr ? 0 : entry->version;
   // A later ABI of the symbol is one that is not served: never the function of another one.
   const bool is_later_abi = entry != nullptr && entry->next_version != 0 && version >= entry->next_version;
@@ -70,7 +76,7 @@ CUresult look_up(std::string_view symbol, void** function, int version, cuuint64
   } else {
     *status = CU_GET_PROC_ADDRESS_SUCCESS;
     void* per_thread = (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0 && !is_own
-                           ? find_per_thread_function(symbol)
+                           ? find_per_thread_function(*entry)
                            : nullptr;
     *function = is_own ? own_address(version) : per_thread != nullptr ? per_thread : entry->function;
   }
