@@ -26,5 +26,5 @@ cd "$root"
 sources=()
 while IFS= read -r -d '' file; do
   if [[ -e $file ]]; then sources+=("$file"); fi
-done < <(git ls-files -z --cached --others --exclude-standard -- '*.h' '*.cpp')
+done < <(git ls-files -z --cached --others --exclude-standard -- '*.h' '*.c' '*.cpp')
 clang-format "${how[@]}" "${sources[@]}"

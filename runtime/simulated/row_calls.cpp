@@ -55,6 +55,8 @@ CUresult DriverState::copy_rows(const RowCopy& rows, CUstream handle, bool is_sy
   Lock lock(mutex);
   StreamQueue* stream = nullptr;
   if (const CUresult refused = find_stream(handle, &stream); refused != CUDA_SUCCESS) return refused;
+  const bool is_captured = stream->capture != nullptr;
+  if (is_synchronous && is_captured) return refuse_in_capture(*stream);
   if (rows.width == 0 || rows.height == 0 || rows.depth == 0) return CUDA_SUCCESS;
   std::vector<Copy> copies;
   if (const CUresult invalid = list_copies(*stream, rows, &copies); invalid != CUDA_SUCCESS) return invalid;
@@ -62,7 +64,6 @@ CUresult DriverState::copy_rows(const RowCopy& rows, CUstream handle, bool is_sy
   const bool to_device = is_device_address(first.destination);
   const bool from_device = is_device_address(first.source);
   const bool is_staged = to_device && is_pageable(first.source, first.bytes);
-  const bool is_captured = stream->capture != nullptr;
   if (is_synchronous && is_staged)
     if (const CUresult failed = wait_for_stream(lock, *stream); failed != CUDA_SUCCESS) return failed;
   if (!is_captured) std::for_each(copies.begin(), copies.end(), [this](Copy& copy) { stage_pageable(copy); });

@@ -151,6 +151,7 @@ void captured_rows(void) {
   use_device(0);
   const CUdeviceptr memory_here = device_memory(kHeight * kWidth);
   OK(cuMemsetD8(memory_here, 0, kHeight * kWidth));
+  OK(cuCtxSynchronize());  // the stream that captures does not wait for the default one
   OK(cuMemAllocHost((void**)&source, kHeight * kWidth));
   OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
   const CUDA_MEMCPY2D half = {.srcMemoryType = CU_MEMORYTYPE_HOST,
