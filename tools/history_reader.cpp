@@ -47,7 +47,7 @@ std::uint64_t as_address(const Place& place) { return place.address(); }
 
 class HistoryReader {
  public:
-  HistoryReader(const Document& document, StackTable& stacks, Snapshot& snapshot)
+  HistoryReader(const Document& document, FileStacks& stacks, Snapshot& snapshot)
       : stacks_(stacks), snapshot_(snapshot), names_(document) {}
 
   std::vector<TraceEntry> read(const Place& device) {
@@ -111,7 +111,7 @@ class HistoryReader {
     return found->second;
   }
 
-  StackTable& stacks_;
+  FileStacks& stacks_;
   Snapshot& snapshot_;
   Names names_;
   std::unordered_map<std::string_view, std::int32_t> text_indices_;
@@ -119,7 +119,7 @@ class HistoryReader {
 
 }  // namespace
 
-std::vector<std::vector<TraceEntry>> read_histories(const Place& place, StackTable& stacks, Snapshot& snapshot) {
+std::vector<std::vector<TraceEntry>> read_histories(const Place& place, FileStacks& stacks, Snapshot& snapshot) {
   HistoryReader reader(place.document(), stacks, snapshot);
   std::vector<std::vector<TraceEntry>> histories;
   place.for_each([&](const Place& device) { histories.push_back(reader.read(device)); });

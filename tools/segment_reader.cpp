@@ -27,7 +27,7 @@ BlockState read_state(const Place& place) {
 
 class SegmentReader {
  public:
-  SegmentReader(std::size_t devices, StackTable& stacks, std::size_t tags)
+  SegmentReader(std::size_t devices, FileStacks& stacks, std::size_t tags)
       : devices_(devices), stacks_(stacks), tags_(tags) {}
 
   SegmentInfo read(const Place& place) {
@@ -91,7 +91,7 @@ class SegmentReader {
   }
 
   std::size_t devices_;
-  StackTable& stacks_;
+  FileStacks& stacks_;
   std::size_t tags_;
 };
 
@@ -112,7 +112,7 @@ void check_extent(const Place& place, const SegmentInfo& info, const SegmentInfo
 
 }  // namespace
 
-std::vector<SegmentInfo> read_segments(const Place& place, std::size_t devices, StackTable& stacks, std::size_t tags) {
+std::vector<SegmentInfo> read_segments(const Place& place, std::size_t devices, FileStacks& stacks, std::size_t tags) {
   SegmentReader reader(devices, stacks, tags);
   std::vector<SegmentInfo> read;
   place.for_each([&](const Place& at) { read.push_back(reader.read(at)); });

@@ -9,14 +9,14 @@
 #include <cstddef>
 #include <vector>
 
+#include "tools/file_stacks.h"
 #include "tools/place.h"
-#include "tools/stack_table.h"
 
 namespace cistern {
 
 // The segments of the list at `place`, by device, then address: of devices below `devices`, with tags below `tags`.
 // Throws as Place::fail does.
-[[nodiscard]] std::vector<SegmentInfo> read_segments(const Place& place, std::size_t devices, StackTable& stacks,
+[[nodiscard]] std::vector<SegmentInfo> read_segments(const Place& place, std::size_t devices, FileStacks& stacks,
                                                      std::size_t tags);
 
 // The index in `tag` of a block or trace entry; kNoTag without one.

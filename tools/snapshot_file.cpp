@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <optional>
 #include <vector>
 
 #include "tools/json_document.h"
@@ -65,7 +64,11 @@ class StacksInPlace {
     if (found == nullptr) return;
     const std::int64_t index =
         record.inside("stack", *found).integer(-1, static_cast<std::int64_t>(stacks_.size()) - 1);
-    document_.remove_member(record.value(), frames_);
+    if (const Value* frames = document_.find(record.value(), frames_)) {
+      if (!frames->is_sequence() || !document_.elements(*frames).empty())
+        record.inside("frames", *frames).fail("no frames beside an index in stack");
+      document_.remove_member(record.value(), frames_);
+    }
     if (index >= 0)
       document_.replace_member(record.value(), stack_, {frames_, stacks_[static_cast<std::size_t>(index)]});
     else if (kind == SnapshotRecord::trace_entry)
@@ -80,16 +83,19 @@ class StacksInPlace {
   std::vector<Value> stacks_;
 };
 
-// That frames are lists, where there are any; in pickles, equal ones need not be one yet.
+// That frames are lists, where there are any, and that no index is left; in pickles, equal lists need not
+// be one yet.
 void check_frames(SnapshotFile& file, bool share_equal) {
-  const std::optional<Value> name = file.document.find_string("frames");
-  if (!name) return;
+  const Value name = file.document.make_string("frames");
+  const Value stack = file.document.make_string("stack");
   EqualSharer sharer(file.document);
   for_each_record(Place(file.document, file.name), [&](SnapshotRecord, const Place& record) {
-    const Value* frames = file.document.find(record.value(), *name);
+    if (const Value* index = file.document.find(record.value(), stack))
+      record.inside("stack", *index).fail("a list stacks at the top level, of which it is an index");
+    const Value* frames = file.document.find(record.value(), name);
     if (frames == nullptr) return;
     record.inside("frames", *frames).list();
-    if (share_equal) file.document.replace_member(record.value(), *name, {*name, sharer.share(*frames)});
+    if (share_equal) file.document.replace_member(record.value(), name, {name, sharer.share(*frames)});
   });
 }
 

@@ -122,9 +122,14 @@ class DocumentWriter {
   // Of the frames that a record has, or of their index.
   void frames(Value sequence, SnapshotRecord kind) {
     if constexpr (Frames::kIsOurs) {
-      // A segment or block without a stack has an empty list, an entry none at all.
-      const bool is_none = document_.elements(sequence).empty() && sequence.is(Kind::list);
-      writer_.key("stack").number(is_none && kind != SnapshotRecord::trace_entry ? kNoIndex : index_of(sequence));
+      // Segments and blocks have the key even so, which readers of PyTorch's form expect; an entry
+      // without a stack has neither.
+      if (kind != SnapshotRecord::trace_entry) {
+        writer_.key("frames").begin_array();
+        writer_.end_array();
+        if (document_.elements(sequence).empty()) return;
+      }
+      writer_.key("stack").number(index_of(sequence));
     } else {
       writer_.key("frames");
       shared(sequence);

@@ -2,11 +2,11 @@
 
 #include <fmt/format.h>
 
+#include "tools/file_stacks.h"
 #include "tools/history_reader.h"
 #include "tools/place.h"
 #include "tools/segment_reader.h"
 #include "tools/settings_reader.h"
-#include "tools/stack_table.h"
 
 namespace cistern {
 
@@ -18,7 +18,7 @@ Snapshot snapshot_of(const SnapshotFile& file) {
     if (top.has(name)) top.member(name).for_each([&](const Place& place) { list.push_back(element(place)); });
   };
   read("tags", snapshot.tags, [](const Place& place) { return std::string(place.text()); });
-  StackTable stacks(top, snapshot.stacks);
+  FileStacks stacks(top, snapshot.stacks);
   const std::size_t devices = top.member("device_traces").size();
   snapshot.segments = read_segments(top.member("segments"), devices, stacks, snapshot.tags.size());
   if (top.has("allocator_settings")) snapshot.settings = read_settings(top.member("allocator_settings"));

@@ -57,7 +57,8 @@ int summary_command(const Arguments& arguments, const CommandStreams& streams) {
   CLI::App app("Prints the memory summary of each device in a snapshot file.", "cistern summary");
   std::string path;
   bool abbreviated = false;
-  app.add_option("SNAPSHOT", path, "a snapshot: cistern's JSON, PyTorch's JSON or a pickle; - for standard input")->required();
+  app.add_option("SNAPSHOT", path, "a snapshot: cistern's JSON, PyTorch's JSON or a pickle; - for standard input")
+      ->required();
   app.add_flag("--abbreviated", abbreviated, "without the rows of the large and the small pool");
   if (!parse_usage(app, arguments, streams)) return kExitSuccess;
   print_summaries(read_snapshot(path), abbreviated, path, streams);

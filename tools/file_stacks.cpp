@@ -1,4 +1,4 @@
-#include "tools/stack_table.h"
+#include "tools/file_stacks.h"
 
 namespace cistern {
 namespace {
@@ -11,14 +11,14 @@ FrameInfo read_frame(const Place& place) {
 
 }  // namespace
 
-StackTable::StackTable(const Place& top, std::vector<StackInfo>& stacks)
+FileStacks::FileStacks(const Place& top, std::vector<StackInfo>& stacks)
     : stacks_(stacks),
       frames_name_(top.document().find_string("frames")),
       indices_(top.document().containers(), kNoStack) {
   if (top.has("stacks")) top.member("stacks").for_each([this](const Place& stack) { add(stack); });
 }
 
-StackIndex StackTable::index_of(const Place& record) {
+StackIndex FileStacks::index_of(const Place& record) {
   const Value* frames = frames_name_ ? record.document().find(record.value(), *frames_name_) : nullptr;
   if (frames == nullptr) return kNoStack;
   const Place place = record.inside("frames", *frames);
@@ -27,7 +27,7 @@ StackIndex StackTable::index_of(const Place& record) {
   return known != kNoStack ? known : add(place);
 }
 
-StackIndex StackTable::add(const Place& frames) {
+StackIndex FileStacks::add(const Place& frames) {
   StackInfo stack;
   stack.reserve(frames.size());
   frames.for_each([&stack](const Place& frame) { stack.push_back(read_frame(frame)); });

@@ -12,11 +12,11 @@
 
 namespace cistern {
 
-class StackTable {
+class FileStacks {
  public:
   // Fills `stacks` with those that the file at `top` lists, in their order, and with others as index_of() meets them.
-  // Both must outlive the table.
-  StackTable(const Place& top, std::vector<StackInfo>& stacks);
+  // Both must outlive this.
+  FileStacks(const Place& top, std::vector<StackInfo>& stacks);
 
   // The index of a record's `frames`; kNoStack where it has none or an empty list. Throws as Place::fail does.
   [[nodiscard]] StackIndex index_of(const Place& record);
