@@ -43,7 +43,8 @@ void DeviceAllocator::require_within_budgets(const Request& request, Block* bloc
 // Of a user's own making: nothing is counted and nobody is told but the caller.
 void DeviceAllocator::refuse_over_budget(const BudgetLimits& limits, const Request& request, std::size_t bytes,
                                          Lock& lock) {
-  BudgetRefusal refusal{limits.tag_name, limits.hard_bytes, Budgets::live_of(limits, live_bytes(request.tag)), bytes};
+  const BudgetRefusal refusal{limits.tag_name, limits.hard_bytes, Budgets::live_of(limits, live_bytes(request.tag)),
+                              bytes};
   lock.unlock();
   const MemoryInfo memory = device_memory();
   lock.lock();
@@ -52,9 +53,8 @@ void DeviceAllocator::refuse_over_budget(const BudgetLimits& limits, const Reque
   report.cause = OutOfMemoryCause::limit;
   report.segment_bytes = bytes;  // nobody asks the driver
   report.advice.clear();
-  report.budget = std::move(refusal);
-  const std::string text = format_out_of_memory(report);
-  throw OutOfMemoryError(std::move(report), text);
+  report.budget = refusal;
+  throw OutOfMemoryError(report, format_out_of_memory(report));
 }
 
 // Calls those whose soft limit a block of this size has just passed, with the lock given up. Each

@@ -3,11 +3,16 @@
 
 #include "allocator/device_allocator.h"
 #include "allocator/out_of_memory_dump.h"
+#include "runtime/device_processes.h"
 #include "runtime/driver_error.h"
+#include "stats/fixed_text_format.h"
 #include "stats/out_of_memory_text.h"
+#include "stats/sizes.h"
 #include "stats/summary.h"
 
 #include <fmt/format.h>
+
+#include <unistd.h>
 
 #include <algorithm>
 
@@ -30,21 +35,48 @@ OutOfMemoryCause find_cause(const OutOfMemoryReport& report) {
   return OutOfMemoryCause::device_full;
 }
 
+// Sentences on who uses the device; nothing where nobody can tell.
+using ProcessesText = FixedText<1024>;
+ProcessesText describe_processes(const DriverApi& api, CUdevice device) noexcept {
+  ProcessesText text;
+  try {
+    for (const GpuProcess& process : processes_on(api, device)) {
+      if (!process.bytes) continue;
+      if (process.id == static_cast<std::uint32_t>(::getpid()))
+        append(text, "Including memory outside cistern, this process has {} memory in use. ",
+               format_size(*process.bytes));
+      else
+        append(text, "Process {} has {} memory in use. ", process.id, format_size(*process.bytes));
+    }
+  } catch (...) {  // no library that tells, or no host memory to ask it with
+    text.clear();
+  }
+  return text;
+}
+
 }  // namespace
 
-// Gives the lock up, tells the observers, writes the summary where oom_dump says, throws.
+// Gives the lock up, tells the observers, writes the summary where oom_dump says, throws. All of it
+// without host memory, which may be as short. A failure inside an observer is told to its caller
+// alone: telling observers of it would not end.
 void DeviceAllocator::fail(const Request& request, Lock& lock) {
   lock.unlock();
   const MemoryInfo memory = device_memory();
+  const ProcessesText processes = describe_processes(api_, surroundings_.contexts.driver_device(device_));
   lock.lock();
   recorder_.out_of_memory();
   const OutOfMemoryReport report = make_report(request, memory);
   const MemoryStats stats = recorder_.stats();
-  const AllocatorOptions options = options_;
+  const DumpPlace place = Observers::is_observing() ? "off" : options_.oom_dump.c_str();
+  const FixedText<16> title = options_.summary_title;
   lock.unlock();
-  const std::string text = format_out_of_memory(report);
-  surroundings_.observers.out_of_memory(report);
-  dump_out_of_memory(options.oom_dump, text, format_summary(stats, device_, false, options.summary_title));
+  OutOfMemoryError::Text text = format_out_of_memory(report, processes);
+  OutOfMemoryDump dump(place);
+  if (dump.is_file()) text.append(" The memory summary is in ").append(place).append(".");
+  if (!Observers::is_observing()) surroundings_.observers.out_of_memory(report);
+  SummaryText summary;
+  append_summary(summary, stats, device_, false, title);
+  dump.write(text, summary);
   throw OutOfMemoryError(report, text);
 }
 
@@ -93,7 +125,7 @@ OutOfMemoryReport DeviceAllocator::make_report(const Request& request, const Mem
         "research_after_flush:True would have served this request: a free block large enough was there after the "
         "last flush.";
   else if (report.cause == OutOfMemoryCause::limit)
-    report.advice = fmt::format("The memory fraction is {:.4g}: a larger one would allow it.", fraction_);
+    append(report.advice, "The memory fraction is {:.4g}: a larger one would allow it.", fraction_);
   else if (report.cause == OutOfMemoryCause::graph_pools)
     report.advice =
         "Destroying graphs that are no longer launched and releasing their pools gives that memory back at the next "

@@ -9,15 +9,18 @@
 
 namespace cistern {
 
-DeviceUuidBytes uuid_of_device(int device) {
-  const DriverApi& api = process_driver();
+DeviceUuidBytes uuid_of_device(const DriverApi& api, CUdevice device) {
   CUuuid uuid{};
-  check_driver(api, api.device_get_uuid(&uuid, process_contexts().driver_device(device)),
-               DriverEntryId::device_get_uuid, [device] { return fmt::format("device {}", device); });
+  check_driver(api, api.device_get_uuid(&uuid, device), DriverEntryId::device_get_uuid,
+               [device] { return fmt::format("device {}", device); });
   DeviceUuidBytes bytes{};
   static_assert(sizeof uuid.bytes == sizeof bytes);
   std::memcpy(bytes.data(), uuid.bytes, sizeof bytes);
   return bytes;
+}
+
+DeviceUuidBytes uuid_of_device(int device) {
+  return uuid_of_device(process_driver(), process_contexts().driver_device(device));
 }
 
 std::optional<int> device_with_uuid(const DeviceUuidBytes& uuid) {

@@ -4,6 +4,8 @@
 
 #include <cistern/device.h>
 
+#include "runtime/driver_api.h"
+
 #include <array>
 #include <cstdint>
 #include <optional>
@@ -13,7 +15,8 @@ namespace cistern {
 
 using DeviceUuidBytes = std::array<std::uint8_t, 16>;
 
-// The UUID of a device of the process's driver. Throws DriverError.
+// The UUID of a device, and of the process's driver's. Throws DriverError.
+[[nodiscard]] DeviceUuidBytes uuid_of_device(const DriverApi& api, CUdevice device);
 [[nodiscard]] DeviceUuidBytes uuid_of_device(int device);
 // The device with this UUID; none if this process does not see it.
 [[nodiscard]] std::optional<int> device_with_uuid(const DeviceUuidBytes& uuid);

@@ -4,17 +4,20 @@
 
 #include <algorithm>
 
+#include "runtime/device_processes.h"
 #include "runtime/device_uuid.h"
 #include "runtime/nvml.h"
 #include "runtime/process_driver.h"
 
 namespace cistern {
 
+std::vector<GpuProcess> processes_on(const DriverApi& api, CUdevice device) {
+  return api.list_processes ? api.list_processes(device) : nvml_processes(uuid_text(uuid_of_device(api, device)));
+}
+
 std::vector<GpuProcess> gpu_processes(Device device) {
   const int index = resolve_device(device);
-  const DriverApi& api = process_driver();
-  std::vector<GpuProcess> processes = api.list_processes ? api.list_processes(process_contexts().driver_device(index))
-                                                         : nvml_processes(uuid_text(uuid_of_device(index)));
+  std::vector<GpuProcess> processes = processes_on(process_driver(), process_contexts().driver_device(index));
   std::sort(processes.begin(), processes.end(), [](const GpuProcess& a, const GpuProcess& b) { return a.id < b.id; });
   return processes;
 }

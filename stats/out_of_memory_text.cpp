@@ -1,84 +1,92 @@
 #include "stats/out_of_memory_text.h"
 
+#include "stats/fixed_text_format.h"
 #include "stats/sizes.h"
-
-#include <fmt/format.h>
 
 namespace cistern {
 namespace {
 
+using Text = OutOfMemoryError::Text;
+
+// What other requests of the same pool could have had.
 std::size_t unallocated_bytes(const OutOfMemoryReport& report) {
-  return report.reserved_bytes > report.allocated_bytes ? report.reserved_bytes - report.allocated_bytes : 0;
+  return report.pending_free_bytes + report.free_split_bytes + report.free_whole_bytes;
 }
 
-// Where what is held but not allocated lies; empty if there is none.
-std::string whereabouts(const OutOfMemoryReport& report) {
-  if (unallocated_bytes(report) == 0) return "";
-  const std::string in_pools =
-      report.private_pools_free_bytes == 0
-          ? ""
-          : fmt::format(", {} free in private pools", format_size(report.private_pools_free_bytes));
-  return fmt::format(
-      " ({} freed but awaited by other streams, {} free in partly used segments, {} free in unused "
-      "segments{}; the largest free block has {})",
-      format_size(report.pending_free_bytes), format_size(report.free_split_bytes),
-      format_size(report.free_whole_bytes), in_pools, format_size(report.largest_free_block_bytes));
+void append_holdings(Text& text, const OutOfMemoryReport& report) {
+  append(text, "cistern holds {}; {} is in use outside it. Of the allocated memory {} is allocated by cistern, ",
+         format_size(report.reserved_bytes), format_size(report.outside_bytes),
+         format_size(report.allocated_bytes + report.private_pools_free_bytes));
+  if (report.private_pools_free_bytes != 0)
+    append(text, "with {} of it free in private pools, ", format_size(report.private_pools_free_bytes));
+  append(text, "and {} is reserved but unallocated", format_size(unallocated_bytes(report)));
+  if (unallocated_bytes(report) != 0)
+    append(text,
+           " ({} freed but awaited by other streams, {} free in partly used segments, {} free in unused segments; the "
+           "largest free block has {})",
+           format_size(report.pending_free_bytes), format_size(report.free_split_bytes),
+           format_size(report.free_whole_bytes), format_size(report.largest_free_block_bytes));
+  text.append(". ");
 }
 
-std::string budget_in_words(const BudgetRefusal& budget) {
-  return fmt::format("the budget of {}: {} live and {} more would exceed the {} allowed",
-                     budget.tag.empty() ? "the device" : fmt::format("tag '{}'", budget.tag),
-                     format_size(budget.live_bytes), format_size(budget.block_bytes), format_size(budget.hard_bytes));
+void append_budget(Text& text, const BudgetRefusal& budget) {
+  text.append("the budget of ");
+  if (budget.tag.empty())
+    text.append("the device");
+  else
+    append(text, "tag '{}'", budget.tag);
+  append(text, ": {} live and {} more would exceed the {} allowed", format_size(budget.live_bytes),
+         format_size(budget.block_bytes), format_size(budget.hard_bytes));
 }
 
-std::string cause_in_words(const OutOfMemoryReport& report) {
-  const std::string segment = format_size(report.segment_bytes);
-  const std::string device_free = format_size(report.device_free_bytes);
+void append_cause(Text& text, const OutOfMemoryReport& report) {
+  const auto segment = format_size(report.segment_bytes);
+  const auto device_free = format_size(report.device_free_bytes);
   switch (report.cause) {
     case OutOfMemoryCause::device_full:
-      return fmt::format("the device is full: {} is needed and {} is free; {} is in use outside cistern", segment,
-                         device_free, format_size(report.outside_bytes));
+      return append(text, "the device is full: {} is needed and {} is free; {} is in use outside cistern", segment,
+                    device_free, format_size(report.outside_bytes));
     case OutOfMemoryCause::fragmented:
-      return fmt::format(
-          "fragmentation: {} is free on the device and {} in cistern's segments, but no single piece "
-          "holds the {} that the request needs",
-          device_free, format_size(report.free_split_bytes + report.free_whole_bytes),
-          format_size(report.rounded_bytes));
+      return append(text,
+                    "fragmentation: {} is free on the device and {} in cistern's segments, but no single piece "
+                    "holds the {} that the request needs",
+                    device_free, format_size(report.free_split_bytes + report.free_whole_bytes),
+                    format_size(report.rounded_bytes));
     case OutOfMemoryCause::limit:
-      if (report.budget) return budget_in_words(*report.budget);
-      return fmt::format(
-          "the limit: {} held and {} more would exceed the {} allowed, although {} is free on the "
-          "device",
+      if (report.budget) return append_budget(text, *report.budget);
+      return append(
+          text, "the limit: {} held and {} more would exceed the {} allowed, although {} is free on the device",
           format_size(report.reserved_bytes), segment, format_size(report.limit_bytes.value_or(0)), device_free);
     case OutOfMemoryCause::pending_frees:
-      return fmt::format("pending frees: {} was freed, but work on other streams may still use it",
-                         format_size(report.pending_free_bytes));
+      return append(text, "pending frees: {} was freed, but work on other streams may still use it",
+                    format_size(report.pending_free_bytes));
     case OutOfMemoryCause::driver_refusal:
-      return fmt::format("the driver refused {} although it reports {} free", segment, device_free);
+      return append(text, "the driver refused {} although it reports {} free", segment, device_free);
     case OutOfMemoryCause::too_large:
-      return fmt::format("the request is larger than the device: {} was asked for, the device has {} in all",
-                         format_size(report.requested_bytes), format_size(report.device_total_bytes));
+      return append(text, "the request is larger than the device: {} was asked for, the device has {} in all",
+                    format_size(report.requested_bytes), format_size(report.device_total_bytes));
     case OutOfMemoryCause::graph_pools:
-      return fmt::format(
+      return append(
+          text,
           "graph pools: {} is free in private pools, which keep it for their graphs and users, and {} on the device",
           format_size(report.private_pools_free_bytes), device_free);
   }
-  return "unknown";
 }
 
 }  // namespace
 
-std::string format_out_of_memory(const OutOfMemoryReport& report) {
-  std::string text =
-      fmt::format("CUDA out of memory. Tried to allocate {}. GPU {} has a total capacity of {} of which {} is free. ",
-                  format_size(report.segment_bytes), report.device, format_size(report.device_total_bytes),
-                  format_size(report.device_free_bytes));
-  if (report.limit_bytes) text += format_size(*report.limit_bytes) + " allowed; ";
-  text += fmt::format("Of the {} held here, {} is allocated by cistern, and {} is reserved but unallocated{}. ",
-                      format_size(report.reserved_bytes), format_size(report.allocated_bytes),
-                      format_size(unallocated_bytes(report)), whereabouts(report));
-  text += fmt::format("Cause: {}.", cause_in_words(report));
-  if (!report.advice.empty()) text += " " + report.advice;
+Text format_out_of_memory(const OutOfMemoryReport& report, std::string_view processes) {
+  Text text;
+  append(text, "CUDA out of memory. Tried to allocate {}. GPU {} has a total capacity of {} of which {} is free. ",
+         format_size(report.segment_bytes), report.device, format_size(report.device_total_bytes),
+         format_size(report.device_free_bytes));
+  text.append(processes);
+  if (report.limit_bytes) append(text, "{} allowed; ", format_size(*report.limit_bytes));
+  append_holdings(text, report);
+  text.append("Cause: ");
+  append_cause(text, report);
+  text.append(".");
+  if (!report.advice.empty()) text.append(" ").append(report.advice);
   return text;
 }
 

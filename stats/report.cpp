@@ -44,7 +44,7 @@ std::vector<Part> parts_of(const MemoryReport& report) {
 }
 
 std::string format_signed_size(std::int64_t bytes) {
-  if (bytes >= 0) return format_size(static_cast<std::uint64_t>(bytes));
+  if (bytes >= 0) return std::string(format_size(static_cast<std::uint64_t>(bytes)));
   return fmt::format("-{}", format_size(std::uint64_t{0} - static_cast<std::uint64_t>(bytes)));
 }
 

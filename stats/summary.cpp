@@ -1,10 +1,11 @@
 #include "stats/summary.h"
 
+#include "stats/fixed_text_format.h"
+
 #include <fmt/format.h>
 
 #include <array>
 #include <cstddef>
-#include <iterator>
 #include <utility>
 
 namespace cistern {
@@ -47,45 +48,56 @@ std::int64_t floor_divide(std::int64_t value, std::int64_t divisor) {
 
 // `value` in the unit that suits `reference`. Both are floored: whether a whole number of
 // units is reached does not depend on the fraction.
-std::string cell(std::int64_t value, std::int64_t reference, const Scale& scale) {
+FixedText<32> cell(std::int64_t value, std::int64_t reference, const Scale& scale) {
   std::size_t unit = 0;
   for (; reference >= scale.limit && unit + 1 < scale.unit_count; ++unit) {
     value = floor_divide(value, scale.step);
     reference = floor_divide(reference, scale.step);
   }
-  return fmt::format("{:>{}}{}", value, scale.digits, scale.units[unit]);
+  FixedText<32> text;
+  append(text, "{:>{}}{}", value, scale.digits, scale.units[unit]);
+  return text;
 }
 
 class Table {
  public:
-  void line(std::string_view body) { fmt::format_to(std::back_inserter(text_), "|{}|\n", body); }
-  void rule(char mark) { line(std::string(kWidth, mark)); }
+  explicit Table(SummaryText& text) : text_(text) {}
+  template <class... Arguments>
+  void line(fmt::format_string<Arguments...> body, Arguments&&... arguments) {
+    text_.append("|");
+    append(text_, body, std::forward<Arguments>(arguments)...);
+    text_.append("|\n");
+  }
+  void rule(char mark) {
+    std::array<char, kWidth> marks;
+    marks.fill(mark);
+    line("{}", std::string_view(marks.data(), marks.size()));
+  }
   // The units are those of `reference`, column by column.
   void row(std::string_view label, const Stat& stat, const Stat& reference, const Scale& scale) {
-    line(fmt::format(" {:<21} | {} | {} | {} | {} ", label, cell(stat.current, reference.current, scale),
-                     cell(stat.peak, reference.peak, scale), cell(stat.allocated, reference.allocated, scale),
-                     cell(stat.freed, reference.freed, scale)));
+    line(" {:<21} | {} | {} | {} | {} ", label, cell(stat.current, reference.current, scale),
+         cell(stat.peak, reference.peak, scale), cell(stat.allocated, reference.allocated, scale),
+         cell(stat.freed, reference.freed, scale));
   }
-  std::string take() { return std::move(text_); }
 
  private:
-  std::string text_;
+  SummaryText& text_;
 };
 
 void add_header(Table& table, const MemoryStats& stats, int device, std::string_view title) {
   table.rule('=');
-  table.line(fmt::format("{:18}{} CUDA memory summary, device ID {:<17} ", "", title, device));
+  table.line("{:18}{} CUDA memory summary, device ID {:<17} ", "", title, device);
   table.rule('-');
-  table.line(fmt::format("{:12}CUDA OOMs: {:<12} | {:7}cudaMalloc retries: {:<8}  ", "", stats.num_ooms, "",
-                         stats.num_alloc_retries));
+  table.line("{:12}CUDA OOMs: {:<12} | {:7}cudaMalloc retries: {:<8}  ", "", stats.num_ooms, "",
+             stats.num_alloc_retries);
   table.rule('=');
   table.line("        Metric         | Cur Usage  | Peak Usage | Tot Alloc  | Tot Freed  ");
 }
 
 }  // namespace
 
-std::string format_summary(const MemoryStats& stats, int device, bool abbreviated, std::string_view title) {
-  Table table;
+void append_summary(SummaryText& text, const MemoryStats& stats, int device, bool abbreviated, std::string_view title) {
+  Table table(text);
   add_header(table, stats, device, title);
   for (const Row& row : kRows) {
     const PoolStat& stat = stats.*row.member;
@@ -100,7 +112,12 @@ std::string format_summary(const MemoryStats& stats, int device, bool abbreviate
   table.rule('-');
   table.row("Oversize GPU segments", stats.oversize_segments, stats.oversize_segments, kCounts);
   table.rule('=');
-  return table.take();
+}
+
+std::string format_summary(const MemoryStats& stats, int device, bool abbreviated, std::string_view title) {
+  SummaryText text;
+  append_summary(text, stats, device, abbreviated, title);
+  return std::string(text);
 }
 
 }  // namespace cistern

@@ -2,6 +2,7 @@
 
 // The table of torch.cuda.memory_summary.
 
+#include <cistern/fixed_text.h>
 #include <cistern/stats.h>
 
 #include <string>
@@ -14,5 +15,8 @@ namespace cistern {
 // "PyTorch" the text equals PyTorch's byte for byte. docs/statistics.md explains the rows.
 [[nodiscard]] std::string format_summary(const MemoryStats& stats, int device, bool abbreviated,
                                          std::string_view title);
+// The whole table without host memory: room for 47 lines whose every cell overflows.
+using SummaryText = FixedText<8192>;
+void append_summary(SummaryText& text, const MemoryStats& stats, int device, bool abbreviated, std::string_view title);
 
 }  // namespace cistern

@@ -54,8 +54,8 @@ std::vector<std::string> to_row(const NamedTrace& trace, const ReplayScript& scr
   const bool has_ratio = capacity && script.peak_live_bytes > 0;
   return {trace.name,
           fmt::to_string(script.ops),
-          format_size(script.peak_live_bytes),
-          capacity ? format_size(*capacity) : "none",
+          std::string(format_size(script.peak_live_bytes)),
+          capacity ? std::string(format_size(*capacity)) : "none",
           capacity ? fmt::to_string(*capacity) : "-",
           has_ratio ? fmt::format("{:.3f}", script.ratio_over_live(*capacity)) : "-"};
 }

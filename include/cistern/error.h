@@ -8,6 +8,7 @@
 // Thread safety: values; safe to copy and to read from any thread.
 
 #include <cistern/export.h>
+#include <cistern/fixed_text.h>
 
 #include <cstddef>
 #include <new>
@@ -83,7 +84,7 @@ enum class OutOfMemoryCause {
 
 // The hard limit of a Budget (see scope.h) that a request would have passed. Bytes.
 struct BudgetRefusal {
-  std::string tag;              // whose budget; empty: the whole device's
+  FixedText<255> tag;           // whose budget; empty: the whole device's
   std::size_t hard_bytes = 0;   // the limit
   std::size_t live_bytes = 0;   // what of it was in use
   std::size_t block_bytes = 0;  // of the block that the request would have got
@@ -113,22 +114,24 @@ struct OutOfMemoryReport {
   std::size_t private_pools_free_bytes = 0;
   std::size_t largest_free_block_bytes = 0;
   std::optional<BudgetRefusal> budget;  // the one that refused, if one did; the cause is `limit` then
-  std::string advice;                   // the option or step that would have helped; empty if none would
+  FixedText<320> advice;                // the option or step that would have helped; empty if none would
 };
 
 // No memory for a request. The allocator stays usable, and every live block is
 // untouched. what() keeps the forms that programs search for: "out of memory" and
-// "Tried to allocate <n> <unit>".
+// "Tried to allocate <n> <unit>". It holds its text in place: it can be made and thrown when the
+// host has no memory either.
 class CISTERN_EXPORT OutOfMemoryError : public Error, public std::bad_alloc {
  public:
-  OutOfMemoryError(OutOfMemoryReport report, std::string text) : report_(std::move(report)), text_(std::move(text)) {}
+  using Text = FixedText<3072>;
+  OutOfMemoryError(const OutOfMemoryReport& report, const Text& text) noexcept : report_(report), text_(text) {}
   ~OutOfMemoryError() override;
   [[nodiscard]] const char* what() const noexcept override { return text_.c_str(); }
   [[nodiscard]] const OutOfMemoryReport& report() const noexcept { return report_; }
 
  private:
   OutOfMemoryReport report_;
-  std::string text_;
+  Text text_;
 };
 
 }  // namespace cistern

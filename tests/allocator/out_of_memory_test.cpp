@@ -189,6 +189,65 @@ TEST_F(OutOfMemoryTest, TheSummaryGoesToTheFileThatOomDumpNames) {
   std::remove(path.c_str());
 }
 
+TEST_F(OutOfMemoryTest, TheErrorNamesTheFileAndNoneThatCannotBeOpened) {
+  const std::string path = testing::TempDir() + "cistern-oom-named.txt";
+  allocator_.set_options("oom_dump:" + path);
+  failing_request(200 * kMega);
+  EXPECT_NE(text_.find("The memory summary is in " + path + "."), std::string::npos) << text_;
+  std::remove(path.c_str());
+
+  allocator_.set_options("oom_dump:/nowhere/at/all.txt");
+  testing::internal::CaptureStderr();
+  failing_request(200 * kMega);
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_EQ(text_.find("/nowhere"), std::string::npos) << text_;
+  EXPECT_NE(said.find("cannot append to '/nowhere/at/all.txt'"), std::string::npos) << said;
+  EXPECT_NE(said.find(allocator_.memory_summary()), std::string::npos) << said;
+}
+
+// The figures stand in PyTorch's order, and add up to the device and to what is held.
+TEST_F(OutOfMemoryTest, TheTextNamesWhoUsesTheDeviceAndAddsUp) {
+  CachingAllocator other({.driver = &driver_.api()});
+  static_cast<void>(other.allocate(40 * kMega));
+  static_cast<void>(allocator_.allocate(3 * kMega));
+  allocator_.set_memory_fraction(0.75);
+  failing_request(100 * kMega);
+  EXPECT_EQ(text_,
+            "CUDA out of memory. Tried to allocate 100.00 MiB. GPU 0 has a total capacity of 128.00 MiB of which 68.00 "
+            "MiB is free. Including memory outside cistern, this process has 60.00 MiB memory in use. 96.00 MiB "
+            "allowed; cistern holds 20.00 MiB; 40.00 MiB is in use outside it. Of the allocated memory 3.00 MiB is "
+            "allocated by cistern, and 17.00 MiB is reserved but unallocated (0 bytes freed but awaited by other "
+            "streams, 17.00 MiB free in partly used segments, 0 bytes free in unused segments; the largest free block "
+            "has 17.00 MiB). Cause: the device is full: 100.00 MiB is needed and 68.00 MiB is free; 40.00 MiB is in "
+            "use outside cistern.");
+}
+
+// An observer that runs out itself is told so, once, and ends; nobody else is.
+TEST_F(OutOfMemoryTest, AFailureInsideAnObserverReachesItsCallerAlone) {
+  const std::string path = testing::TempDir() + "cistern-oom-nested.txt";
+  std::remove(path.c_str());
+  allocator_.set_options("oom_dump:" + path);
+  int seen = 0;
+  int nested = 0;
+  allocator_.add_out_of_memory_observer([&](const OutOfMemoryReport&) {
+    ++seen;
+    try {
+      static_cast<void>(allocator_.allocate(300 * kMega));
+    } catch (const OutOfMemoryError& error) {
+      nested += error.report().requested_bytes == 300 * kMega ? 1 : 0;
+    }
+  });
+  failing_request(200 * kMega);
+  EXPECT_EQ(seen, 1);
+  EXPECT_EQ(nested, 1);
+  EXPECT_EQ(allocator_.memory_stats().num_ooms, 2);
+  std::ifstream file(path);
+  std::stringstream written;
+  written << file.rdbuf();
+  EXPECT_EQ(written.str().find("cistern: CUDA"), written.str().rfind("cistern: CUDA")) << "one dump";
+  std::remove(path.c_str());
+}
+
 TEST_F(OutOfMemoryTest, TheSummaryGoesToStandardErrorByDefault) {
   allocator_.set_options("oom_dump:stderr");
   testing::internal::CaptureStderr();

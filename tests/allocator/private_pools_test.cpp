@@ -445,7 +445,8 @@ TEST_F(PrivatePoolsTest, AReportNamesThePoolsThatKeepTheMemory) {
     EXPECT_EQ(report.reserved_bytes, report.allocated_bytes + report.pending_free_bytes + report.free_split_bytes +
                                          report.free_whole_bytes + report.private_pools_free_bytes);
     EXPECT_FALSE(report.advice.empty());
-    EXPECT_NE(std::string(error.what()).find("200.00 MiB free in private pools"), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find("with 200.00 MiB of it free in private pools"), std::string::npos)
+        << error.what();
   }
   EXPECT_NE(allocator_.memory_report().find("free, private"), std::string::npos);
 }

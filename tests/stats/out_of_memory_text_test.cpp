@@ -35,11 +35,11 @@ OutOfMemoryReport example() {
 std::string text_of(OutOfMemoryCause cause) {
   OutOfMemoryReport report = example();
   report.cause = cause;
-  return format_out_of_memory(report);
+  return std::string(format_out_of_memory(report));
 }
 
 TEST(OutOfMemoryText, KeepsTheFormsThatProgramsSearchFor) {
-  const std::string text = format_out_of_memory(example());
+  const std::string text(format_out_of_memory(example()));
   EXPECT_NE(text.find("out of memory"), std::string::npos);
   const std::string before = "Tried to allocate ";
   ASSERT_NE(text.find(before), std::string::npos);
@@ -54,17 +54,45 @@ TEST(OutOfMemoryText, KeepsTheFormsThatProgramsSearchFor) {
 TEST(OutOfMemoryText, SaysWhereAllMemoryIs) {
   EXPECT_EQ(format_out_of_memory(example()),
             "CUDA out of memory. Tried to allocate 32.00 MiB. GPU 1 has a total capacity of 96.00 MiB of which 26.00 "
-            "MiB is free. Of the 64.00 MiB held here, 40.00 MiB is allocated by cistern, and 24.00 MiB is reserved "
-            "but unallocated (3.00 MiB freed but awaited by other streams, 11.00 MiB free in partly used segments, "
-            "10.00 MiB free in unused segments; the largest free block has 9.00 MiB). Cause: the device is full: "
-            "32.00 MiB is needed and 26.00 MiB is free; 6.00 MiB is in use outside cistern.");
+            "MiB is free. cistern holds 64.00 MiB; 6.00 MiB is in use outside it. Of the allocated memory 40.00 MiB is "
+            "allocated by cistern, and 24.00 MiB is reserved but unallocated (3.00 MiB freed but awaited by other "
+            "streams, 11.00 MiB free in partly used segments, 10.00 MiB free in unused segments; the largest free "
+            "block has 9.00 MiB). Cause: the device is full: 32.00 MiB is needed and 26.00 MiB is free; 6.00 MiB is "
+            "in use outside cistern.");
+}
+
+// As in PyTorch's message: what is free in private pools counts as allocated, and is named.
+TEST(OutOfMemoryText, CountsPrivatePoolsAsPyTorchDoes) {
+  OutOfMemoryReport report = example();
+  report.free_whole_bytes = 4 * kMiB;
+  report.private_pools_free_bytes = 6 * kMiB;
+  EXPECT_NE(format_out_of_memory(report).find(
+                "Of the allocated memory 46.00 MiB is allocated by cistern, with 6.00 MiB of it free in private "
+                "pools, and 18.00 MiB is reserved but unallocated"),
+            std::string::npos);
+}
+
+TEST(OutOfMemoryText, ProcessesStandBetweenTheDeviceAndTheLimit) {
+  OutOfMemoryReport report = example();
+  report.limit_bytes = 70 * kMiB;
+  EXPECT_NE(format_out_of_memory(report, "Process 7 has 1.00 MiB memory in use. ")
+                .find("is free. Process 7 has 1.00 MiB memory in use. 70.00 MiB allowed; cistern holds"),
+            std::string::npos);
+}
+
+// A text of fixed size: what does not fit is cut off, nothing else happens.
+TEST(OutOfMemoryText, IsCutWhereItWouldNotFit) {
+  const std::string long_list(5000, 'x');
+  const auto text = format_out_of_memory(example(), long_list);
+  EXPECT_EQ(text.size(), text.capacity());
+  EXPECT_EQ(std::string(text.c_str()).size(), text.capacity());
 }
 
 TEST(OutOfMemoryText, NamesTheLimitOnlyWhenOneIsSet) {
   OutOfMemoryReport report = example();
   EXPECT_EQ(format_out_of_memory(report).find("allowed"), std::string::npos);
   report.limit_bytes = 70 * kMiB;
-  EXPECT_NE(format_out_of_memory(report).find("is free. 70.00 MiB allowed; Of the"), std::string::npos);
+  EXPECT_NE(format_out_of_memory(report).find("is free. 70.00 MiB allowed; cistern holds"), std::string::npos);
 }
 
 TEST(OutOfMemoryText, SaysTheCauseWithItsNumbers) {
@@ -97,7 +125,7 @@ TEST(OutOfMemoryText, AdviceIsTheReportsOrNone) {
   OutOfMemoryReport report = example();
   for (const char* option : {"expandable_segments", "max_split_size", "garbage_collection", "PYTORCH"})
     EXPECT_EQ(format_out_of_memory(report).find(option), std::string::npos);
-  const std::string without = format_out_of_memory(report);
+  const std::string without(format_out_of_memory(report));
   report.advice = "A larger fraction would allow it.";
   EXPECT_EQ(format_out_of_memory(report), without + " A larger fraction would allow it.");
 }
