@@ -191,8 +191,7 @@ void Document::append(Value value, std::span<const Value> content) {
 
 void Document::settle() {
   std::ranges::sort(appended_objects_, {}, [](Value object) { return object.index(); });
-  const auto repeated = std::ranges::unique(appended_objects_);
-  appended_objects_.erase(repeated.begin(), repeated.end());
+  appended_objects_.erase(std::unique(appended_objects_.begin(), appended_objects_.end()), appended_objects_.end());
   for (const Value object : appended_objects_) drop_repeated_names(container(object));
   appended_objects_ = {};
 }

@@ -359,6 +359,104 @@ TEST(SnapshotReader, DeepNestingIsRefused) {
             "s.json:3: '[{\"deep\": 1}]': expected at most 64 levels");
 }
 
+// With a stack, a tag and a text, and entries of several kinds.
+Json with_history() {
+  Json json = sample();
+  const Json frames = Json::array({{{"name", "f"}, {"filename", "a.py"}, {"line", 3}}});
+  segment(json)["blocks"][0]["frames"] = frames;
+  segment(json)["blocks"][0]["tag"] = 1;
+  json["tags"] = {"weights", "optimizer"};
+  Json alloc = trace_entry("alloc", 4096, 1000);
+  alloc["frames"] = frames;
+  alloc["tag"] = 0;
+  alloc["pool_id"] = {0, 2};
+  alloc["user_metadata"] = "noted";
+  Json oom = trace_entry("oom", 0, 4096);
+  oom.erase("addr");
+  oom["device_free"] = 77;
+  json["device_traces"] = {
+      Json::array({alloc, trace_entry("of_tomorrow", 1, 2), oom, trace_entry("free_requested", 4096, 1000)})};
+  json["external_annotations"] = {{{"name", "step"}, {"stage", "END"}, {"device", 0}, {"time_us", 1700000000000020}}};
+  return json;
+}
+
+TEST(SnapshotReader, HistoriesStacksAndTagsAreRead) {
+  const Snapshot snapshot = parse_snapshot(with_history().dump(), "s.json");
+  ASSERT_EQ(snapshot.stacks.size(), 1u) << "equal ones have one index";
+  EXPECT_EQ(snapshot.stacks[0][0].name, "f");
+  EXPECT_EQ(snapshot.stacks[0][0].filename, "a.py");
+  EXPECT_EQ(snapshot.stacks[0][0].line, 3);
+  EXPECT_EQ(snapshot.segments[0].stack, kNoStack);
+  EXPECT_EQ(snapshot.segments[0].blocks[0].stack, 0);
+  EXPECT_EQ(snapshot.segments[0].blocks[0].tag, 1);
+  EXPECT_EQ(snapshot.segments[0].blocks[1].tag, kNoTag);
+  EXPECT_EQ(snapshot.tags, (std::vector<std::string>{"weights", "optimizer"}));
+  ASSERT_EQ(snapshot.device_traces.size(), 1u);
+  ASSERT_EQ(snapshot.device_traces[0].size(), 3u) << "without the action that is not known";
+  const TraceEntry& alloc = snapshot.device_traces[0][0];
+  EXPECT_EQ(alloc.action, TraceAction::alloc);
+  EXPECT_EQ(alloc.address, 4096u);
+  EXPECT_EQ(alloc.size, 1000);
+  EXPECT_EQ(alloc.time_us, 1700000000000010);
+  EXPECT_EQ(alloc.pool_id, std::pair(std::int64_t{0}, std::int64_t{2}));
+  EXPECT_EQ(alloc.stack, 0);
+  EXPECT_EQ(alloc.tag, 0);
+  EXPECT_EQ(snapshot.texts.at(static_cast<std::size_t>(alloc.user_metadata)), "noted");
+  EXPECT_EQ(snapshot.device_traces[0][1].address, 77u) << "the device's free bytes";
+  EXPECT_EQ(snapshot.device_traces[0][2].action, TraceAction::free_requested);
+  EXPECT_EQ(snapshot.device_traces[0][2].stack, kNoStack);
+  EXPECT_EQ(snapshot.device_traces[0][2].user_metadata, -1);
+  ASSERT_EQ(snapshot.external_annotations.size(), 1u);
+  EXPECT_EQ(snapshot.external_annotations[0].name, "step");
+  EXPECT_FALSE(snapshot.external_annotations[0].is_start);
+}
+
+TEST(SnapshotReader, StacksThatOurJsonListsKeepTheirIndices) {
+  Json json = with_history();
+  const Json frames = json["device_traces"][0][0]["frames"];
+  json["stacks"] = {Json::array(), frames};
+  segment(json)["blocks"][0]["frames"] = Json::array();
+  segment(json)["blocks"][0]["stack"] = 1;
+  json["device_traces"][0][0].erase("frames");
+  json["device_traces"][0][0]["stack"] = 1;
+  const Snapshot snapshot = parse_snapshot(json.dump(), "s.json");
+  ASSERT_EQ(snapshot.stacks.size(), 2u);
+  EXPECT_EQ(snapshot.segments[0].blocks[0].stack, 1);
+  EXPECT_EQ(snapshot.device_traces[0][0].stack, 1);
+}
+
+TEST(SnapshotReader, EntriesHaveWhatTheirActionNeeds) {
+  for (const char* key : {"action", "addr", "size", "stream"}) {
+    Json json = with_history();
+    json["device_traces"][0][0].erase(key);
+    EXPECT_EQ(refusal_of(json), "s.json: 'device_traces[0][0]: {...}': expected the key \"" + std::string(key) + '"');
+  }
+  Json json = with_history();
+  json["device_traces"][0][2].erase("device_free");
+  EXPECT_THAT(refusal_of(json), EndsWith("expected the key \"device_free\""));
+  json = with_history();
+  json["device_traces"][0][0]["size"] = -1;
+  EXPECT_THAT(refusal_of(json), HasSubstr("device_traces[0][0].size: -1': expected an integer of at least 0"));
+  json = with_history();
+  json["device_traces"][0][0]["frames"][0].erase("filename");
+  EXPECT_THAT(refusal_of(json), AllOf(HasSubstr("frames[0]"), EndsWith("expected the key \"filename\"")));
+}
+
+TEST(SnapshotReader, TagsMustBeListed) {
+  Json json = with_history();
+  segment(json)["blocks"][0]["tag"] = 2;
+  EXPECT_THAT(refusal_of(json), HasSubstr("blocks[0].tag: 2': expected an integer from -1 to 1"));
+  json = with_history();
+  json["device_traces"][0][0]["tag"] = 2;
+  EXPECT_THAT(refusal_of(json), HasSubstr("device_traces[0][0].tag: 2': expected an integer from -1 to 1"));
+}
+
+TEST(SnapshotReader, AnnotationsBeginOrEndARange) {
+  Json json = with_history();
+  json["external_annotations"][0]["stage"] = "MIDDLE";
+  EXPECT_THAT(refusal_of(json), HasSubstr("external_annotations[0].stage: \"MIDDLE\"': expected \"START\" or \"END\""));
+}
+
 TEST(SnapshotReader, FilesMayBeCompressed) {
   const TemporaryFile file(gzipped(sample().dump()), ".json.gz");
   EXPECT_EQ(written(read_snapshot(file.path())), written(parse_snapshot(sample().dump(), "s.json")));
