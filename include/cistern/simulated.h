@@ -9,7 +9,7 @@
 // Time is virtual. Work starts when what it waits for has ended, and no earlier than the latest
 // end of anything that had run when it was queued (with Drive::free: that the host had waited
 // for or found done). Copies, fills and host functions take none.
-// Host memory counts as page-locked: a copy reads and writes it when it runs, not before.
+// A copy reads pageable host memory on its way to a device at the call; all else is read and written when it runs.
 // Memory is handed out at the lowest free address, first fit.
 // Thread safety: any member may be called from any thread; functions that are run as
 // kernels run with no lock held. They may call nothing of their driver: entries

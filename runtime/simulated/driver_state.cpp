@@ -300,7 +300,10 @@ void forget_thread(std::uint64_t thread) noexcept {
     const std::lock_guard state_lock(state->mutex);
     try {
       state->captures.forget_thread(thread);
-      for (StreamQueue* stream : state->streams.of_thread(thread)) dropped.push_back(state->leave_capture(*stream));
+      for (StreamQueue* stream : state->streams.of_thread(thread)) {
+        dropped.push_back(state->leave_capture(*stream));
+        if (state->races) state->races->stream_destroyed(*stream);
+      }
       state->streams.retire_thread(thread);
     } catch (const std::bad_alloc&) {
       // The host has no memory: the streams stay until the driver ends.

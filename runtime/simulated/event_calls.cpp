@@ -96,6 +96,10 @@ CUresult DriverState::event_elapsed_time(float* milliseconds, CUevent start_hand
   }
   if (!has_time(*start) || !has_time(*end) || start->device != end->device) return CUDA_ERROR_INVALID_HANDLE;
   if (!executor.is_complete(*start) || !executor.is_complete(*end)) return CUDA_ERROR_NOT_READY;
+  for (const Event* event : {start, end}) {
+    if (races) races->host_waited_for(*event);
+    executor.observe(*event);
+  }
   *milliseconds = std::chrono::duration<float, std::milli>(end->time - start->time).count();
   return CUDA_SUCCESS;
 }

@@ -8,21 +8,20 @@ namespace cistern::simulated {
 namespace {
 
 // A note has no way to fail: what the detector cannot remember for want of memory it does
-// not find.
+// not find. The stream may be null: destroyed.
 template <class Tell>
 void hear(void* self, CUdeviceptr address, CUstream handle, const Tell& tell) {
   DriverState& state = *static_cast<DriverState*>(self);
   try {
     const std::lock_guard lock(state.mutex);
-    if (const StreamQueue* stream = state.streams.find(handle, state.device_of_memory(address)))
-      tell(*state.races, *stream, state.captures.is_any());
+    tell(*state.races, state.streams.find(handle, state.device_of_memory(address)), state.captures.is_any());
   } catch (const std::bad_alloc&) {  // see above
   }
 }
 
 void hear_allocate(void* self, CUdeviceptr address, std::size_t bytes, CUstream stream) {
-  hear(self, address, stream, [&](RaceDetector& races, const StreamQueue& queue, bool captures) {
-    races.block_allocated(address, bytes, queue, captures);
+  hear(self, address, stream, [&](RaceDetector& races, const StreamQueue* queue, bool captures) {
+    if (queue != nullptr) races.block_allocated(address, bytes, *queue, captures);
   });
 }
 
@@ -40,7 +39,7 @@ void hear_use(void* self, CUdeviceptr address, std::size_t /*bytes*/, CUstream s
 }
 
 void hear_free(void* self, CUdeviceptr address, std::size_t bytes, CUstream stream) {
-  hear(self, address, stream, [&](RaceDetector& races, const StreamQueue& queue, bool captures) {
+  hear(self, address, stream, [&](RaceDetector& races, const StreamQueue* queue, bool captures) {
     if (bytes == 0) {
       races.freed_nothing(address, "free of a block");
     } else {

@@ -221,13 +221,15 @@ void RaceDetector::block_allocated(std::uint64_t address, std::size_t bytes, con
   block->origin = "block";
   block->address = address;
   block->bytes = bytes;
+  block->device = queue.device;
+  block->stream = queue.handle;
   block->stream_id = queue.id;
   block->allocated = operation.stack;
   block->born = operation.sequence;
   block->in_capture = in_capture;
+  const RaceClock next = order_.next(queue);  // also makes the stream known: see free_of
   // In a capture nothing runs yet: the launches are judged as they come.
   if (!in_capture) {
-    const RaceClock next = order_.next(queue);
     const auto is_unordered = [&](const RaceAccess& access) { return !next.covers(access.operation->moment.epoch); };
     for_each_access(address, bytes, [&](const RaceAccess& access, std::uint64_t begin, std::uint64_t end) {
       if (!is_unordered(access)) return;
@@ -247,15 +249,30 @@ void RaceDetector::block_used(std::uint64_t address, const StreamQueue& queue) {
   if (const RaceLifetimePtr block = memory_.live_block(address)) block->recorded_streams.push_back(queue.id);
 }
 
-void RaceDetector::block_freed(std::uint64_t address, const StreamQueue& queue, bool in_capture) {
+// A free is in order on the block's own stream, whichever thread makes it: the per-thread stream
+// is the one of the allocation, and the handle of a stream that was destroyed may be another's by now.
+RaceOperation RaceDetector::free_of(const RaceLifetime& block, const StreamQueue* named) {
+  RaceOperation operation = describe_host("free", {});
+  operation.device = block.device;
+  operation.stream = block.stream;
+  operation.stream_id = block.stream_id;
+  operation.moment.clock = order_.next(block.stream_id, block.device);
+  // Or of another stream, which took over the memory of one that is over.
+  if (named != nullptr && named->id != block.stream_id && named->handle != CU_STREAM_PER_THREAD) {
+    operation.moment.clock.join(order_.next(*named));
+  }
+  return operation;
+}
+
+void RaceDetector::block_freed(std::uint64_t address, const StreamQueue* named, bool in_capture) {
   const RaceLifetimePtr block = memory_.live_block(address);
   if (block == nullptr) {
     freed_nothing(address, "free of a block");
     return;
   }
-  const RaceOperation operation = describe(queue, "free", {});
+  const RaceOperation operation = free_of(*block, named);
   if (!in_capture) {
-    const RaceClock next = order_.next(queue);
+    const RaceClock& next = operation.moment.clock;
     const auto& recorded = block->recorded_streams;
     for_each_access(address, block->bytes, [&](const RaceAccess& access, std::uint64_t begin, std::uint64_t end) {
       const RaceOperation& user = *access.operation;

@@ -71,7 +71,8 @@ class RaceDetector {
   // --- Lives of memory ---
   void block_allocated(std::uint64_t address, std::size_t bytes, const StreamQueue& queue, bool in_capture);
   void block_used(std::uint64_t address, const StreamQueue& queue);
-  void block_freed(std::uint64_t address, const StreamQueue& queue, bool in_capture);
+  // `named`: the stream that the note names; null if it was destroyed.
+  void block_freed(std::uint64_t address, const StreamQueue* named, bool in_capture);
   // `origin`: the entry. Host memory too.
   void allocated(std::uint64_t address, std::size_t bytes, const char* origin);
   void mapped(std::uint64_t address, std::size_t bytes);
@@ -93,6 +94,7 @@ class RaceDetector {
 
  private:
   RaceOperation describe(const StreamQueue& queue, const char* kind, std::string_view name);
+  void wait_in_graph(const RaceOperation& launch, const Event& event, RaceClock* after);
   RaceClock launch_node(const RaceOperation& launch, GraphOperation& node, const RaceClock& after);
   void begin_in_stream(const RaceOperation& operation, const std::vector<MemoryAccess>& ranges);
   void end_in_stream(const RaceOperation& operation, const std::vector<MemoryAccess>& ranges);
@@ -100,6 +102,7 @@ class RaceDetector {
                         std::uint64_t sequence);
   void run_as(const RaceOperationPtr& operation, Work& work) const;
   RaceOperation describe_host(const char* kind, std::string_view name);
+  RaceOperation free_of(const RaceLifetime& block, const StreamQueue* named);
   // Judges and notes the operation's accesses.
   void touch(const RaceOperationPtr& operation, const std::vector<MemoryAccess>& ranges);
   void end_lives(std::uint64_t address, std::size_t bytes, const char* entry);

@@ -34,7 +34,7 @@ void RaceDetector::launched(const StreamQueue& queue, std::vector<GraphOperation
     RaceClock after;
     if (node.after.empty()) after = start;
     for (const std::size_t earlier : node.after) after.join(ends[earlier]);
-    if (node.waits_for != nullptr) order_.join_record(node.waits_for, &after);
+    if (node.waits_for != nullptr) wait_in_graph(launch, *node.waits_for, &after);
     if (node.records != nullptr) order_.record(node.records, after);
     if (node.work.function || !node.work.accesses.empty()) after = launch_node(launch, node, after);
     end.join(after);
@@ -42,6 +42,14 @@ void RaceDetector::launched(const StreamQueue& queue, std::vector<GraphOperation
   }
   order_.end_launch(queue, end);
   launches_[exec] = std::move(end);
+}
+
+void RaceDetector::wait_in_graph(const RaceOperation& launch, const Event& event, RaceClock* after) {
+  const bool is_foreign = (event.flags & CU_EVENT_INTERPROCESS) != 0;
+  if (order_.join_record(&event, after) || is_foreign) return;
+  RaceOperation wait = launch;
+  wait.kind = "external wait of a graph";
+  reports_.add({RaceKind::idle_wait, &wait}, stacks_);
 }
 
 RaceClock RaceDetector::launch_node(const RaceOperation& launch, GraphOperation& node, const RaceClock& after) {

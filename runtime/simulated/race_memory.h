@@ -23,7 +23,8 @@ struct RaceLifetime {
   const char* origin = "";  // "block", "cuMemAlloc", "mapping", …
   std::uint64_t address = 0;
   std::size_t bytes = 0;
-  const StreamQueue* stream = nullptr;  // of a block; followed only while `stream_id` is that of a live stream
+  int device = -1;  // of a block: the stream that it was allocated for
+  CUstream stream = nullptr;
   std::uint64_t stream_id = 0;
   RaceStackId allocated = 0;
   RaceStackId freed = 0;

@@ -62,6 +62,13 @@ RaceClock RaceOrder::next(const Stream& stream) const {
 
 RaceClock RaceOrder::next(const StreamQueue& queue) { return next(stream(queue)); }
 
+RaceClock RaceOrder::next(std::uint64_t stream_id, int device) const {
+  if (const auto known = streams_.find(stream_id); known != streams_.end()) return next(known->second);
+  RaceClock clock = host_;
+  clock.join(retired_[static_cast<std::size_t>(device)].all);
+  return clock;
+}
+
 RaceMoment RaceOrder::submit(const StreamQueue& queue) {
   Stream& own = stream(queue);
   RaceMoment moment{tick(own.component), next(own)};
@@ -98,8 +105,11 @@ void RaceOrder::record(const Event* event, const StreamQueue& queue) {
   events_[event] = own.clock;
 }
 
-void RaceOrder::join_record(const Event* event, RaceClock* clock) const {
-  if (const auto recorded = events_.find(event); recorded != events_.end()) clock->join(recorded->second);
+bool RaceOrder::join_record(const Event* event, RaceClock* clock) const {
+  const auto recorded = events_.find(event);
+  if (recorded == events_.end()) return false;
+  clock->join(recorded->second);
+  return true;
 }
 
 bool RaceOrder::wait(const StreamQueue& queue, const Event* event) {

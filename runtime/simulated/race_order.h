@@ -33,6 +33,9 @@ class RaceOrder {
   // --- Work ---
   // What work that is queued on the stream next would come after.
   [[nodiscard]] RaceClock next(const StreamQueue& queue);
+  // The same for the stream of that number; of a destroyed one nobody knows more than what its
+  // device's destroyed streams had queued.
+  [[nodiscard]] RaceClock next(std::uint64_t stream_id, int device) const;
   // Work on the stream: its moment. It comes before all that is queued there later.
   RaceMoment submit(const StreamQueue& queue);
   // A moment of the host's: before all that is submitted later.
@@ -48,8 +51,8 @@ class RaceOrder {
   // --- Events ---
   void record(const Event* event, const StreamQueue& queue);
   void record(const Event* event, const RaceClock& clock) { events_[event] = clock; }
-  // Joins what the event stands for; nothing if it was never recorded.
-  void join_record(const Event* event, RaceClock* clock) const;
+  // Joins what the event stands for. False if it was never recorded.
+  bool join_record(const Event* event, RaceClock* clock) const;
   // False if the event was never recorded.
   bool wait(const StreamQueue& queue, const Event* event);
   void forget(const Event* event) { events_.erase(event); }

@@ -123,6 +123,16 @@ void host_reads_the_result_of_a_graph_too_soon(World& w) {
   w.host_reads(result.data(), result.size());
 }
 
+void graph_waits_for_an_event_that_was_never_recorded(World& w) {
+  const StreamHandle stream = w.stream(), other = w.stream();
+  const CUevent ready = w.event();
+  begin(w, stream);
+  EXPECT_EQ(w.api.stream_wait_event(stream, ready, CU_EVENT_WAIT_EXTERNAL), CUDA_SUCCESS);
+  const CUgraphExec exec = finish(w, stream);
+  if (w.is_mended) w.record(ready, other);
+  launch(w, exec, stream);
+}
+
 }  // namespace
 
 std::vector<Program> graph_programs() {
@@ -137,6 +147,8 @@ std::vector<Program> graph_programs() {
       {"GraphLaunchedOnMemoryThatIsSomebodyElsesNow", RaceKind::dead_memory,
        graph_launched_on_memory_that_is_somebody_elses_now},
       {"CapturedWorkOnFreedMemory", RaceKind::dead_memory, captured_work_on_freed_memory},
+      {"GraphWaitsForAnEventThatWasNeverRecorded", RaceKind::idle_wait,
+       graph_waits_for_an_event_that_was_never_recorded},
       {"HostReadsTheResultOfAGraphTooSoon", RaceKind::host_race, host_reads_the_result_of_a_graph_too_soon},
   };
 }

@@ -38,6 +38,23 @@ void host_read_after_a_query_that_failed(World& w) {
   w.host_reads(result.data(), result.size());
 }
 
+// A time between two events is told once both are done.
+void host_read_after_a_time_that_was_not_ready(World& w) {
+  const StreamHandle stream = w.stream();
+  char* data = w.allocate();
+  std::vector<char>& result = w.host();
+  CUevent begin = nullptr;
+  CUevent end = nullptr;
+  for (CUevent* event : {&begin, &end}) EXPECT_EQ(w.api.event_create(event, CU_EVENT_DEFAULT), CUDA_SUCCESS);
+  w.record(begin, stream);
+  w.copy(result.data(), data, result.size(), stream);
+  w.record(end, stream);
+  if (w.is_mended) w.driver.run_until_idle();
+  float milliseconds = 0;
+  EXPECT_EQ(w.api.event_elapsed_time(&milliseconds, begin, end), w.is_mended ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY);
+  w.host_reads(result.data(), result.size());
+}
+
 void host_read_after_the_work_happened_to_be_done(World& w) {
   const StreamHandle stream = w.stream();
   char* data = w.allocate();
@@ -105,6 +122,7 @@ std::vector<Program> host_programs() {
       {"HostReadBeforeSynchronize", kRace, host_read_before_synchronize},
       {"HostReadAfterSynchronizingAnotherStream", kRace, host_read_after_synchronizing_another_stream},
       {"HostReadAfterAQueryThatFailed", kRace, host_read_after_a_query_that_failed},
+      {"HostReadAfterATimeThatWasNotReady", kRace, host_read_after_a_time_that_was_not_ready},
       {"HostReadAfterTheWorkHappenedToBeDone", kRace, host_read_after_the_work_happened_to_be_done},
       {"HostReadOfTheSecondHalfTooSoon", kRace, host_read_of_the_second_half_too_soon},
       {"StaleEventOfAResult", kRace, stale_event_of_a_result},

@@ -131,6 +131,7 @@ std::vector<Program> lifetime_programs();
 std::vector<Program> stream_ordered_programs();
 std::vector<Program> page_locked_programs();
 std::vector<Program> peer_programs();
+std::vector<Program> ended_stream_programs();
 std::vector<Program> host_programs();
 std::vector<Program> callback_programs();
 std::vector<Program> graph_programs();

@@ -16,7 +16,7 @@ const std::vector<Program>& programs() {
     std::vector<Program> list;
     for (auto* part : {&ordering_programs, &default_stream_programs, &reuse_programs, &lifetime_programs,
                        &stream_ordered_programs, &page_locked_programs, &peer_programs, &host_programs,
-                       &callback_programs, &graph_programs, &graph_memory_programs}) {
+                       &callback_programs, &graph_programs, &graph_memory_programs, &ended_stream_programs}) {
       std::vector<Program> more = (*part)();
       std::move(more.begin(), more.end(), std::back_inserter(list));
     }
