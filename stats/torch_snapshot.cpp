@@ -27,7 +27,7 @@ namespace {
 template <class Element>
 const Element* named(const std::vector<Element>& table, std::int32_t index, std::string_view what) {
   if (index == -1) return nullptr;
-  if (index < 0 || static_cast<std::size_t>(index) >= table.size())
+  if (static_cast<std::size_t>(index) >= table.size())
     throw InvalidArgument(
         fmt::format("snapshot: {} {}: expected an index below {}, or -1 for none", what, index, table.size()));
   return &table[static_cast<std::size_t>(index)];

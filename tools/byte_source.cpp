@@ -19,7 +19,9 @@ namespace cistern {
 namespace {
 
 constexpr std::string_view kGzipMagic = "\x1f\x8b";
+// A chunk of a large file; small ones should not cost that much.
 constexpr std::size_t kChunkBytes = std::size_t{128} << 10;
+constexpr std::size_t kFirstChunkBytes = std::size_t{2} << 10;
 // What of the text read before an error quotes.
 constexpr std::size_t kQuotedBefore = 40;
 constexpr std::size_t kQuotedAfter = 20;
@@ -65,6 +67,10 @@ class TextOrigin final : public ByteSource::Origin {
   std::shared_ptr<std::uint64_t> offset_;
 };
 
+// What gzip data may inflate to: far more than texts do, and far less than data made to fill memory, 1000 times.
+constexpr std::uint64_t kAlwaysInflated = std::uint64_t{64} << 20;
+constexpr std::uint64_t kMostInflation = 200;
+
 // What is expected of gzip data, where they are not so.
 struct DamagedGzip {
   std::string expected;
@@ -95,7 +101,11 @@ class InflatingOrigin final : public ByteSource::Origin {
       if (stream_.avail_out == room) throw;
       damage_ = std::make_unique<DamagedGzip>(damage);
     }
-    return room - stream_.avail_out;
+    const std::size_t count = room - stream_.avail_out;
+    produced_ += count;
+    if (produced_ > kAlwaysInflated && produced_ / kMostInflation > consumed())
+      throw DamagedGzip{fmt::format("gzip data that inflate to at most {} times their size", kMostInflation)};
+    return count;
   }
 
  private:
@@ -147,6 +157,7 @@ class InflatingOrigin final : public ByteSource::Origin {
   std::unique_ptr<Origin> compressed_;
   std::vector<char> input_;
   std::uint64_t before_input_ = 0;
+  std::uint64_t produced_ = 0;
   z_stream stream_{};
   bool ended_ = false;
   std::unique_ptr<DamagedGzip> damage_;
@@ -209,16 +220,17 @@ std::string_view ByteSource::read_some() {
 }
 
 bool ByteSource::fill() {
+  const std::size_t room = std::clamp(2 * chunk_.size(), kFirstChunkBytes, kChunkBytes);
   const std::size_t dropped = chunk_.size() - std::min(chunk_.size(), kKeptBefore);
   const auto first_kept = chunk_.begin() + static_cast<std::ptrdiff_t>(dropped);
   lines_before_chunk_ += static_cast<std::size_t>(std::count(chunk_.begin(), first_kept, '\n'));
   chunk_.erase(chunk_.begin(), first_kept);
   offset_of_chunk_ += dropped;
   next_ = chunk_.size();
-  chunk_.resize(next_ + kChunkBytes);
+  chunk_.resize(next_ + room);
   std::size_t count = 0;
   try {
-    count = origin_->read(chunk_.data() + next_, kChunkBytes);
+    count = origin_->read(chunk_.data() + next_, room);
   } catch (const DamagedGzip& damage) {
     chunk_.resize(next_);
     fail_at_end(damage.expected);

@@ -38,7 +38,7 @@ class ByteSource {
   // What the source is called in errors.
   [[nodiscard]] const std::string& name() const { return name_; }
   // Whether all was read. Like what reads on, throws InvalidArgument where a file cannot be read,
-  // or as fail() does where gzip data are damaged or end early.
+  // or as fail() does where gzip data are damaged, end early, or inflate to more than 64 MiB and 200 times their size.
   [[nodiscard]] bool at_end() { return next_ == chunk_.size() && !fill(); }
   // The next byte. Requires: not at_end().
   [[nodiscard]] char peek() const { return chunk_[next_]; }

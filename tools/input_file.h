@@ -12,7 +12,8 @@ namespace cistern {
 
 // All of the file at `path`; gzip'd data, told by their first bytes, are inflated.
 // Throws InvalidArgument naming the path if it cannot be read, and as fail_input does for
-// truncated or corrupt gzip data, or none at all in a file called .gz.
+// gzip data that are truncated, corrupt, or inflate to more than 64 MiB and 200 times their size, and for none at
+// all in a file called .gz.
 [[nodiscard]] std::string read_input_file(const std::string& path);
 // The inflated gzip data `compressed`, called `name` in errors.
 [[nodiscard]] std::string inflate_gzip(std::string_view compressed, std::string_view name);

@@ -28,7 +28,9 @@ Snapshot snapshot_of(const SnapshotFile& file) {
   return snapshot;
 }
 
-Snapshot read_snapshot(const std::string& path) { return snapshot_of(read_snapshot_file(path)); }
+Snapshot read_snapshot(const std::string& path, const std::function<void(double share)>& progress) {
+  return snapshot_of(read_snapshot_file(path, progress));
+}
 
 Snapshot parse_snapshot(std::string_view text, std::string_view name) {
   return snapshot_of(parse_snapshot_file(text, name));

@@ -6,6 +6,7 @@
 
 #include <cistern/snapshot.h>
 
+#include <functional>
 #include <string>
 #include <string_view>
 
@@ -22,7 +23,8 @@ namespace cistern {
 // and entries of actions that are not, are left out: read_snapshot_file() keeps them.
 // Memory: the file's as read_snapshot_file() says, and 80 bytes an entry or block.
 // Throws InvalidArgument, one line, for anything else.
-[[nodiscard]] Snapshot read_snapshot(const std::string& path);
+// `progress`, if any, hears now and then which share of the file was read.
+[[nodiscard]] Snapshot read_snapshot(const std::string& path, const std::function<void(double share)>& progress = {});
 // The same of a text in memory, called `name` in errors.
 [[nodiscard]] Snapshot parse_snapshot(std::string_view text, std::string_view name);
 // The same of a file that was read.

@@ -9,6 +9,7 @@
 
 #include "stats/summary.h"
 #include "tools/command.h"
+#include "tools/progress.h"
 #include "tools/snapshot_reader.h"
 #include "tools/snapshot_stats.h"
 #include "tools/usage.h"
@@ -61,7 +62,11 @@ int summary_command(const Arguments& arguments, const CommandStreams& streams) {
       ->required();
   app.add_flag("--abbreviated", abbreviated, "without the rows of the large and the small pool");
   if (!parse_usage(app, arguments, streams)) return kExitSuccess;
-  print_summaries(read_snapshot(path), abbreviated, path, streams);
+  Progress progress(streams.err, streams.show_progress);
+  progress.start(path, 0, 1);
+  const Snapshot snapshot = read_snapshot(path, [&progress](double share) { progress.update("reading", share); });
+  progress.clear();
+  print_summaries(snapshot, abbreviated, path, streams);
   return kExitSuccess;
 }
 

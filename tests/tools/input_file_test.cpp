@@ -63,6 +63,14 @@ TEST(InputFile, DamagedGzipIsRefused) {
               AllOf(StartsWith("x.gz:3:"), HasSubstr("expected intact gzip data (incorrect data check")));
 }
 
+TEST(InputFile, GzipDataThatWouldFillMemoryAreRefused) {
+  const std::string bomb = gzipped(std::string(std::size_t{100} << 20, ' '));
+  ASSERT_LT(bomb.size(), std::size_t{200} << 10);
+  EXPECT_THAT(refusal([&] { return inflate_gzip(bomb, "x.gz"); }),
+              HasSubstr("expected gzip data that inflate to at most 200 times their size"));
+  EXPECT_EQ(inflate_gzip(gzipped(std::string(std::size_t{60} << 20, ' ')), "x.gz").size(), std::size_t{60} << 20);
+}
+
 TEST(InputFile, BytesAfterTheGzipDataAreRefused) {
   EXPECT_THAT(refusal([] { return inflate_gzip(gzipped("text\n") + "more", "x.gz"); }),
               HasSubstr("expected nothing after the gzip data"));
