@@ -67,7 +67,7 @@ benchmark_table() {
 }
 
 require_packages "${bench_packages[@]}"
-compile_quietly release cistern_bench tools/cistern
+compile_quietly release cistern_bench cistern_snapshot_bench tools/cistern
 command=$root/build/release/tools/cistern
 export CISTERN_DEVICE=simulated
 
@@ -90,6 +90,10 @@ mapfile -t traces <"$scratch/traces"
   echo "## Microbenchmarks"
   echo
   "$root/build/release/bench/cistern_bench" --benchmark_format=json "${arguments[@]}" | benchmark_table
+  echo
+  echo "## The command on snapshots of 1,000,000 entries and 100,000 blocks"
+  echo
+  "$root/build/release/bench/cistern_snapshot_bench"
   for policy in classic direct; do
     echo
     echo "## Replays: policy \`$policy\`"

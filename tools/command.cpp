@@ -19,11 +19,15 @@ struct Subcommand {
   int (*run)(const Arguments&, const CommandStreams&);
 };
 
-constexpr std::array<Subcommand, 5> kSubcommands = {{
+constexpr std::array<Subcommand, 9> kSubcommands = {{
     {"replay", "replay allocation traces and measure what the allocator does with them", replay_command},
     {"capacity", "find the least device capacity at which traces complete", capacity_command},
     {"workload", "write a generated trace, or list the generators", workload_command},
     {"summary", "print the memory summary of a snapshot file", summary_command},
+    {"diff", "compare the live blocks of two snapshots, by stack and by tag", diff_command},
+    {"leaks", "find blocks that are live at the end of a process, or of a part of its history", leaks_command},
+    {"blocks", "list the blocks of a snapshot, chosen and sorted", blocks_command},
+    {"explain", "tell which block of a snapshot would serve a request, or why none", explain_command},
     {"convert", "write a snapshot file as cistern's JSON, or as PyTorch's pickle or JSON", convert_command},
 }};
 
@@ -37,7 +41,7 @@ std::string help_text() {
   text +=
       "\nCISTERN_DEVICE chooses the device: cuda, simulated[:settings] or auto (the default here: CUDA\n"
       "where there is a device, else simulated).\n"
-      "Exit status: 0; 1 when a replay ran out of memory; 2 for bad usage or a bad file.\n";
+      "Exit status: 0; 1 when a replay ran out of memory or there are leaks; 2 for bad usage or a bad file.\n";
   return text;
 }
 

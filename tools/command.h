@@ -15,6 +15,7 @@ namespace cistern {
 enum ExitStatus : int {
   kExitSuccess = 0,
   kExitOutOfMemory = 1,  // the work was done and printed, but memory ran out on the way
+  kExitLeaks = 1,        // the same: there are leaks
   kExitBadUsage = 2,     // bad usage or a bad file: one line says which and what was expected
 };
 
@@ -35,6 +36,10 @@ struct CommandStreams {
 [[nodiscard]] int capacity_command(const Arguments& arguments, const CommandStreams& streams);
 [[nodiscard]] int workload_command(const Arguments& arguments, const CommandStreams& streams);
 [[nodiscard]] int summary_command(const Arguments& arguments, const CommandStreams& streams);
+[[nodiscard]] int diff_command(const Arguments& arguments, const CommandStreams& streams);
+[[nodiscard]] int leaks_command(const Arguments& arguments, const CommandStreams& streams);
+[[nodiscard]] int blocks_command(const Arguments& arguments, const CommandStreams& streams);
+[[nodiscard]] int explain_command(const Arguments& arguments, const CommandStreams& streams);
 [[nodiscard]] int convert_command(const Arguments& arguments, const CommandStreams& streams);
 
 }  // namespace cistern

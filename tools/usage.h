@@ -8,6 +8,8 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "tools/command.h"
 
@@ -29,5 +31,14 @@ CLI::Option* add_share(CLI::App& app, const std::string& name, std::optional<dou
 // A size as parse_byte_size reads it.
 CLI::Option* add_byte_size(CLI::App& app, const std::string& name, std::optional<std::uint64_t>& value,
                            const std::string& description);
+// One of `choices`: its place among them.
+CLI::Option* add_choice(CLI::App& app, const std::string& name, std::optional<std::size_t>& value,
+                        const std::string& description, const std::vector<std::string>& choices);
+// A stream by its raw handle, as snapshots have it: decimal, or hexadecimal after 0x; below 2^63.
+CLI::Option* add_stream(CLI::App& app, const std::string& name, std::optional<std::int64_t>& value,
+                        const std::string& description);
+// A pool by the pair of numbers that snapshots have: "0,1".
+CLI::Option* add_pool_id(CLI::App& app, const std::string& name,
+                         std::optional<std::pair<std::int64_t, std::int64_t>>& value, const std::string& description);
 
 }  // namespace cistern

@@ -86,6 +86,52 @@ TEST_F(SummaryCommandTest, ASnapshotWithoutAnyUseSaysSo) {
   }
 }
 
+TEST_F(SummaryCommandTest, AsJsonItHasEveryStatisticAndWhereTheMemoryIs) {
+  const Result result = run({"summary", write_snapshot(), "--json"});
+  EXPECT_EQ(result.status, kExitSuccess) << result.err;
+  const auto json = nlohmann::json::parse(result.out);
+  ASSERT_EQ(json["devices"].size(), 1u);
+  const auto& device = json["devices"][0];
+  EXPECT_EQ(device["device"], 0);
+  const MemoryStats stats = allocator.memory_stats(0);
+  const auto flat = stats.flat();
+  EXPECT_EQ(device["stats"].size(), flat.size());
+  for (const auto& [key, value] : flat) EXPECT_EQ(device["stats"][key], value) << key;
+  const auto& memory = device["memory"];
+  EXPECT_EQ(memory["live_blocks"], stats.allocation.all.current);
+  EXPECT_EQ(memory["live_bytes"], stats.requested_bytes.all.current);
+  EXPECT_EQ(memory["live_bytes"].get<std::int64_t>() + memory["rounding_bytes"].get<std::int64_t>(),
+            stats.allocated_bytes.all.current);
+  EXPECT_EQ(memory["free_split_bytes"], stats.inactive_split_bytes.all.current);
+  EXPECT_EQ(memory["reserved_bytes"], stats.reserved_bytes.all.current);
+}
+
+TEST_F(SummaryCommandTest, AsJsonWhatTheFileDoesNotTellIsNull) {
+  const Result result = run({"summary", write_snapshot_without_stats(), "--json"});
+  EXPECT_EQ(result.status, kExitSuccess) << result.err;
+  EXPECT_EQ(result.error_lines(), 1);
+  const auto stats = nlohmann::json::parse(result.out)["devices"][0]["stats"];
+  EXPECT_EQ(stats["allocated_bytes.all.current"], allocator.memory_stats(0).allocated_bytes.all.current);
+  EXPECT_EQ(stats["max_split_size"], -1);
+  EXPECT_EQ(stats["allocated_bytes.all.peak"], nullptr);
+  EXPECT_EQ(stats["num_ooms"], nullptr);
+}
+
+TEST_F(SummaryCommandTest, EveryFormTellsTheSame) {
+  const Snapshot snapshot = allocator.snapshot();
+  const std::string expected = run({"summary", write_snapshot()}).out;
+  write_pickle(snapshot, path("s.pickle"), 2);
+  write_torch_json(snapshot, path("s.json"));
+  ASSERT_EQ(run({"convert", path("s.json"), path("s.pickle.gz")}).status, kExitSuccess);
+  for (const char* name : {"s.pickle", "s.json", "s.pickle.gz"}) EXPECT_EQ(run({"summary", path(name)}).out, expected);
+}
+
+TEST_F(SummaryCommandTest, OneDeviceCanBeAskedFor) {
+  (void)allocator.allocate(1000, nullptr, 1);
+  EXPECT_EQ(run({"summary", write_snapshot(), "--device", "1"}).out, allocator.memory_summary(1));
+  EXPECT_EQ(run({"summary", write_snapshot(), "--device", "2"}).error_lines(), 1);
+}
+
 TEST_F(SummaryCommandTest, AFileThatIsNoSnapshotIsRefusedWithLineAndText) {
   expect_refused(run({"summary", write("bad.json", "{\n \"device_traces\": [[]],\n \"segments\": 7\n}\n")}),
                  {"bad.json: 'segments: 7'", "expected"});

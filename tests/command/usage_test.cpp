@@ -10,7 +10,12 @@ TEST_F(UsageTest, HelpOfTheCommandAndOfEachSubcommandGoesToStandardOutput) {
                                      {"replay", "--help"},
                                      {"capacity", "--help"},
                                      {"workload", "--help"},
-                                     {"summary", "--help"}}) {
+                                     {"summary", "--help"},
+                                     {"diff", "--help"},
+                                     {"leaks", "--help"},
+                                     {"blocks", "--help"},
+                                     {"explain", "--help"},
+                                     {"convert", "--help"}}) {
     const Result result = run(arguments);
     EXPECT_EQ(result.status, kExitSuccess);
     EXPECT_NE(result.out.find("Usage"), std::string::npos);

@@ -1,0 +1,265 @@
+#include <cistern/allocator.h>
+#include <cistern/mem_pool.h>
+#include <cistern/simulated.h>
+#include <gmock/gmock.h>
+
+#include <random>
+
+#include "tests/command/command_fixture.h"
+#include "tests/command/made_snapshot.h"
+#include "tools/placement.h"
+
+namespace cistern {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+constexpr auto kFree = BlockState::inactive;
+constexpr auto kPending = BlockState::active_pending_free;
+constexpr std::int64_t kMega = 1 << 20;
+
+// What is predicted from a snapshot of a heap is what the heap does next.
+class PredictedHeap {
+ public:
+  explicit PredictedHeap(const std::string& options)
+      : allocator_({&driver_.api(), AllocatorOptions::parse(options)}), streams_{nullptr, driver_.create_stream()} {}
+
+  void run(std::uint64_t seed, int steps) {
+    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    std::mt19937_64 random(seed);
+    for (int step = 0; step < steps && !testing::Test::HasFailure(); ++step) {
+      if (!live_.empty() && random() % 100 < 45)
+        give(random());
+      else if (random() % 100 < 2)
+        allocator_.empty_cache();
+      else
+        take(size_of(random), streams_[random() % streams_.size()]);
+    }
+  }
+
+  int hits = 0;
+  int misses = 0;
+
+ private:
+  static std::size_t size_of(std::mt19937_64& random) {
+    const std::size_t most = std::size_t{1} << (4 + random() % 22);
+    return 1 + random() % most;
+  }
+
+  void give(std::uint64_t number) {
+    const auto place = live_.begin() + static_cast<std::ptrdiff_t>(number % live_.size());
+    allocator_.deallocate(*place);
+    live_.erase(place);
+  }
+
+  void take(std::size_t bytes, StreamHandle stream) {
+    const Snapshot before = allocator_.snapshot();
+    const auto handle = static_cast<std::int64_t>(reinterpret_cast<std::intptr_t>(stream));
+    const Placement placement = place(before, allocator_.options(), {bytes, handle, 0, {0, 0}});
+    void* pointer = allocator_.allocate(bytes, stream);
+    live_.push_back(pointer);
+    const Snapshot after = allocator_.snapshot();
+    const auto [segment, block] = find(after, reinterpret_cast<std::uintptr_t>(pointer));
+    SCOPED_TRACE(testing::Message() << bytes << " bytes on stream " << handle);
+    ASSERT_NE(block, nullptr);
+    EXPECT_EQ(segment->is_large, placement.is_large);
+    if (placement.served_by) {
+      ++hits;
+      EXPECT_EQ(after.segments.size(), before.segments.size());
+      EXPECT_EQ(block->address, placement.served_by->address);
+      EXPECT_EQ(segment->address, placement.served_by->segment);
+      EXPECT_EQ(block->size, placement.served_by->bytes);
+      return;
+    }
+    ++misses;
+    EXPECT_EQ(after.segments.size(), before.segments.size() + 1);
+    EXPECT_EQ(static_cast<std::size_t>(segment->total_size), placement.segment_bytes);
+    EXPECT_EQ(block->size, placement.new_block_bytes);
+  }
+
+  static std::pair<const SegmentInfo*, const BlockInfo*> find(const Snapshot& snapshot, std::uint64_t address) {
+    for (const SegmentInfo& segment : snapshot.segments)
+      for (const BlockInfo& block : segment.blocks)
+        if (block.address == address) return {&segment, &block};
+    return {nullptr, nullptr};
+  }
+
+  SimulatedDriver driver_{[] {
+    SimulatedOptions options;
+    options.backing = Backing::none;
+    return options;
+  }()};
+  CachingAllocator allocator_;
+  std::vector<StreamHandle> streams_;
+  std::vector<void*> live_;
+};
+
+TEST(Placement, IsWhatTheAllocatorThenDoes) {
+  for (const char* options : {"", "max_split_size_mb:24", "roundup_power2_divisions:4",
+                              "max_split_size_mb:21,max_non_split_rounding_mb:30", "policy:direct"}) {
+    SCOPED_TRACE(options);
+    int hits = 0;
+    int misses = 0;
+    for (std::uint64_t seed = 1; seed <= 5; ++seed) {
+      PredictedHeap heap(options);
+      heap.run(seed, 400);
+      hits += heap.hits;
+      misses += heap.misses;
+    }
+    EXPECT_GT(misses, 50);
+    EXPECT_EQ(hits > 50, std::string_view(options) != "policy:direct");
+  }
+}
+
+class ExplainCommandTest : public CommandTest {
+ protected:
+  // Stream 0's large pool: 3 and 2 MiB free, 5 MiB pending beside the 3. Elsewhere: 6 MiB free of stream 7, 7 MiB of
+  // a private pool, and 1 MiB of the small pool.
+  ExplainCommandTest() {
+    snapshot_ = make_snapshot({{0x10000000, {{3 * kMega, kFree}, {5 * kMega, kPending}, {kMega}, {2 * kMega, kFree}}},
+                               {0x20000000, {{6 * kMega, kFree}}, 7},
+                               {0x30000000, {{7 * kMega, kFree}, {kMega}}, 0, 0, {1, 0}},
+                               {0x40000000, {{kMega}, {kMega, kFree}}}});
+  }
+
+  Result explain(Arguments options) const {
+    write_pickle(snapshot_, path("s.pickle"));
+    options.insert(options.begin(), {"explain", path("s.pickle")});
+    return run(options);
+  }
+  nlohmann::json explain_json(Arguments options) const {
+    options.push_back("--json");
+    const Result result = explain(options);
+    EXPECT_EQ(result.status, kExitSuccess) << result.err;
+    return nlohmann::json::parse(result.out);
+  }
+  static nlohmann::json unfit(const nlohmann::json& json, const std::string& reason) {
+    for (const auto& each : json["other_free"])
+      if (each["reason"] == reason) return each;
+    return {};
+  }
+
+  Snapshot snapshot_;
+};
+
+TEST_F(ExplainCommandTest, TheBestFitOfTheStreamsOwnPoolServes) {
+  const auto json = explain_json({"1572864", "0"});
+  EXPECT_EQ(json["rounded_bytes"], 1572864);
+  EXPECT_EQ(json["segment_type"], "large");
+  EXPECT_EQ(json["candidates"], 2);
+  EXPECT_EQ(json["served_by"]["address"], 0x10900000);
+  EXPECT_EQ(json["served_by"]["segment"], 0x10000000);
+  EXPECT_EQ(json["served_by"]["block_bytes"], 2 * kMega);  // what would be left is too little to split
+  EXPECT_EQ(json["served_by"]["rest_bytes"], 0);
+  EXPECT_EQ(unfit(json, "behind the best fit")["bytes"], 3 * kMega);
+
+  const auto split = explain_json({"1048577", "0x0"});
+  EXPECT_EQ(split["served_by"]["address"], 0x10900000);
+  EXPECT_EQ(explain_json({"2MiB", "7"})["served_by"]["rest_bytes"], 4 * kMega);
+  EXPECT_EQ(explain_json({"2MiB", "0", "--pool", "1,0"})["served_by"]["address"], 0x30000000);
+  EXPECT_EQ(explain_json({"1", "0"})["served_by"]["address"], 0x40100000);
+}
+
+TEST_F(ExplainCommandTest, WhereNothingServesEachFreeByteHasItsReason) {
+  const auto json = explain_json({"4MiB", "0"});
+  EXPECT_EQ(json["served_by"], nullptr);
+  EXPECT_EQ(json["reason"], "too small");
+  EXPECT_EQ(json["candidates"], 0);
+  EXPECT_EQ(json["new_segment"], (nlohmann::json{
+                                     {"segment_bytes", 20 * kMega},
+                                     {"block_bytes", 4 * kMega},
+                                     {"rest_bytes", 16 * kMega},
+                                 }));
+  const auto figures = [&](const char* reason) {
+    const auto each = unfit(json, reason);
+    return std::array<std::int64_t, 4>{each["blocks"], each["bytes"], each["largest"], each["large_enough"]};
+  };
+  using Figures = std::array<std::int64_t, 4>;
+  EXPECT_EQ(figures("too small"), (Figures{2, 5 * kMega, 3 * kMega, 0}));
+  EXPECT_EQ(figures("pending"), (Figures{1, 5 * kMega, 5 * kMega, 1}));
+  EXPECT_EQ(figures("another stream"), (Figures{1, 6 * kMega, 6 * kMega, 1}));
+  EXPECT_EQ(figures("another pool"), (Figures{1, 7 * kMega, 7 * kMega, 1}));
+  EXPECT_EQ(figures("the other size class"), (Figures{1, kMega, kMega, 0}));
+  EXPECT_EQ(json["other_free"].size(), 5u);
+  EXPECT_EQ(json["largest_without_pending"], 8 * kMega);
+  EXPECT_EQ(json["flushed_segments"], 1);  // stream 7's; a private pool keeps its own
+  EXPECT_EQ(json["flushed_bytes"], 6 * kMega);
+}
+
+TEST_F(ExplainCommandTest, TheRecordedLimitOfSplittingHolds) {
+  snapshot_ =
+      make_snapshot({{0x10000000, {{30 * kMega, kFree}, {kMega}}}, {0x20000000, {{22 * kMega, kFree}, {kMega}}}});
+  EXPECT_NE(explain_json({"25MiB", "0"})["served_by"], nullptr);
+  snapshot_.settings.max_split_size = 28 * kMega;
+  const auto json = explain_json({"25MiB", "0"});
+  EXPECT_EQ(json["served_by"], nullptr);
+  EXPECT_EQ(json["reason"], "max_split_size");
+  EXPECT_EQ(unfit(json, "max_split_size")["bytes"], 30 * kMega);
+  // Above it a block of less than 20 MiB more serves, whole.
+  EXPECT_EQ(explain_json({"29MiB", "0"})["served_by"]["block_bytes"], 30 * kMega);
+}
+
+TEST_F(ExplainCommandTest, TheRecordedPolicyDecides) {
+  snapshot_.settings.roundup_power2_divisions[2] = 2;
+  EXPECT_EQ(explain_json({"2097153", "0"})["rounded_bytes"], 3 * kMega);
+  snapshot_.settings.text = "policy:direct";
+  const auto json = explain_json({"2MiB", "0"});
+  EXPECT_EQ(json["policy"], "direct");
+  EXPECT_EQ(json["reason"], "policy direct");
+  EXPECT_EQ(json["new_segment"]["segment_bytes"], 2 * kMega);
+  EXPECT_THAT(explain({"2MiB", "0"}).out, HasSubstr("there is no cache to give back"));
+  snapshot_.settings.text = "backend:cudaMallocAsync";
+  expect_refused(explain({"2MiB", "0"}), {"policy async"});
+  snapshot_.settings.text = "";
+  snapshot_.settings.expandable_segments = true;
+  expect_refused(explain({"2MiB", "0"}), {"s.pickle", "policy expandable", "classic or direct"});
+}
+
+TEST_F(ExplainCommandTest, ExpandableSegmentsServeNoRequestOfPolicyClassic) {
+  snapshot_ = make_snapshot({{0x10000000, {{30 * kMega, kFree}, {kMega}}, 0, 0, {0, 0}, true}});
+  const auto json = explain_json({"25MiB", "0"});
+  EXPECT_EQ(json["served_by"], nullptr);
+  EXPECT_EQ(json["reason"], "expandable segment");
+}
+
+TEST_F(ExplainCommandTest, OptionsOfALaterPyTorchAreNotedAndTheRestHolds) {
+  snapshot_.settings.text = "key_of_tomorrow:1,max_split_size_mb:28";
+  snapshot_.settings.max_split_size = 28 * kMega;
+  const Result result = explain({"2MiB", "0", "--json"});
+  EXPECT_EQ(result.status, kExitSuccess);
+  EXPECT_EQ(result.error_lines(), 1);
+  EXPECT_THAT(result.err, HasSubstr("key_of_tomorrow"));
+  EXPECT_THAT(result.out, HasSubstr("key_of_tomorrow"));
+}
+
+TEST_F(ExplainCommandTest, TheTextSaysWhatWouldHappen) {
+  const std::string served = explain({"2MiB", "7"}).out;
+  EXPECT_THAT(served, HasSubstr("request    2097152 bytes (2.00 MiB), stream 7, device 0, pool 0,0\n"));
+  EXPECT_THAT(served, HasSubstr("served by  0x20000000, in the segment at 0x20000000: the best fit of 1 free block "));
+  EXPECT_THAT(served, HasSubstr("split: 4194304 bytes (4.00 MiB) stay free behind it\n"));
+  EXPECT_THAT(served, Not(HasSubstr("driver")));
+  const std::string missed = explain({"4MiB", "0"}).out;
+  EXPECT_THAT(missed, HasSubstr("served by  none: no free block of this stream's pool is large enough\n"));
+  EXPECT_THAT(missed, HasSubstr("once the pending frees are done, a block of 8388608 bytes (8.00 MiB) can serve\n"));
+  EXPECT_THAT(missed, HasSubstr("then       the driver is asked for a segment of 20971520 bytes (20.00 MiB)\n"));
+  EXPECT_THAT(missed, HasSubstr("a flush gives back 6291456 bytes (6.00 MiB) in 1 segment,"));
+  EXPECT_THAT(missed, HasSubstr("another stream"));
+  snapshot_ = make_snapshot({});
+  EXPECT_THAT(explain({"4MiB", "0"}).out, HasSubstr("no other free memory on the device\n"));
+}
+
+TEST_F(ExplainCommandTest, RequestsThatNoAllocatorTakesAreRefused) {
+  expect_refused(explain({"0", "0"}), {"SIZE 0", "expected 1 to"});
+  expect_refused(explain({"1152921504606846976", "0"}), {"SIZE 1152921504606846976", "expected 1 to"});
+  EXPECT_EQ(explain({"1152921504606846975", "0"}).status, kExitSuccess);
+  expect_refused(explain({"4MiB", "stream"}), {"STREAM", "'stream'", "handle"});
+  expect_refused(explain({"4 MiB", "0"}), {"SIZE", "'4 MiB'"});
+  expect_refused(explain({"4MiB"}), {"cistern explain", "STREAM"});
+  expect_refused(explain({"4MiB", "0", "--device", "1"}), {"--device 1", "less than 1"});
+  snapshot_.settings.roundup_power2_divisions[2] = 3;
+  expect_refused(explain({"4MiB", "0"}), {"s.pickle", "roundup_power2_divisions", "3"});
+}
+
+}  // namespace
+}  // namespace cistern

@@ -1,0 +1,56 @@
+#include "tools/recorded_policy.h"
+
+#include <cistern/error.h>
+#include <fmt/format.h>
+
+#include <bit>
+
+#include "allocator/options_keys.h"
+#include "tools/input_file.h"
+
+namespace cistern {
+namespace {
+
+[[noreturn]] void fail(std::string_view name, std::string_view key, std::int64_t value, std::string_view expected) {
+  fail_input(name, fmt::format("allocator_settings.{}: {}", key, value), expected);
+}
+
+// Where address ranges begin and end is not in a snapshot, and decides which block of one serves and where it grows.
+void require_explained(Policy policy, std::string_view name) {
+  if (policy == Policy::expandable)
+    throw NotSupported(fmt::format("{}: policy expandable: expected classic or direct", name));
+  require_built(policy, "the snapshot");
+}
+
+void read_divisions(const AllocatorSettings& settings, std::string_view name, AllocatorOptions& options) {
+  constexpr std::int64_t kMost = std::int64_t{1} << 31;
+  for (const auto& [mebibytes, divisions] : settings.roundup_power2_divisions) {
+    const auto unsigned_mebibytes = static_cast<std::uint64_t>(mebibytes);
+    const auto bucket = static_cast<std::size_t>(std::countr_zero(unsigned_mebibytes));
+    if (!std::has_single_bit(unsigned_mebibytes) || bucket >= options.roundup_power2_divisions.size())
+      fail(name, "roundup_power2_divisions", mebibytes, "a power of two up to 32768");
+    if (divisions > kMost || (divisions != 0 && !std::has_single_bit(static_cast<std::uint64_t>(divisions))))
+      fail(name, "roundup_power2_divisions", divisions, "0 or a power of two up to 2^31");
+    options.roundup_power2_divisions[bucket] = static_cast<std::uint32_t>(divisions);
+  }
+}
+
+}  // namespace
+
+RecordedPolicy recorded_policy(const AllocatorSettings& settings, std::string_view name) {
+  RecordedPolicy policy;
+  try {
+    policy.options = AllocatorOptions::parse(settings.text);
+  } catch (const InvalidArgument& error) {
+    policy.unread_text = error.what();
+  }
+  AllocatorOptions& options = policy.options;
+  if (settings.expandable_segments) options.policy = Policy::expandable;
+  options.max_split_size_bytes =
+      settings.max_split_size < 0 ? kUnlimited : static_cast<std::size_t>(settings.max_split_size);
+  read_divisions(settings, name, options);
+  require_explained(options.policy, name);
+  return policy;
+}
+
+}  // namespace cistern
