@@ -220,7 +220,8 @@ class DeviceAllocator {
   void free_behind_events(Block* block, Lock& lock) noexcept;
   CUresult guard(Block* block, Lock& lock) noexcept;
   void retire_uses(Block* block, std::size_t first) noexcept;
-  [[nodiscard]] CUresult record_event(const StreamUse& use, PendingFrees::Entry* entry, bool during_capture) noexcept;
+  [[nodiscard]] CUresult record_event(const StreamUse& use, PendingFrees::Entry* entry, bool during_capture,
+                                      bool may_wait) noexcept;
   [[nodiscard]] bool names_its_stream(const StreamUse& use) const;
   [[nodiscard]] bool wait_for_device_of(const StreamUse& use) const noexcept;
   void queue_or_wait(const PendingFrees::Entry& entry, Lock& lock) noexcept;

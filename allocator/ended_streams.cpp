@@ -15,8 +15,9 @@ void DeviceAllocator::end_stream(const StreamUse& stream) noexcept {
   if (!known) return;
   PendingFrees::Entry last{nullptr, stream.device, stream.stream, nullptr};
   const bool during_capture = !routing_.empty();
+  const bool may_wait = !routing_.capture_under_way(true);
   lock.unlock();
-  const CUresult result = record_event(stream, &last, during_capture);
+  const CUresult result = record_event(stream, &last, during_capture, may_wait);
   lock.lock();
   try {
     std::shared_ptr<StreamEnd> end;

@@ -83,8 +83,9 @@ CUresult DeviceAllocator::guard(Block* block, Lock& lock) noexcept {
   for (std::size_t i = 0; i < block->uses.size(); ++i) {
     PendingFrees::Entry entry{nullptr, block->uses[i].device, block->uses[i].stream, block};
     const bool during_capture = !routing_.empty();
+    const bool may_wait = !routing_.capture_under_way(true);
     lock.unlock();
-    const CUresult result = record_event(block->uses[i], &entry, during_capture);
+    const CUresult result = record_event(block->uses[i], &entry, during_capture, may_wait);
     lock.lock();
     if (result == CUDA_SUCCESS) {
       queue_or_wait(entry, lock);
@@ -117,11 +118,13 @@ void DeviceAllocator::retire_uses(Block* block, std::size_t first) noexcept {
 
 // Without an event in `entry`, the work is done already. A stream that captures, with the allocator
 // told of it or not, gets none (CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED): the capture would take the
-// event, and whoever asks for it later would be refused for ever.
-CUresult DeviceAllocator::record_event(const StreamUse& use, PendingFrees::Entry* entry, bool during_capture) noexcept {
+// event, and whoever asks for it later would be refused for ever. Nor does a stream without a handle while
+// any thread captures (not `may_wait`): the wait for the device would invalidate that capture.
+CUresult DeviceAllocator::record_event(const StreamUse& use, PendingFrees::Entry* entry, bool during_capture,
+                                       bool may_wait) noexcept {
   try {
     const DriverScope scope(api_, surroundings_.contexts.primary(use.device), during_capture);
-    if (!names_its_stream(use)) return api_.ctx_synchronize();
+    if (!names_its_stream(use)) return may_wait ? api_.ctx_synchronize() : CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     if (is_captured(use)) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     EventPool& pool = surroundings_.event_pools.of(use.device);
     CUresult result = pool.acquire(&entry->event);

@@ -119,10 +119,11 @@ void DeviceAllocator::order_behind_uses(const PrivatePool& pool, Lock& lock) {
         if (!use.in_capture) orders.emplace_back(use, StreamUse{segment->stream, device_, nullptr});
   }
   const bool during_capture = !routing_.empty();
+  const bool may_wait = !routing_.capture_under_way(true);
   lock.unlock();
   for (const auto& [user, owner] : orders) {
     PendingFrees::Entry entry{nullptr, user.device, user.stream, nullptr};
-    CUresult result = record_event(user, &entry, during_capture);
+    CUresult result = record_event(user, &entry, during_capture, may_wait);
     if (result == CUDA_SUCCESS && entry.event != nullptr) {
       const DriverScope scope(api_, context_, during_capture);
       result = api_.stream_wait_event(owner.stream.handle, entry.event, 0);

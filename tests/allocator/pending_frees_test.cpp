@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <thread>
 #include <vector>
 
 #include "runtime/stream_access.h"
@@ -59,6 +60,27 @@ TEST_F(PendingFreesTest, AFreeWhileTheRecordedStreamCapturesIsGuardedAfterTheCap
   EXPECT_EQ(driver_.api().graph_destroy(graph), CUDA_SUCCESS);
   EXPECT_NE(allocator_.allocate(kMega, owner_), first);
   driver_.run_until_idle(reader_);
+  EXPECT_EQ(allocator_.allocate(kMega, owner_), first);
+}
+
+// The wait for the device that such a free takes otherwise would invalidate the capture.
+TEST_F(PendingFreesTest, AFreeOfWhatADestroyedStreamUsedWaitsForAnotherThreadsCapture) {
+  const StreamHandle gone = driver_.create_stream();
+  void* first = allocator_.allocate(kMega, owner_);
+  allocator_.record_stream(first, gone);
+  driver_.destroy_stream(gone);
+  const PoolId graph{7, 0};
+  std::thread([&] { allocator_.begin_allocate_to_pool(0, graph, PoolFilter::stream(reader_)); }).join();
+  ASSERT_EQ(driver_.api().stream_begin_capture(reader_, CU_STREAM_CAPTURE_MODE_RELAXED), CUDA_SUCCESS);
+  allocator_.deallocate(first);
+  CUstreamCaptureStatus status{};
+  EXPECT_EQ(driver_.api().stream_is_capturing(reader_, &status), CUDA_SUCCESS);
+  EXPECT_EQ(status, CU_STREAM_CAPTURE_STATUS_ACTIVE);
+  EXPECT_NE(allocator_.allocate(kMega, owner_), first);
+  CUgraph captured = nullptr;
+  EXPECT_EQ(driver_.api().stream_end_capture(reader_, &captured), CUDA_SUCCESS);
+  EXPECT_EQ(driver_.api().graph_destroy(captured), CUDA_SUCCESS);
+  allocator_.end_allocate_to_pool(0, graph);
   EXPECT_EQ(allocator_.allocate(kMega, owner_), first);
 }
 
