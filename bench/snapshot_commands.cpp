@@ -102,8 +102,13 @@ Snapshot make_snapshot(std::uint64_t seed) {
 
 struct Cost {
   double seconds = 0;
+  double cpu_seconds = 0;
   double mebibytes = 0;  // the most that was resident
 };
+
+double seconds_of(const timeval& time) {
+  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) / 1e6;
+}
 
 // Runs `work` in a process of its own.
 template <class Work>
@@ -125,7 +130,8 @@ Cost measure(Work&& work) {
   if (::wait4(child, &status, 0, &usage) != child || !WIFEXITED(status) || WEXITSTATUS(status) == 2)
     throw std::runtime_error("a process failed");
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
-  return {took.count(), static_cast<double>(usage.ru_maxrss) / 1024};
+  return {took.count(), seconds_of(usage.ru_utime) + seconds_of(usage.ru_stime),
+          static_cast<double>(usage.ru_maxrss) / 1024};
 }
 
 Cost measure_command(const Arguments& arguments) {
@@ -140,8 +146,8 @@ double mebibytes_of(const std::string& path) {
 }
 
 void print_rows(const std::string& folder) {
-  std::printf("| command | file | MiB | inflated | seconds | peak MiB | peak / inflated |\n");
-  std::printf("| --- | --- | ---: | ---: | ---: | ---: | ---: |\n");
+  std::printf("| command | file | MiB | inflated | seconds | CPU seconds | peak MiB | peak / inflated |\n");
+  std::printf("| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |\n");
   for (const char* form : {".json", ".json.gz", ".pickle"}) {
     const std::string a = folder + "/a" + form;
     const std::string b = folder + "/b" + form;
@@ -153,8 +159,9 @@ void print_rows(const std::string& folder) {
                                                                  {"explain", {"explain", a, "3MiB", "0"}}}};
     for (const auto& [name, arguments] : rows) {
       const Cost cost = measure_command(arguments);
-      std::printf("| %s | %s | %.1f | %.1f | %.2f | %.0f | %.2f |\n", name, form, mebibytes_of(a),
-                  mebibytes_of(inflated), cost.seconds, cost.mebibytes, cost.mebibytes / mebibytes_of(inflated));
+      std::printf("| %s | %s | %.1f | %.1f | %.2f | %.2f | %.0f | %.2f |\n", name, form, mebibytes_of(a),
+                  mebibytes_of(inflated), cost.seconds, cost.cpu_seconds, cost.mebibytes,
+                  cost.mebibytes / mebibytes_of(inflated));
       std::fflush(stdout);
     }
   }
