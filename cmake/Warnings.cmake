@@ -4,7 +4,9 @@ add_library(cistern_warnings INTERFACE)
 target_compile_options(cistern_warnings INTERFACE
   -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wnon-virtual-dtor -Wold-style-cast -Wcast-align
   -Woverloaded-virtual -Wnull-dereference -Wformat=2 -Wimplicit-fallthrough)
-if(PROJECT_IS_TOP_LEVEL)
+# A tree with a guard taken out, whose variables may be of no use then, is built without that.
+option(CISTERN_WARNINGS_ARE_ERRORS "A warning ends the build" ${PROJECT_IS_TOP_LEVEL})
+if(CISTERN_WARNINGS_ARE_ERRORS)
   target_compile_options(cistern_warnings INTERFACE -Werror)
 endif()
 # Clang's -Wconversion is wider than gcc's, which in C++ leaves signs alone.

@@ -132,6 +132,21 @@ void result_freed_by_the_next_launch_beside_its_reader(World& w) {
   launch(w, exec, second);
 }
 
+// Launches of one executable graph follow each other, whichever streams they are in.
+void graphs_own_work_on_it_when_the_next_launch_frees_it(World& w) {
+  const StreamHandle stream = w.stream(), first = w.stream(), second = w.stream(), reader = w.stream();
+  begin(w, stream);
+  char* data = allocate(w, stream);
+  w.fill(data, kBytes, stream);
+  const CUgraphExec exec = finish(w, stream, kAutoFree);
+  launch(w, exec, first);
+  if (!w.is_mended) {
+    w.order(first, reader);
+    w.read(reader, data);
+  }
+  launch(w, exec, second);
+}
+
 void memory_of_a_graph_used_between_its_launches(World& w) {
   const StreamHandle stream = w.stream();
   begin(w, stream);
@@ -204,6 +219,8 @@ std::vector<Program> graph_memory_programs() {
       {"ResultOfAGraphsOwnFreedBesideTheLaunch", in_use, result_freed_on_a_stream_beside_the_launch},
       {"ResultOfAGraphsOwnFreedAtOnceWhileInUse", in_use, result_freed_at_once_while_in_use},
       {"ResultFreedByTheNextLaunchBesideItsReader", in_use, result_freed_by_the_next_launch_beside_its_reader},
+      {"ResultFreedByTheNextLaunchElsewhereBesideItsReader", in_use,
+       graphs_own_work_on_it_when_the_next_launch_frees_it},
       {"MemoryOfAGraphUsedBetweenItsLaunches", dead, memory_of_a_graph_used_between_its_launches},
       {"MemoryFreedByItsGraphAndAgain", RaceKind::invalid_free, memory_freed_by_its_graph_and_again},
       {"TwoGraphsHandMemoryOnWithoutOrder", in_use, two_graphs_hand_memory_on_without_order},
