@@ -7,6 +7,7 @@
 #include <cistern/device.h>
 #include <cistern/error.h>
 #include <cistern/event.h>
+#include <cistern/fixed_text.h>
 #include <cistern/graph.h>
 #include <cistern/host_memory.h>
 #include <cistern/ipc.h>
