@@ -3,7 +3,7 @@
 // The budgets of one heap: limits on live bytes, by tag or for all.
 //
 // They compare what the recorder counts as live: the one place where a figure decides (see
-// docs/decisions/0011-budgets-read-the-live-bytes.md).
+// docs/decisions/0013-budgets-read-the-live-bytes.md).
 // Not thread-safe: the owning DeviceAllocator holds its lock around every call.
 
 #include <cistern/scope.h>

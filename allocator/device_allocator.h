@@ -138,6 +138,16 @@ class DeviceAllocator {
     std::size_t largest_free_block = 0;
   };
   [[nodiscard]] Usage usage() const;
+  // All that a report of the heap needs, at one moment: O(blocks).
+  struct Figures {
+    Usage usage;
+    std::vector<TagStats> tags;
+    std::vector<StreamStats> streams;
+    std::optional<PendingFree> oldest_pending_free;
+    std::optional<std::size_t> limit_bytes;
+    AllocatorOptions options;
+  };
+  [[nodiscard]] Figures figures() const;
   // heap_figures.cpp: whose the heap's memory is. See stats.h for these.
   [[nodiscard]] std::vector<TagStats> tag_stats() const;
   [[nodiscard]] std::vector<StreamStats> stream_stats() const;
@@ -298,6 +308,9 @@ class DeviceAllocator {
   void apply_fraction(double fraction);
   void check_segment(const Segment& segment) const;
   void check_private_pools() const;
+  [[nodiscard]] std::vector<TagStats> tag_stats_locked() const;
+  [[nodiscard]] std::vector<StreamStats> stream_stats_locked() const;
+  [[nodiscard]] std::optional<PendingFree> oldest_pending_free_locked() const;
   void check_tags() const;
   void check_streams() const;
   // Visits each free that waits for another stream: visit(block, stream, its device).

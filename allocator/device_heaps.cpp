@@ -6,10 +6,12 @@
 #include "runtime/process_driver.h"
 #include "stats/report.h"
 #include "stats/summary.h"
+#include "stats/tags.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 
 namespace cistern {
@@ -220,9 +222,10 @@ std::string DeviceHeaps::report(int device) {
   check_driver(api, api.device_get_name(name, sizeof name, contexts_.driver_device(device)),
                DriverEntryId::device_get_name, identify);
   report.device_name = name;
-  const DeviceAllocator::Usage usage = heap(device).usage();
+  DeviceAllocator::Figures figures = heap(device).figures();
   check_driver(api, api.mem_get_info(&report.device_free_bytes, &report.device_total_bytes),
                DriverEntryId::mem_get_info, identify);
+  const DeviceAllocator::Usage& usage = figures.usage;
   report.stats = usage.stats;
   const std::size_t held = static_cast<std::size_t>(usage.stats.reserved_bytes.all.current);
   report.outside_bytes =
@@ -233,6 +236,15 @@ std::string DeviceHeaps::report(int device) {
   report.free_split_bytes = usage.free_split;
   report.free_private_bytes = usage.free_private;
   report.largest_free_block_bytes = usage.largest_free_block;
+  report.streams = std::move(figures.streams);
+  report.oldest_pending_free = figures.oldest_pending_free;
+  report.now = std::chrono::steady_clock::now();
+  report.tags = std::move(figures.tags);
+  report.limit_bytes = figures.limit_bytes;
+  report.gives_back_pages = figures.options.policy == Policy::expandable;
+  const auto& divisions = figures.options.roundup_power2_divisions;
+  report.rounds_by_divisions =
+      std::any_of(divisions.begin(), divisions.end(), [](std::uint32_t each) { return each > 1; });
   return format_report(report);
 }
 
@@ -245,6 +257,7 @@ Snapshot DeviceHeaps::snapshot() const {
     else
       snapshot.device_stats.push_back(stats(device));
   }
+  snapshot.tags = tag_registry().names();  // after the blocks: every one of theirs is there
   AllocatorSettings& settings = snapshot.settings;
   settings.text = options.text;
   settings.max_split_size = static_cast<std::int64_t>(options.max_split_size_bytes);

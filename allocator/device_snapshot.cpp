@@ -11,6 +11,9 @@
 namespace cistern {
 namespace {
 
+// In a snapshot's table of all names, which begins with number 1.
+TagIndex index_of(TagId tag) { return tag == kUntagged ? kNoTag : TagIndex{tag} - 1; }
+
 SegmentInfo describe(const Segment& segment, int device) {
   SegmentInfo info;
   info.device = device;
@@ -25,7 +28,8 @@ SegmentInfo describe(const Segment& segment, int device) {
   for (const Block* block = segment.first; block != nullptr; block = block->next) {
     const auto bytes = static_cast<std::int64_t>(block->bytes);
     const auto requested = static_cast<std::int64_t>(block->requested);
-    info.blocks.push_back({block->address, bytes, requested, block->state, kNoStack, kNoTag});
+    const TagIndex tag = block->state == BlockState::inactive ? kNoTag : index_of(block->tag);
+    info.blocks.push_back({block->address, bytes, requested, block->state, kNoStack, tag});
     if (block->state == BlockState::active_allocated) info.allocated_size += bytes;
     if (block->state == BlockState::inactive) continue;
     info.active_size += bytes;

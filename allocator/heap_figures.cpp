@@ -54,25 +54,21 @@ void DeviceAllocator::for_each_awaited(Visit&& visit) const {
     for (const StreamUse& use : block->uses) visit(*block, use.stream, use.device);
 }
 
-std::vector<TagStats> DeviceAllocator::tag_stats() const {
+std::vector<TagStats> DeviceAllocator::tag_stats_locked() const {
   std::vector<TagStats> all;
-  {
-    const Lock lock(mutex_);
-    for (std::size_t tag = 0; tag < recorder_.tag_count(); ++tag) {
-      const TagFigures figures = recorder_.tag_figures(tag);
-      // A number below the last one used here may have been used on other devices only.
-      if (tag != kUntagged && figures.allocation.peak == 0 && figures.allocation.allocated == 0) continue;
-      all.push_back({tag_registry().name(static_cast<TagId>(tag)), figures.allocation, figures.allocated_bytes,
-                     figures.at_peak_bytes});
-    }
+  for (std::size_t tag = 0; tag < recorder_.tag_count(); ++tag) {
+    const TagFigures figures = recorder_.tag_figures(tag);
+    // Numbers below the last one may have been used elsewhere only.
+    if (tag != kUntagged && figures.allocation == Stat{}) continue;
+    all.push_back({tag_registry().name(static_cast<TagId>(tag)), figures.allocation, figures.allocated_bytes,
+                   figures.at_peak_bytes});
   }
   std::sort(all.begin(), all.end(), [](const TagStats& a, const TagStats& b) { return a.tag < b.tag; });
   return all;
 }
 
-std::vector<StreamStats> DeviceAllocator::stream_stats() const {
+std::vector<StreamStats> DeviceAllocator::stream_stats_locked() const {
   StreamTable table;
-  const Lock lock(mutex_);
   for (const Segment* segment = segments_; segment != nullptr; segment = segment->next)
     table.of(segment->stream, device_).reserved_bytes += static_cast<std::int64_t>(segment->bytes);
   const auto add_bytes = [&](const PoolPair& pool) {
@@ -92,42 +88,63 @@ std::vector<StreamStats> DeviceAllocator::stream_stats() const {
   return table.take();
 }
 
-std::optional<PendingFree> DeviceAllocator::oldest_pending_free() const {
+std::optional<PendingFree> DeviceAllocator::oldest_pending_free_locked() const {
   std::optional<PendingFree> oldest;
-  const Lock lock(mutex_);
   for_each_awaited([&](const Block& block, const StreamIdentity& stream, int device) {
     if (oldest && oldest->since <= block.freed_at) return;
-    oldest = {block.address,
-              static_cast<std::int64_t>(block.bytes),
-              number_of(block.segment->stream),
-              number_of(stream),
-              stream.id,
-              device,
-              block.freed_at};
+    oldest = PendingFree{block.address,
+                         static_cast<std::int64_t>(block.bytes),
+                         number_of(block.segment->stream),
+                         number_of(stream),
+                         stream.id,
+                         device,
+                         block.freed_at};
   });
   return oldest;
+}
+
+std::vector<TagStats> DeviceAllocator::tag_stats() const {
+  const Lock lock(mutex_);
+  return tag_stats_locked();
+}
+
+std::vector<StreamStats> DeviceAllocator::stream_stats() const {
+  const Lock lock(mutex_);
+  return stream_stats_locked();
+}
+
+std::optional<PendingFree> DeviceAllocator::oldest_pending_free() const {
+  const Lock lock(mutex_);
+  return oldest_pending_free_locked();
+}
+
+DeviceAllocator::Figures DeviceAllocator::figures() const {
+  const Lock lock(mutex_);
+  Figures figures{usage_locked(), tag_stats_locked(), stream_stats_locked(), oldest_pending_free_locked(), {},
+                  options_};
+  if (limit_bytes_ != kUnlimited) figures.limit_bytes = limit_bytes_;
+  return figures;
 }
 
 FragmentationStats DeviceAllocator::fragmentation(std::size_t request_bytes) const {
   FragmentationStats stats;
   stats.request_bytes = request_bytes;
   const Lock lock(mutex_);
+  const Usage usage = usage_locked();
+  stats.free_bytes = usage.free_split + usage.free_whole;
+  stats.free_split_bytes = usage.free_split;
+  stats.free_whole_bytes = usage.free_whole;
+  stats.free_private_bytes = usage.free_private;
+  stats.largest_free_block_bytes = usage.largest_free_block;
   const std::size_t rounded = request_bytes < kTooLarge ? policy_.round(request_bytes) : kUnlimited;
   for (const Segment* segment = segments_; segment != nullptr; segment = segment->next)
     for (const Block* block = segment->first; block != nullptr; block = block->next) {
-      if (block->state != BlockState::inactive) continue;
-      if (segment->owner->home != nullptr) {
-        stats.free_private_bytes += block->bytes;
-        continue;
-      }
-      (block->is_split() ? stats.free_split_bytes : stats.free_whole_bytes) += block->bytes;
+      if (block->state != BlockState::inactive || segment->owner->home != nullptr) continue;
       ++stats.free_blocks;
-      stats.largest_free_block_bytes = std::max(stats.largest_free_block_bytes, block->bytes);
       if (caches_ && segment->kind == policy_.pool(rounded) && block->bytes >= rounded &&
           policy_.may_serve(block->bytes, rounded))
         stats.usable_bytes += block->bytes;
     }
-  stats.free_bytes = stats.free_split_bytes + stats.free_whole_bytes;
   return stats;
 }
 

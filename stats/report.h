@@ -1,11 +1,15 @@
 #pragma once
 
-// The memory report: one picture of a device that adds up.
+// The memory report: one picture of a device that adds up, whose it is, and what would help.
 
 #include <cistern/stats.h>
 
+#include <chrono>
 #include <cstddef>
+#include <cstdint>
+#include <optional>
 #include <string>
+#include <vector>
 
 namespace cistern {
 
@@ -25,10 +29,29 @@ struct MemoryReport {
   std::size_t free_whole_bytes = 0;         // free, in segments that are wholly free
   std::size_t free_private_bytes = 0;       // free, in private pools
   std::size_t largest_free_block_bytes = 0;
+
+  std::vector<StreamStats> streams;
+  std::optional<PendingFree> oldest_pending_free;
+  std::chrono::steady_clock::time_point now;  // what its age is reckoned to
+  std::vector<TagStats> tags;
+  // Live blocks by the stack that allocated them, where history knows it.
+  struct Owner {
+    std::string name;
+    std::int64_t bytes = 0;
+    std::int64_t blocks = 0;
+    std::optional<std::int64_t> at_peak_bytes = {};  // when the device had its peak
+  };
+  std::vector<Owner> stacks;
+
+  // What is in force: it decides what would help.
+  std::optional<std::size_t> limit_bytes;  // of the memory fraction
+  bool gives_back_pages = false;           // of partly used segments, as expandable ones do
+  bool rounds_by_divisions = false;        // roundup_power2_divisions
 };
 
-// One line for each part with its bytes, its share of the device and what it is, their sum,
-// and the figures that matter: held over live, the peaks, the largest free block.
+// ASCII of at most 110 columns: a line for each part with its bytes, its size, its share of the
+// device and what it is, and their sum; the figures that matter; the ten largest owners by tag and
+// by stack, where there are any; and what would help, where something would.
 [[nodiscard]] std::string format_report(const MemoryReport& report);
 
 }  // namespace cistern

@@ -64,6 +64,11 @@ const std::string& TagRegistry::name(TagId tag) const {
   return names_[tag - std::size_t{1}];
 }
 
+std::vector<std::string> TagRegistry::names() const {
+  const std::lock_guard lock(mutex_);
+  return {names_.begin(), names_.end()};
+}
+
 std::size_t TagRegistry::size() const {
   const std::lock_guard lock(mutex_);
   return names_.size();

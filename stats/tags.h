@@ -12,6 +12,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <vector>
 
 namespace cistern {
 
@@ -41,6 +42,8 @@ class TagRegistry {
   [[nodiscard]] TagId find(std::string_view name) const;
   // The name, which lives as long as the registry; "" for kUntagged. Requires: an interned number.
   [[nodiscard]] const std::string& name(TagId tag) const;
+  // All names, from number 1.
+  [[nodiscard]] std::vector<std::string> names() const;
   // How many there are: the numbers in use are 1 to this.
   [[nodiscard]] std::size_t size() const;
 

@@ -171,8 +171,8 @@ CISTERN_EXPORT void reset_peak_memory_stats(Device device = {});
 // `allocated` and `freed` of all statistics, and the event counters, become 0.
 CISTERN_EXPORT void reset_accumulated_memory_stats(Device device = {});
 
-// The tags that blocks of the device were allocated under, by name; the one without a name, which
-// is always there, first. Takes a copy under the device's lock, O(tags).
+// The tags that have any figure but 0 on the device, by name, and first the one without a name, which
+// is always there. Takes a copy under the device's lock, O(tags).
 [[nodiscard]] CISTERN_EXPORT std::vector<TagStats> tag_stats(Device device = {});
 // The streams that hold memory of the device or keep freed memory waiting, by device and id, the
 // default stream last. Under the device's lock, O(segments + pending frees). Does not look whether
@@ -191,8 +191,9 @@ CISTERN_EXPORT void reset_accumulated_memory_stats(Device device = {});
 
 // The table of torch.cuda.memory_summary: 47 lines of 78 bytes, or 29 when abbreviated.
 [[nodiscard]] CISTERN_EXPORT std::string memory_summary(Device device = {}, bool abbreviated = false);
-// One picture of the device that adds up: live, rounding, pending, free in partly used and in
-// unused segments, outside of cistern, free; with a line that explains each.
+// One picture of the device that adds up: live, rounding, pending by stream, free in partly used and
+// in unused segments and in private pools, outside of cistern, free; the largest owners by tag;
+// and what would help, where something would. ASCII, at most 110 columns. O(blocks).
 [[nodiscard]] CISTERN_EXPORT std::string memory_report(Device device = {});
 
 }  // namespace cistern

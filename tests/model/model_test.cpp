@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "ledger_comparison.h"
 #include "reference_allocator.h"
 #include "tests/allocator/capturing_driver.h"
 #include "tests/property.h"
@@ -41,6 +42,8 @@ enum class Action {
   empty_cache,
   trim,
   reset,
+  open_scope,
+  close_scope,
   // Of private pools; programs without pools leave them out.
   begin,
   end,
@@ -60,9 +63,10 @@ struct Step {
 };
 
 std::ostream& operator<<(std::ostream& out, const Step& step) {
-  static const char* const names[] = {"allocate",     "free",    "free used on", "record", "occupy",     "finish",
-                                      "empty cache",  "trim to", "reset",        "begin",  "end",        "release pool",
-                                      "make MemPool", "drop",    "enter",        "leave",  "allocate in"};
+  static const char* const names[] = {"allocate",    "free",        "free used on", "record",       "occupy",
+                                      "finish",      "empty cache", "trim to",      "reset",        "open scope",
+                                      "close scope", "begin",       "end",          "release pool", "make MemPool",
+                                      "drop",        "enter",       "leave",        "allocate in"};
   return out << names[static_cast<int>(step.action)] << " (bytes " << step.bytes << ", stream " << step.stream
              << ", pick " << step.pick << ")";
 }
@@ -87,6 +91,8 @@ rc::Gen<Step> any_step(std::size_t pools) {
                                                         {2, Action::empty_cache},
                                                         {2, Action::trim},
                                                         {1, Action::reset},
+                                                        {3, Action::open_scope},
+                                                        {3, Action::close_scope},
                                                         {4 * pools, Action::begin},
                                                         {5 * pools, Action::end},
                                                         {4 * pools, Action::release_pool},
@@ -156,6 +162,12 @@ class Comparison {
       case Action::reset:
         reset(step.pick % 2 == 0);
         break;
+      case Action::open_scope:
+        ledgers_.open_scope();
+        break;
+      case Action::close_scope:
+        ledgers_.close_scope(step.pick);
+        break;
       case Action::begin:
         begin(step);
         break;
@@ -203,12 +215,21 @@ class Comparison {
   void* pick(const Step& step) const { return live_[step.pick % live_.size()]; }
   std::uint64_t relative(void* pointer) const { return reinterpret_cast<std::uintptr_t>(pointer) - base_; }
 
+  // Half of the blocks have no tag.
+  static int tag_of(const Step& step) {
+    const auto choice = static_cast<int>(step.pick / 64 % (2 * model::LedgerComparison::kTags));
+    return choice < model::LedgerComparison::kTags ? choice : 0;
+  }
+
   // `pool`: a MemPool's number and itself; null: what is recorded decides.
   void allocate(const Step& step, const std::pair<const int, MemPool>* pool = nullptr) {
+    const int tag = tag_of(step);
+    model_.set_tag(tag);
     const auto expected = pool == nullptr ? model_.allocate(step.bytes, step.stream)
                                           : model_.allocate_in(pool->first, step.bytes, step.stream);
     void* pointer = nullptr;
     try {
+      const TagScope scope(model::LedgerComparison::tag(tag));
       pointer = pool == nullptr ? allocator_.allocate(step.bytes, stream(step))
                                 : pool->second.allocate(step.bytes, stream(step));
     } catch (const OutOfMemoryError&) {
@@ -338,6 +359,7 @@ class Comparison {
       allocator_.reset_accumulated_memory_stats();
       model_.reset_accumulated();
     }
+    ledgers_.reset(peaks);
   }
 
   void compare() {
@@ -353,6 +375,7 @@ class Comparison {
         RC_FAIL(key + ": the model has " + std::to_string(value) + ", the allocator " + std::to_string(actual.at(key)));
     }
     RC_ASSERT(driver_.used_bytes() == static_cast<std::size_t>(model_.stats().reserved_bytes.all.current));
+    ledgers_.compare();
     compare_blocks();
   }
 
@@ -374,6 +397,10 @@ class Comparison {
         RC_ASSERT(segment.blocks[i].address - base_ == block.address);
         RC_ASSERT(segment.blocks[i].size == static_cast<std::int64_t>(block.bytes));
         RC_ASSERT(segment.blocks[i].state == state);
+        const std::string tag = block.free() ? "" : model::LedgerComparison::tag(block.tag).name();
+        RC_ASSERT((segment.blocks[i].tag == kNoTag
+                       ? std::string()
+                       : snapshot.tags.at(static_cast<std::size_t>(segment.blocks[i].tag))) == tag);
       }
       ++expected;
     }
@@ -387,6 +414,7 @@ class Comparison {
   CachingAllocator allocator_;
   ReferenceAllocator model_;
   std::vector<StreamHandle> streams_;
+  model::LedgerComparison ledgers_{allocator_, model_, streams_};
   std::vector<void*> live_;
   std::uint64_t base_ = 0;
   std::map<int, int> recorded_;  // pools, and the stream that each one's capture captures, or -1

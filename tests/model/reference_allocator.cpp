@@ -12,13 +12,6 @@ constexpr std::size_t kMega = 1024 * 1024;
 
 std::int64_t number(std::size_t bytes) { return static_cast<std::int64_t>(bytes); }
 
-void move(Stat& stat, std::int64_t by) {
-  stat.current += by;
-  if (by > 0) stat.allocated += by;
-  if (by < 0) stat.freed -= by;
-  if (stat.current > stat.peak) stat.peak = stat.current;
-}
-
 bool is_split(const ModelSegment& segment) { return segment.blocks.size() > 1; }
 
 std::vector<Stat*> all_stats(MemoryStats& stats) {
@@ -41,10 +34,16 @@ ReferenceAllocator::ReferenceAllocator(std::size_t capacity_bytes, const Allocat
     limit_ = static_cast<std::size_t>(options.per_process_memory_fraction * static_cast<double>(capacity_));
 }
 
-void ReferenceAllocator::change(PoolStat MemoryStats::*stat, bool small, std::int64_t by) {
+void ReferenceAllocator::change(PoolStat MemoryStats::*stat, bool small, std::int64_t by, int tag) {
   PoolStat& pools = stats_.*stat;
   move(pools.all, by);
   move(small ? pools.small_pool : pools.large_pool, by);
+  changes_.push_back({stat, nullptr, small, by, tag});
+}
+
+void ReferenceAllocator::change(Stat MemoryStats::*stat, std::int64_t by) {
+  move(stats_.*stat, by);
+  changes_.push_back({nullptr, stat, false, by, 0});
 }
 
 std::size_t ReferenceAllocator::round(std::size_t bytes) const {
@@ -148,7 +147,7 @@ std::optional<ReferenceAllocator::Place> ReferenceAllocator::new_segment(std::si
   ++stats_.num_device_alloc;
   change(&MemoryStats::segment, small, 1);
   change(&MemoryStats::reserved_bytes, small, number(bytes));
-  if (bytes >= options_.max_split_size_bytes) move(stats_.oversize_segments, 1);
+  if (bytes >= options_.max_split_size_bytes) change(&MemoryStats::oversize_segments, 1);
   return Place(segments_.insert(after, segment), 0);
 }
 
@@ -180,12 +179,13 @@ std::uint64_t ReferenceAllocator::hand_out(Place place, std::size_t rounded, std
   ModelBlock& block = segment->blocks[index];
   block.live = true;
   block.requested = requested;
-  change(&MemoryStats::allocation, segment->small, 1);
-  change(&MemoryStats::allocated_bytes, segment->small, number(block.bytes));
+  block.tag = tag_;
+  change(&MemoryStats::allocation, segment->small, 1, tag_);
+  change(&MemoryStats::allocated_bytes, segment->small, number(block.bytes), tag_);
   change(&MemoryStats::active, segment->small, 1);
   change(&MemoryStats::active_bytes, segment->small, number(block.bytes));
   change(&MemoryStats::requested_bytes, segment->small, number(requested));
-  if (block.bytes >= options_.max_split_size_bytes) move(stats_.oversize_allocations, 1);
+  if (block.bytes >= options_.max_split_size_bytes) change(&MemoryStats::oversize_allocations, 1);
   return block.address;
 }
 
@@ -211,9 +211,10 @@ void ReferenceAllocator::free(std::uint64_t address) {
   auto [segment, index] = locate(address);
   ModelBlock& block = segment->blocks[index];
   block.live = false;
-  change(&MemoryStats::allocation, segment->small, -1);
-  change(&MemoryStats::allocated_bytes, segment->small, -number(block.bytes));
-  if (block.bytes >= options_.max_split_size_bytes) move(stats_.oversize_allocations, -1);
+  block.freed = ++frees_;
+  change(&MemoryStats::allocation, segment->small, -1, block.tag);
+  change(&MemoryStats::allocated_bytes, segment->small, -number(block.bytes), block.tag);
+  if (block.bytes >= options_.max_split_size_bytes) change(&MemoryStats::oversize_allocations, -1);
   if (!block.users.empty()) {
     block.pending = true;
     if (capturing())
@@ -399,7 +400,7 @@ void ReferenceAllocator::release(std::list<ModelSegment>::iterator segment) {
   ++stats_.num_device_free;
   change(&MemoryStats::segment, segment->small, -1);
   change(&MemoryStats::reserved_bytes, segment->small, -number(segment->bytes));
-  if (segment->bytes >= options_.max_split_size_bytes) move(stats_.oversize_segments, -1);
+  if (segment->bytes >= options_.max_split_size_bytes) change(&MemoryStats::oversize_segments, -1);
   segments_.erase(segment);
 }
 

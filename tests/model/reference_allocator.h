@@ -13,7 +13,10 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <utility>
 #include <vector>
+
+#include "reference_ledger.h"
 
 namespace cistern::model {
 
@@ -25,6 +28,8 @@ struct ModelBlock {
   bool pending = false;
   std::set<int> users;           // streams recorded while it is live
   std::set<int> captured_users;  // of those, the ones recorded while captured, and not since
+  int tag = 0;                   // of a block in use
+  std::uint64_t freed = 0;       // the number of its free
   std::uint64_t free_since = 0;  // searches of its pool when it became free
   [[nodiscard]] bool free() const { return !live && !pending; }
 };
@@ -36,6 +41,13 @@ struct ModelSegment {
   bool small = false;
   std::vector<ModelBlock> blocks;
   int pool = 0;  // 0: the default pool
+};
+
+// A free that waits for a stream.
+struct AwaitedFree {
+  int stream = 0;
+  std::size_t bytes = 0;
+  std::uint64_t freed = 0;  // its number
 };
 
 // A private pool: of captures, or a MemPool.
@@ -85,6 +97,11 @@ class ReferenceAllocator {
   void finish_work(int stream) { done_[stream] = queued_[stream]; }
   void step(int stream) { ++done_[stream]; }
 
+  // What blocks are tagged with from now on, what changed since it was last asked, and who waits.
+  void set_tag(int tag) { tag_ = tag; }
+  [[nodiscard]] std::vector<Change> take_changes() { return std::exchange(changes_, {}); }
+  [[nodiscard]] std::vector<AwaitedFree> awaited() const;
+
   [[nodiscard]] const MemoryStats& stats() const { return stats_; }
   [[nodiscard]] const std::list<ModelSegment>& segments() const { return segments_; }
 
@@ -121,7 +138,8 @@ class ReferenceAllocator {
   [[nodiscard]] bool collects() const;
   Place locate(std::uint64_t address);
   std::vector<int> polling_order() const;
-  void change(PoolStat MemoryStats::*stat, bool small, std::int64_t by);
+  void change(PoolStat MemoryStats::*stat, bool small, std::int64_t by, int tag = 0);
+  void change(Stat MemoryStats::*stat, std::int64_t by);
 
   std::size_t capacity_;
   AllocatorOptions options_;
@@ -137,6 +155,9 @@ class ReferenceAllocator {
   std::vector<std::uint64_t> put_off_;  // freed during a capture
   bool leftovers_ = false;
   MemoryStats stats_;
+  int tag_ = 0;
+  std::uint64_t frees_ = 0;
+  std::vector<Change> changes_;
 };
 
 }  // namespace cistern::model

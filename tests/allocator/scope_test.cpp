@@ -1,0 +1,427 @@
+// Scopes and tags on an allocator: what they see of memory that moves between streams, pools and
+// threads.
+
+#include <cistern/allocator.h>
+#include <cistern/scope.h>
+#include <cistern/simulated.h>
+
+#include <cuda.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "runtime/driver_api.h"
+
+namespace cistern {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr std::size_t kMega = 1024 * 1024;
+constexpr std::int64_t kMiB = 1024 * 1024;
+
+class ScopeTest : public testing::Test {
+ protected:
+  ~ScopeTest() override { EXPECT_NO_THROW(allocator_.check()); }
+
+  // The figures of a tag; all zero where there are none.
+  TagStats tag(const std::string& name, int device = 0) const {
+    for (const TagStats& stats : allocator_.tag_stats(device))
+      if (stats.tag == name) return stats;
+    return {};
+  }
+  static CachingAllocatorOptions options(SimulatedDriver& driver) {
+    return {.driver = &driver.api(), .options = AllocatorOptions::parse("oom_dump:off")};
+  }
+
+  SimulatedDriver driver_{{.devices = 2, .capacity_bytes = 256 * kMega, .backing = Backing::none}};
+  CachingAllocator allocator_{options(driver_)};
+  const StreamHandle stream_ = driver_.create_stream();
+  const StreamHandle other_ = driver_.create_stream();
+};
+
+using PeakScopeTest = ScopeTest;
+
+TEST_F(PeakScopeTest, HasTheFiguresOfItsTime) {
+  void* before = allocator_.allocate(2 * kMega);
+  PeakScope scope(allocator_);
+  void* inside = allocator_.allocate(3 * kMega);
+  allocator_.deallocate(inside);
+  allocator_.deallocate(before);
+
+  const MemoryStats stats = scope.stats();
+  EXPECT_EQ(stats.allocated_bytes.all, (Stat{0, 5 * kMiB, 3 * kMiB, 5 * kMiB}));
+  EXPECT_EQ(stats.allocation.all, (Stat{0, 2, 1, 2}));
+  EXPECT_EQ(stats.reserved_bytes.all, (Stat{20 * kMiB, 20 * kMiB, 0, 0}));
+  EXPECT_EQ(scope.peak_bytes(), 5 * kMiB);
+  EXPECT_EQ(scope.start_bytes(), 2 * kMiB);
+}
+
+TEST_F(PeakScopeTest, StoppedItsFiguresStay) {
+  PeakScope scope(allocator_);
+  void* block = allocator_.allocate(2 * kMega);
+  EXPECT_TRUE(scope.is_open());
+  scope.stop();
+  EXPECT_FALSE(scope.is_open());
+  allocator_.deallocate(block);
+  static_cast<void>(allocator_.allocate(30 * kMega));
+  scope.stop();
+  EXPECT_EQ(scope.stats().allocated_bytes.all, (Stat{2 * kMiB, 2 * kMiB, 2 * kMiB, 0}));
+}
+
+TEST_F(PeakScopeTest, ResetsOfTheDeviceDoNotReachIt) {
+  const PeakScope scope(allocator_);
+  allocator_.deallocate(allocator_.allocate(8 * kMega));
+  allocator_.reset_peak_memory_stats();
+  allocator_.reset_accumulated_memory_stats();
+  EXPECT_EQ(allocator_.memory_stats().allocated_bytes.all, (Stat{0, 0, 0, 0}));
+  EXPECT_EQ(scope.stats().allocated_bytes.all, (Stat{0, 8 * kMiB, 8 * kMiB, 8 * kMiB}));
+  EXPECT_EQ(scope.stats().num_device_alloc, 1);
+}
+
+TEST_F(PeakScopeTest, IsOpenedByOneThreadAndStoppedByAnother) {
+  std::optional<PeakScope> scope;
+  std::thread([&] { scope.emplace(allocator_); }).join();
+  static_cast<void>(allocator_.allocate(kMega));
+  std::thread([&] { scope->stop(); }).join();
+  static_cast<void>(allocator_.allocate(kMega));
+  EXPECT_EQ(scope->stats().allocation.all, (Stat{1, 1, 1, 0}));
+}
+
+TEST_F(PeakScopeTest, MovedItIsTheSameScope) {
+  PeakScope first(allocator_);
+  static_cast<void>(allocator_.allocate(kMega));
+  PeakScope second = std::move(first);
+  static_cast<void>(allocator_.allocate(kMega));
+  EXPECT_EQ(second.stats().allocation.all.allocated, 2);
+  EXPECT_FALSE(first.is_open());                                    // NOLINT(bugprone-use-after-move)
+  EXPECT_THROW(static_cast<void>(first.stats()), InvalidArgument);  // NOLINT(bugprone-use-after-move)
+}
+
+TEST_F(PeakScopeTest, IsOfItsDeviceAlone) {
+  const PeakScope scope(allocator_, 1);
+  static_cast<void>(allocator_.allocate(kMega, nullptr, 0));
+  EXPECT_EQ(scope.stats().allocation.all.allocated, 0);
+  EXPECT_EQ(scope.stats(1).allocation.all.allocated, 0);
+  EXPECT_THROW(static_cast<void>(scope.stats(0)), InvalidArgument);
+  EXPECT_THROW(PeakScope(allocator_, 2), InvalidArgument);
+  EXPECT_THROW(PeakScope(allocator_, -1), InvalidArgument) << "all devices are asked for by name";
+}
+
+TEST_F(PeakScopeTest, OfAllDevicesSeesThoseThatAreUsedLater) {
+  static_cast<void>(allocator_.allocate(kMega, nullptr, 0));
+  PeakScope scope = PeakScope::of_all_devices(allocator_);
+  EXPECT_EQ(scope.stats(1).allocation.all.current, 0);
+  EXPECT_EQ(scope.stats(1).max_split_size, -1);
+  void* block = allocator_.allocate(2 * kMega, nullptr, 1);
+  static_cast<void>(allocator_.allocate(kMega, nullptr, 0));
+  EXPECT_EQ(scope.stats(0).allocated_bytes.all, (Stat{2 * kMiB, 2 * kMiB, kMiB, 0}));
+  EXPECT_EQ(scope.peak_bytes(1), 2 * kMiB);
+  EXPECT_EQ(scope.start_bytes(1), 0);
+  scope.stop();
+  allocator_.deallocate(block);
+  EXPECT_EQ(scope.stats(1).allocated_bytes.all, (Stat{2 * kMiB, 2 * kMiB, 2 * kMiB, 0}));
+  EXPECT_THROW(static_cast<void>(scope.stats(2)), InvalidArgument);
+}
+
+TEST_F(PeakScopeTest, TheEndOfTheAllocatorStopsIt) {
+  std::optional<CachingAllocator> allocator;
+  allocator.emplace(options(driver_));
+  const PeakScope scope(*allocator);
+  const PeakScope all = PeakScope::of_all_devices(*allocator);
+  static_cast<void>(allocator->allocate(kMega));
+  allocator.reset();
+  EXPECT_FALSE(scope.is_open());
+  EXPECT_EQ(scope.stats().allocated_bytes.all, (Stat{kMiB, kMiB, kMiB, 0}));
+  EXPECT_EQ(all.peak_bytes(0), kMiB);
+}
+
+using TagTest = ScopeTest;
+
+TEST_F(TagTest, ABlockCountsForTheInnermostTagUntilItIsFreed) {
+  void* weights = nullptr;
+  void* state = nullptr;
+  {
+    const TagScope model("model");
+    weights = allocator_.allocate(2 * kMega);
+    const TagScope optimizer("optimizer");
+    state = allocator_.allocate(3 * kMega);
+  }
+  void* nobodys = allocator_.allocate(4 * kMega);
+  EXPECT_EQ(tag("model").allocated_bytes, (Stat{2 * kMiB, 2 * kMiB, 2 * kMiB, 0}));
+  EXPECT_EQ(tag("optimizer").allocation, (Stat{1, 1, 1, 0}));
+  EXPECT_EQ(tag("").allocated_bytes, (Stat{4 * kMiB, 4 * kMiB, 4 * kMiB, 0}));
+  std::thread([&] {
+    const TagScope whose("another's");
+    allocator_.deallocate(weights);
+  }).join();
+  EXPECT_EQ(tag("model").allocated_bytes, (Stat{0, 2 * kMiB, 2 * kMiB, 2 * kMiB}));
+  EXPECT_EQ(tag("another's").allocation, Stat{}) << "who frees does not matter";
+  allocator_.deallocate(state);
+  allocator_.deallocate(nobodys);
+}
+
+TEST_F(TagTest, EachDeviceHasFiguresOfItsOwn) {
+  const TagScope scope("both");
+  static_cast<void>(allocator_.allocate(kMega, nullptr, 0));
+  static_cast<void>(allocator_.allocate(2 * kMega, nullptr, 1));
+  EXPECT_EQ(tag("both", 0).allocated_bytes.current, kMiB);
+  EXPECT_EQ(tag("both", 1).allocated_bytes.current, 2 * kMiB);
+}
+
+TEST_F(TagTest, TagsAreListedByNameAndTheUntaggedFirst) {
+  for (const char* name : {"zebra", "ant", "mole"}) {
+    const TagScope scope(name);
+    static_cast<void>(allocator_.allocate(kMega));
+  }
+  std::vector<std::string> names;
+  for (const TagStats& stats : allocator_.tag_stats()) names.push_back(stats.tag);
+  EXPECT_EQ(names, (std::vector<std::string>{"", "ant", "mole", "zebra"}));
+  EXPECT_EQ(allocator_.tag_stats(1).size(), 1U);
+}
+
+TEST_F(TagTest, AFailedRequestLeavesNoTrace) {
+  const TagScope scope("unlucky");
+  EXPECT_THROW(static_cast<void>(allocator_.allocate(300 * kMega)), OutOfMemoryError);
+  EXPECT_EQ(allocator_.tag_stats().size(), 1U);
+}
+
+TEST_F(TagTest, ABlockThatOthersAwaitIsNoLongerItsTags) {
+  const TagScope scope("shared");
+  void* block = allocator_.allocate(2 * kMega, stream_);
+  driver_.occupy(other_, 1ms);
+  allocator_.record_stream(block, other_);
+  allocator_.deallocate(block);
+  EXPECT_EQ(tag("shared").allocated_bytes, (Stat{0, 2 * kMiB, 2 * kMiB, 2 * kMiB}));
+}
+
+TEST_F(TagTest, TheSnapshotNamesTheTagsOfBlocksInUse) {
+  static_cast<void>(allocator_.allocate(512));
+  {
+    const TagScope scope("named");
+    static_cast<void>(allocator_.allocate(512));
+  }
+  const Snapshot snapshot = allocator_.snapshot();
+  const std::vector<BlockInfo>& blocks = snapshot.segments.at(0).blocks;
+  ASSERT_EQ(blocks.size(), 3U);
+  EXPECT_EQ(blocks[0].tag, kNoTag);
+  ASSERT_NE(blocks[1].tag, kNoTag);
+  EXPECT_EQ(snapshot.tags.at(static_cast<std::size_t>(blocks[1].tag)), "named");
+  EXPECT_EQ(blocks[2].tag, kNoTag) << "free";
+}
+
+TEST_F(TagTest, BlocksOfARestoredCheckpointHaveTheirTagsAgain) {
+  const MemPool pool(allocator_);
+  void* block = nullptr;
+  {
+    const TagScope scope("graph");
+    block = pool.allocate(2 * kMega, stream_);
+  }
+  const PoolCheckpoint checkpoint = allocator_.checkpoint_pool(0, pool.id());
+  allocator_.deallocate(block);
+  const TagScope scope("restorer");
+  static_cast<void>(allocator_.restore_pool(0, checkpoint));
+  EXPECT_EQ(tag("graph").allocated_bytes.current, 2 * kMiB);
+  EXPECT_EQ(tag("restorer").allocated_bytes.current, 0);
+}
+
+TEST_F(TagTest, BlocksOfAPoolWithoutAUseKeepTheirTags) {
+  std::optional<MemPool> pool(allocator_);
+  void* block = nullptr;
+  {
+    const TagScope scope("orphan");
+    block = pool->allocate(2 * kMega, stream_);
+  }
+  pool.reset();
+  EXPECT_EQ(tag("orphan").allocated_bytes.current, 2 * kMiB);
+  allocator_.deallocate(block);
+  EXPECT_EQ(tag("orphan").allocated_bytes.current, 0);
+}
+
+// Scopes come and go and figures are read while others allocate: nothing is lost or counted twice.
+TEST_F(ScopeTest, ManyThreadsAtOnceAddUp) {
+  constexpr int kThreads = 4;
+  constexpr int kBlocks = 300;
+  const PeakScope whole(allocator_);
+  std::vector<std::thread> threads;
+  for (int t = 0; t < kThreads; ++t)
+    threads.emplace_back([this, t] {
+      const TagScope scope("thread " + std::to_string(t));
+      std::vector<void*> live;
+      for (int i = 0; i < kBlocks; ++i) {
+        const PeakScope inner(allocator_);
+        live.push_back(allocator_.allocate(512 * static_cast<std::size_t>(1 + i % 50)));
+        EXPECT_GE(inner.stats().allocation.all.allocated, 1);
+        if (i % 3 == 0) continue;
+        allocator_.deallocate(live.back());
+        live.pop_back();
+      }
+      EXPECT_EQ(tag("thread " + std::to_string(t)).allocation.current, kBlocks / 3);
+      for (void* block : live) allocator_.deallocate(block);
+    });
+  for (int i = 0; i < 100; ++i) {
+    allocator_.check();
+    static_cast<void>(allocator_.memory_report());
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(whole.stats().allocation.all.allocated, kThreads * kBlocks);
+  EXPECT_EQ(whole.stats().allocation.all.freed, kThreads * kBlocks);
+  for (int t = 0; t < kThreads; ++t) EXPECT_EQ(tag("thread " + std::to_string(t)).allocation.freed, kBlocks);
+}
+
+using StreamStatsTest = ScopeTest;
+
+std::int64_t number_of(StreamHandle stream) {
+  return static_cast<std::int64_t>(reinterpret_cast<std::intptr_t>(stream));
+}
+
+TEST_F(StreamStatsTest, TellsWhoOwnsWhatAndWhomItWaitsFor) {
+  void* block = allocator_.allocate(2 * kMega, stream_);
+  static_cast<void>(allocator_.allocate(3 * kMega, stream_));
+  driver_.occupy(other_, 1ms);
+  allocator_.record_stream(block, other_);
+  const auto before = std::chrono::steady_clock::now();
+  allocator_.deallocate(block);
+  const auto after = std::chrono::steady_clock::now();
+
+  const std::vector<StreamStats> streams = allocator_.stream_stats();
+  ASSERT_EQ(streams.size(), 2U);
+  EXPECT_EQ(streams[0].stream, number_of(stream_));
+  EXPECT_EQ(streams[0].reserved_bytes, 20 * kMiB);
+  EXPECT_EQ(streams[0].live_bytes, 3 * kMiB);
+  EXPECT_EQ(streams[0].pending_bytes, 2 * kMiB);
+  EXPECT_EQ(streams[0].awaited_frees, 0);
+  EXPECT_FALSE(streams[0].awaited_since);
+  EXPECT_EQ(streams[1].stream, number_of(other_));
+  EXPECT_EQ(streams[1].reserved_bytes, 0);
+  EXPECT_EQ(streams[1].awaited_frees, 1);
+  EXPECT_EQ(streams[1].awaited_bytes, 2 * kMiB);
+  ASSERT_TRUE(streams[1].awaited_since);
+  EXPECT_TRUE(before <= *streams[1].awaited_since && *streams[1].awaited_since <= after);
+
+  driver_.run_until_idle(other_);
+  static_cast<void>(allocator_.allocate(512, stream_));  // which looks
+  EXPECT_FALSE(allocator_.oldest_pending_free());
+  EXPECT_EQ(allocator_.stream_stats().at(0).pending_bytes, 0);
+}
+
+TEST_F(StreamStatsTest, TheOldestPendingFreeIsTheFirstThatIsStillAwaited) {
+  EXPECT_FALSE(allocator_.oldest_pending_free());
+  const StreamHandle slow = driver_.create_stream();
+  void* first = allocator_.allocate(2 * kMega, stream_);
+  void* second = allocator_.allocate(3 * kMega, stream_);
+  for (const StreamHandle stream : {slow, other_}) driver_.occupy(stream, 1ms);
+  allocator_.record_stream(first, slow);
+  allocator_.record_stream(second, other_);
+  allocator_.deallocate(first);
+  allocator_.deallocate(second);
+
+  const auto oldest = allocator_.oldest_pending_free();
+  ASSERT_TRUE(oldest);
+  EXPECT_EQ(oldest->address, reinterpret_cast<std::uintptr_t>(first));
+  EXPECT_EQ(oldest->bytes, 2 * kMiB);
+  EXPECT_EQ(oldest->owner, number_of(stream_));
+  EXPECT_EQ(oldest->waits_for, number_of(slow));
+  EXPECT_EQ(oldest->waits_for_device, 0);
+
+  driver_.run_until_idle(slow);
+  static_cast<void>(allocator_.allocate(512, stream_));
+  const auto next = allocator_.oldest_pending_free();
+  ASSERT_TRUE(next);
+  EXPECT_EQ(next->waits_for, number_of(other_));
+  EXPECT_GE(next->since, oldest->since);
+}
+
+// A driver that is looked past while somebody waits for an event.
+struct WatchedDriver {
+  explicit WatchedDriver(SimulatedDriver& driver) : inner(driver.api()), api(driver.api()) {
+    api.event_synchronize = {this, [](void* self, CUevent event) {
+                               auto& watched = *static_cast<WatchedDriver*>(self);
+                               watched.looks();
+                               return watched.inner.event_synchronize(event);
+                             }};
+  }
+  const DriverApi& inner;
+  DriverApi api;
+  std::function<void()> looks;
+};
+
+TEST_F(StreamStatsTest, AFreeThatAFlushWaitsForIsStillSeen) {
+  WatchedDriver watched(driver_);
+  CachingAllocator allocator({.driver = &watched.api});
+  void* block = allocator.allocate(2 * kMega, stream_);
+  driver_.occupy(other_, 1ms);
+  allocator.record_stream(block, other_);
+  allocator.deallocate(block);
+  int looked = 0;
+  watched.looks = [&] {
+    ++looked;
+    EXPECT_TRUE(allocator.oldest_pending_free());
+    EXPECT_EQ(allocator.stream_stats().at(1).awaited_bytes, 2 * kMiB);
+  };
+  allocator.empty_cache();
+  EXPECT_EQ(looked, 1);
+  EXPECT_FALSE(allocator.oldest_pending_free());
+}
+
+TEST_F(StreamStatsTest, TheDefaultStreamIsStream0AndTheLast) {
+  static_cast<void>(allocator_.allocate(kMega));
+  static_cast<void>(allocator_.allocate(kMega, stream_));
+  const std::vector<StreamStats> streams = allocator_.stream_stats();
+  ASSERT_EQ(streams.size(), 2U);
+  EXPECT_EQ(streams[1].stream, 0);
+  EXPECT_TRUE(allocator_.stream_stats(1).empty());
+}
+
+using FragmentationTest = ScopeTest;
+
+TEST_F(FragmentationTest, SharesOfWhatIsFreeAreThoseThatServeTheRequest) {
+  // 20 MiB in use but for two gaps of 4 MiB, and 30 MiB in a segment of their own.
+  std::vector<void*> blocks;
+  for (int i = 0; i < 5; ++i) blocks.push_back(allocator_.allocate(4 * kMega));
+  void* whole = allocator_.allocate(30 * kMega);
+  allocator_.deallocate(blocks[1]);
+  allocator_.deallocate(blocks[3]);
+  allocator_.deallocate(whole);
+
+  const FragmentationStats small = allocator_.fragmentation_stats(2 * kMega);
+  EXPECT_EQ(small.free_bytes, 38 * kMega);
+  EXPECT_EQ(small.free_split_bytes, 8 * kMega);
+  EXPECT_EQ(small.free_whole_bytes, 30 * kMega);
+  EXPECT_EQ(small.free_blocks, 3U);
+  EXPECT_EQ(small.largest_free_block_bytes, 30 * kMega);
+  EXPECT_EQ(small.usable_bytes, 38 * kMega);
+  EXPECT_DOUBLE_EQ(small.usable_share(), 1.0);
+  const FragmentationStats large = allocator_.fragmentation_stats(5 * kMega);
+  EXPECT_EQ(large.usable_bytes, 30 * kMega);
+  EXPECT_DOUBLE_EQ(large.usable_share(), 30.0 / 38.0);
+  EXPECT_EQ(allocator_.fragmentation_stats(31 * kMega).usable_bytes, 0U);
+  EXPECT_EQ(allocator_.fragmentation_stats(512).usable_bytes, 0U) << "small requests have segments of their own";
+  EXPECT_DOUBLE_EQ(allocator_.fragmentation_stats(512, 1).usable_share(), 0.0);
+}
+
+TEST_F(FragmentationTest, PrivatePoolsKeepWhatTheyHaveFree) {
+  const MemPool pool(allocator_);
+  allocator_.deallocate(pool.allocate(2 * kMega, stream_));
+  EXPECT_EQ(allocator_.fragmentation_stats().free_private_bytes, 20 * kMega);
+  EXPECT_EQ(allocator_.fragmentation_stats().free_bytes, 0U);
+}
+
+TEST_F(ScopeTest, OutsideIsWhatTheDriverHasGivenToOthers) {
+  static_cast<void>(allocator_.allocate(2 * kMega));
+  CachingAllocator another(options(driver_));
+  static_cast<void>(another.allocate(30 * kMega));
+  const DeviceMemoryStats memory = allocator_.device_memory_stats();
+  EXPECT_EQ(memory.total, 256 * kMega);
+  EXPECT_EQ(memory.reserved, 20 * kMega);
+  EXPECT_EQ(memory.outside, 30 * kMega);
+  EXPECT_EQ(memory.free, 206 * kMega);
+}
+
+}  // namespace
+}  // namespace cistern

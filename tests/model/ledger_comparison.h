@@ -1,0 +1,48 @@
+#pragma once
+
+// Scopes, tags and streams of an allocator against the specification's, after every step.
+
+#include <cistern/allocator.h>
+#include <cistern/scope.h>
+
+#include <map>
+#include <vector>
+
+#include "reference_allocator.h"
+#include "reference_ledger.h"
+
+namespace cistern::model {
+
+class LedgerComparison {
+ public:
+  // What it refers to must outlive it. Stream number i of the model is streams[i].
+  LedgerComparison(CachingAllocator& allocator, ReferenceAllocator& model, const std::vector<StreamHandle>& streams)
+      : allocator_(allocator), model_(model), streams_(streams), before_(model.stats()) {}
+
+  void open_scope();
+  void close_scope(std::size_t pick);
+  // After the model's own.
+  void reset(bool peaks);
+  // Fails the property where anything differs.
+  void compare();
+
+  static constexpr int kTags = 4;  // 0: no tag
+  static Tag tag(int number);
+
+ private:
+  void compare_scopes() const;
+  void compare_tags() const;
+  void compare_streams() const;
+  void compare_oldest() const;
+  void compare_free() const;
+
+  CachingAllocator& allocator_;
+  ReferenceAllocator& model_;
+  const std::vector<StreamHandle>& streams_;
+  ReferenceLedger ledger_;
+  MemoryStats before_;
+  std::map<int, PeakScope> scopes_;
+  int last_scope_ = 0;
+};
+
+}  // namespace cistern::model
