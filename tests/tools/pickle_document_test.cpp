@@ -210,6 +210,8 @@ TEST(PickleDocument, OpcodesNeedWhatTheyWorkOn) {
   EXPECT_THAT(refusal_of_body("NNa"), HasSubstr("a list before it"));
   EXPECT_THAT(refusal_of_body("](X\1\0\0\0aNu"s), HasSubstr("a dict before it"));
   EXPECT_THAT(refusal_of_body(")(Ne"), HasSubstr("a list before it"));
+  // The list is below another mark.
+  EXPECT_THAT(refusal_of_body("]((Ne"), HasSubstr("a list before it"));
   EXPECT_THAT(refusal_of_body("NN"), HasSubstr("expected one value at the end, not 2 and 0 open"));
   EXPECT_THAT(refusal_of_body("(N"), HasSubstr("1 open"));
   EXPECT_THAT(refusal_of_body(""), HasSubstr("expected one value at the end"));
