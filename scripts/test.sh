@@ -11,7 +11,8 @@ Builds and runs the tests: optimised (dev), with AddressSanitizer and UBSan (asa
 ThreadSanitizer (tsan). The last line sums all runs.
 
   --long        the full counts of random programs, replays and fault points; without it
-                CISTERN_TEST_SCALE (a share of the full counts, here 0.1) cuts them
+                CISTERN_TEST_SCALE (a share of the full counts, here 0.1) cuts them; under the
+                sanitizers random programs on one thread are a tenth of that
   --preset P    only this build; may be given again for another
   -R NAME, ...  anything else goes to ctest
 USAGE
