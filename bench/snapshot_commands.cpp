@@ -40,7 +40,7 @@ constexpr std::uint64_t kFirstAddress = 0x7f0000000000;
 FrameInfo make_frame(std::uint64_t number) {
   FrameInfo frame;
   frame.name = fmt::format("model::layers::Block{}::forward(model::Tensor const&)", number % 97);
-  frame.filename = fmt::format("/work/model/layers/block_{}.cpp", number % 97);
+  frame.filename = fmt::format("/srv/model/layers/block_{}.cpp", number % 97);
   frame.line = static_cast<std::int64_t>(number % 1009);
   return frame;
 }
