@@ -28,8 +28,10 @@ class CISTERN_EXPORT Device {
   Device(int index);  // NOLINT(google-explicit-constructor): an index is a device
   // "cuda" (the current one), "cuda:N", "simulated", "simulated:N".
   // Throws InvalidArgument, naming the text, for anything else.
-  Device(std::string_view text);                                // NOLINT(google-explicit-constructor)
-  Device(const char* text) : Device(std::string_view(text)) {}  // NOLINT(google-explicit-constructor)
+  Device(std::string_view text);  // NOLINT(google-explicit-constructor)
+  // Null, as getenv gives it, is refused like any other text.
+  Device(const char* text)  // NOLINT(google-explicit-constructor)
+      : Device(text == nullptr ? std::string_view("(null)") : std::string_view(text)) {}
   // The index as given; -1 for "the current device".
   [[nodiscard]] constexpr int index() const noexcept { return index_; }
   [[nodiscard]] constexpr bool is_current() const noexcept { return index_ < 0; }

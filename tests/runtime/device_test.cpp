@@ -42,6 +42,8 @@ TEST(DeviceNames, AnythingElseIsRefusedByName) {
   }
 }
 
+TEST(DeviceNames, NullIsRefused) { EXPECT_THROW(Device(static_cast<const char*>(nullptr)), InvalidArgument); }
+
 TEST(DeviceNames, AreWrittenAsTheyAreRead) {
   EXPECT_EQ(Device(3).to_string(), "cuda:3");
   EXPECT_EQ(Device().to_string(), "cuda");
