@@ -79,7 +79,7 @@ inline void* DeviceAllocator::serve(const Request& request, const StreamIdentity
   }
   hand_out(block, request);
   void* const pointer = reinterpret_cast<void*>(block->address);
-  api_.note_allocate(block->address, block->bytes, stream.handle);
+  api_.note_allocate(block->address, block->bytes, stream.handle, block->segment->owner->home);
   if (!budgets_.empty()) tell_budgets(request.tag, block->bytes, lock);
   return pointer;
 }

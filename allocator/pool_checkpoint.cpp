@@ -180,7 +180,7 @@ void DeviceAllocator::cut_segment(Segment* segment, State::SegmentRecord& record
     if (!wanted.live) continue;
     block->uses.swap(wanted.uses);
     live.push_back(reinterpret_cast<void*>(block->address));
-    api_.note_allocate(block->address, block->bytes, segment->stream.handle);
+    api_.note_allocate(block->address, block->bytes, segment->stream.handle, segment->owner->home);
   }
   // By address: a free may merge blocks that were walked already.
   for (const State::BlockRecord& wanted : record.blocks)

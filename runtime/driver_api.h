@@ -42,12 +42,13 @@ class DriverEntry<CUresult(Args...)> {
 };
 
 // A call of one's own, not the driver's: tells about a block; null when nobody listens.
-// `stream` is the block's stream at that moment, unless the note says otherwise.
+// `stream` is the block's stream at that moment, unless the note says otherwise. `pool` tells
+// private pools apart and is null for what anybody's request may get; it is never followed.
 struct BlockNote {
   void* self = nullptr;
-  void (*function)(void* self, CUdeviceptr address, std::size_t bytes, CUstream stream) = nullptr;
-  void operator()(CUdeviceptr address, std::size_t bytes, CUstream stream) const {
-    if (function != nullptr) function(self, address, bytes, stream);
+  void (*function)(void* self, CUdeviceptr address, std::size_t bytes, CUstream stream, const void* pool) = nullptr;
+  void operator()(CUdeviceptr address, std::size_t bytes, CUstream stream, const void* pool = nullptr) const {
+    if (function != nullptr) function(self, address, bytes, stream, pool);
   }
 };
 
@@ -65,8 +66,8 @@ struct DriverApi {
 #undef CISTERN_DRIVER_ENTRY
 
   BlockNote note_allocate;
-  BlockNote note_use;   // work of another stream than the block's uses it: `stream`
-  BlockNote note_free;  // 0 bytes: somebody frees what is no live block
+  BlockNote note_use;   // work of another stream than the block's uses it: `stream`; no pool
+  BlockNote note_free;  // 0 bytes: somebody frees what is no live block; no pool
 
   ProcessList list_processes;
 

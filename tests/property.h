@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <limits>
 #include <string>
 
 namespace cistern {
@@ -16,15 +17,21 @@ inline long scaled(long full_count) {
   return std::max(1L, std::lround(static_cast<double>(full_count) * share));
 }
 
-// The same for random programs on one thread. Under a sanitizer they take ten times as long and a tenth
-// of them reaches the same code: the others are for the optimised build.
-inline long scaled_programs(long full_count) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  return scaled(std::max(1L, full_count / 10));
+inline constexpr bool kSanitized = true;
 #else
-  return scaled(full_count);
+inline constexpr bool kSanitized = false;
 #endif
+
+// The same for random programs on one thread. Under a sanitizer they take ten times as long, and a
+// small share of them reaches the same code: the others are for the optimised build.
+inline long scaled_programs(long full_count, long share_when_sanitized = 10) {
+  return scaled(kSanitized ? std::max(1L, full_count / share_when_sanitized) : full_count);
 }
+
+// How many completion orders of one scenario are walked: all of them, but under a sanitizer the first so
+// many, for the others differ in when things happen, not in what code runs.
+inline constexpr long kMostOrders = kSanitized ? 1000 : std::numeric_limits<long>::max();
 
 // Must run before the first property. What RC_PARAMS names already stays: RapidCheck prints
 // the value that repeats a failure.

@@ -79,7 +79,9 @@ class CISTERN_EXPORT PoolFilter {
 // for one; under pytorch_rules:2.4 in every case. While one is, for the thread that began it
 // (under pytorch_rules:2.4 for all threads): no event is queried, nothing is flushed, so that
 // memory runs out earlier, and frees of blocks that other streams used are put off until after
-// it. Begin and end on the thread that captures, around the capture.
+// it. Begin and end on the thread that captures, around the capture. A capture that no pool was begun
+// for is nothing the heap knows: a free that has to wait for the device, because the handle of a stream
+// that used the block is no stream any more, is a call that such a capture does not survive.
 // Throws InvalidArgument if the id is (0, 0) or has two parts, if it is recorded to already, or
 // if its pool was released.
 CISTERN_EXPORT void begin_allocate_to_pool(Device device, PoolId id, const PoolFilter& filter);

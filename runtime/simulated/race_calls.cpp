@@ -19,13 +19,13 @@ void hear(void* self, CUdeviceptr address, CUstream handle, const Tell& tell) {
   }
 }
 
-void hear_allocate(void* self, CUdeviceptr address, std::size_t bytes, CUstream stream) {
+void hear_allocate(void* self, CUdeviceptr address, std::size_t bytes, CUstream stream, const void* pool) {
   hear(self, address, stream, [&](RaceDetector& races, const StreamQueue* queue, bool captures) {
-    if (queue != nullptr) races.block_allocated(address, bytes, *queue, captures);
+    if (queue != nullptr) races.block_allocated(address, bytes, *queue, {pool != nullptr, captures});
   });
 }
 
-void hear_use(void* self, CUdeviceptr address, std::size_t /*bytes*/, CUstream stream) {
+void hear_use(void* self, CUdeviceptr address, std::size_t /*bytes*/, CUstream stream, const void* /*pool*/) {
   DriverState& state = *static_cast<DriverState*>(self);
   // A default stream is one on each device; whichever used the block, the note means it.
   const int devices = Streams::is_default(stream) ? state.device_count() : 1;
@@ -38,7 +38,7 @@ void hear_use(void* self, CUdeviceptr address, std::size_t /*bytes*/, CUstream s
   }
 }
 
-void hear_free(void* self, CUdeviceptr address, std::size_t bytes, CUstream stream) {
+void hear_free(void* self, CUdeviceptr address, std::size_t bytes, CUstream stream, const void* /*pool*/) {
   hear(self, address, stream, [&](RaceDetector& races, const StreamQueue* queue, bool captures) {
     if (bytes == 0) {
       races.freed_nothing(address, "free of a block");

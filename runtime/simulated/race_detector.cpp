@@ -215,7 +215,7 @@ void RaceDetector::stream_destroyed(const StreamQueue& queue) { order_.forget(qu
 // --- Lives of memory --------------------------------------------------------------------
 
 void RaceDetector::block_allocated(std::uint64_t address, std::size_t bytes, const StreamQueue& queue,
-                                   bool in_capture) {
+                                   BlockBirth birth) {
   RaceOperation operation = describe(queue, "allocation", {});
   auto block = std::make_shared<RaceLifetime>();
   block->origin = "block";
@@ -226,10 +226,11 @@ void RaceDetector::block_allocated(std::uint64_t address, std::size_t bytes, con
   block->stream_id = queue.id;
   block->allocated = operation.stack;
   block->born = operation.sequence;
-  block->in_capture = in_capture;
+  block->in_private_pool = birth.in_private_pool;
+  block->is_kept_for_graphs = birth.in_capture;
   const RaceClock next = order_.next(queue);  // also makes the stream known: see free_of
   // In a capture nothing runs yet: the launches are judged as they come.
-  if (!in_capture) {
+  if (!birth.in_capture) {
     const auto is_unordered = [&](const RaceAccess& access) { return !next.covers(access.operation->moment.epoch); };
     for_each_access(address, bytes, [&](const RaceAccess& access, std::uint64_t begin, std::uint64_t end) {
       if (!is_unordered(access)) return;
@@ -281,6 +282,8 @@ void RaceDetector::block_freed(std::uint64_t address, const StreamQueue* named, 
       reports_.add({RaceKind::free_in_use, &user, access.writes, &operation, true, begin, end, block.get()}, stacks_);
     });
   }
+  // Its pool keeps the bytes for what the capture recorded: others take them through the pool alone.
+  if (in_capture && block->in_private_pool) block->is_kept_for_graphs = true;
   memory_.end_block(*block, operation.stack, operation.sequence);
 }
 

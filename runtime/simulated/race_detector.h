@@ -69,7 +69,11 @@ class RaceDetector {
   void host_waited_for(const RaceOperationPtr& operation) { order_.host_waited_for(operation->moment); }
 
   // --- Lives of memory ---
-  void block_allocated(std::uint64_t address, std::size_t bytes, const StreamQueue& queue, bool in_capture);
+  struct BlockBirth {
+    bool in_private_pool = false;
+    bool in_capture = false;  // a capture was under way
+  };
+  void block_allocated(std::uint64_t address, std::size_t bytes, const StreamQueue& queue, BlockBirth birth);
   void block_used(std::uint64_t address, const StreamQueue& queue);
   // `named`: the stream that the note names; null if it was destroyed.
   void block_freed(std::uint64_t address, const StreamQueue* named, bool in_capture);

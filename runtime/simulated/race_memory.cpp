@@ -76,7 +76,7 @@ std::optional<RaceTrespass> RaceMemory::judge_node(std::uint64_t begin, std::uin
                                                    std::uint64_t captured) const {
   const auto* block = begin < end ? blocks_.find(begin) : nullptr;
   if (block == nullptr) return judge(begin, end);
-  if (block->value->in_capture) return std::nullopt;
+  if (block->value->is_kept_for_graphs) return std::nullopt;
   if (block->value->born > captured) {
     return RaceTrespass{RaceKind::dead_memory, begin, std::min(end, block->end), block->value};
   }

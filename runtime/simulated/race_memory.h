@@ -28,12 +28,13 @@ struct RaceLifetime {
   std::uint64_t stream_id = 0;
   RaceStackId allocated = 0;
   RaceStackId freed = 0;
-  std::uint64_t born = 0;   // sequence numbers of submission
-  std::uint64_t died = 0;   // 0: live
-  bool in_capture = false;  // handed out while a capture was under way
-  bool is_row = false;      // continues in the next: mappings side by side
-  bool of_graph = false;    // of an allocation node: each launch makes it anew
-  bool has_blocks = false;  // an allocator told of blocks in it: only they may be touched
+  std::uint64_t born = 0;  // sequence numbers of submission
+  std::uint64_t died = 0;  // 0: live
+  bool in_private_pool = false;
+  bool is_kept_for_graphs = false;  // handed out in a capture, or freed there by a private pool
+  bool is_row = false;              // continues in the next: mappings side by side
+  bool of_graph = false;            // of an allocation node: each launch makes it anew
+  bool has_blocks = false;          // an allocator told of blocks in it: only they may be touched
   std::vector<std::uint64_t> recorded_streams;
 
   [[nodiscard]] bool is_live() const { return died == 0; }
@@ -70,9 +71,9 @@ class RaceMemory {
   // What is wrong with touching the range; nothing if it is one live block, allocation or row of
   // mappings, or memory that nobody told of.
   [[nodiscard]] std::optional<RaceTrespass> judge(std::uint64_t begin, std::uint64_t end) const;
-  // The same for a graph's node that was captured at that sequence number. Blocks that were handed
-  // out in a capture may be freed and handed out anew within captures: their pool keeps them
-  // for the graphs. A block from outside of captures may not be younger than the node.
+  // The same for a graph's node that was captured at that sequence number. Blocks that are
+  // kept for graphs may be freed, and handed out anew within captures: their pool sees to it.
+  // A block from outside of captures may not be younger than the node.
   [[nodiscard]] std::optional<RaceTrespass> judge_node(std::uint64_t begin, std::uint64_t end,
                                                        std::uint64_t captured) const;
 

@@ -204,6 +204,39 @@ void block_reused_in_a_capture_beside_its_reader(World& w) {
   launch(w, finish(w, origin), origin);
 }
 
+// A block from before the capture, freed in it: its pool keeps the bytes for the graph, but what
+// is nobody's pool gives them to the next request.
+void block_from_before_freed_in_the_capture(World& w) {
+  const StreamHandle stream = w.stream();
+  const auto route = [&] { w.heap.begin_allocate_to_pool(0, {7, 0}, PoolFilter::stream(stream)); };
+  if (w.is_mended) route();
+  char* block = w.block(stream);
+  w.write(stream, block);
+  if (!w.is_mended) route();
+  begin(w, stream);
+  w.read(stream, block);
+  w.heap.deallocate(block);
+  const CUgraphExec exec = finish(w, stream);
+  w.heap.end_allocate_to_pool(0, {7, 0});
+  launch(w, exec, stream);
+}
+
+// The same pool, but the next request of no capture gets the bytes, and the graph runs again.
+void block_freed_in_the_capture_and_taken_outside(World& w) {
+  const StreamHandle stream = w.stream();
+  w.heap.begin_allocate_to_pool(0, {7, 0}, PoolFilter::stream(stream));
+  char* block = w.block(stream);
+  begin(w, stream);
+  w.write(stream, block);
+  w.heap.deallocate(block);
+  const CUgraphExec exec = finish(w, stream);
+  if (w.is_mended) w.heap.end_allocate_to_pool(0, {7, 0});
+  char* next = w.block(stream);
+  EXPECT_EQ(next == block, !w.is_mended);
+  if (!w.is_mended) w.heap.end_allocate_to_pool(0, {7, 0});
+  launch(w, exec, stream);
+}
+
 }  // namespace
 
 std::vector<Program> graph_memory_programs() {
@@ -225,6 +258,8 @@ std::vector<Program> graph_memory_programs() {
       {"MemoryFreedByItsGraphAndAgain", RaceKind::invalid_free, memory_freed_by_its_graph_and_again},
       {"TwoGraphsHandMemoryOnWithoutOrder", in_use, two_graphs_hand_memory_on_without_order},
       {"BlockReusedInACaptureBesideItsReader", RaceKind::data_race, block_reused_in_a_capture_beside_its_reader},
+      {"BlockFromBeforeFreedInTheCapture", dead, block_from_before_freed_in_the_capture},
+      {"BlockFreedInTheCaptureAndTakenOutside", dead, block_freed_in_the_capture_and_taken_outside},
   };
 }
 

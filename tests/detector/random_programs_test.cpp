@@ -103,7 +103,7 @@ class RandomPrograms : public ::testing::Test {
 
 TEST_F(RandomPrograms, AreFlaggedExactlyWhereBytesCanDiffer) {
   constexpr std::uint64_t first_seed = 20261121;
-  const auto programs = static_cast<std::uint64_t>(scaled_programs(20000));
+  const auto programs = static_cast<std::uint64_t>(scaled_programs(20000, 40));
   for (std::uint64_t i = 0; i < programs && !HasFatalFailure(); ++i) {
     const std::uint64_t seed = first_seed + i;
     compare_all(make_random_program(seed, 3 + seed % 6), seed);
