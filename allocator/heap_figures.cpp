@@ -120,7 +120,9 @@ FragmentationStats DeviceAllocator::fragmentation(std::size_t request_bytes) con
         stats.free_private_bytes += block->bytes;
         continue;
       }
-      (block->is_split() ? stats.free_split_bytes : stats.free_whole_bytes) += block->bytes;
+      const std::size_t whole = releasable_bytes(*block);
+      stats.free_whole_bytes += whole;
+      stats.free_split_bytes += block->bytes - whole;
       ++stats.free_blocks;
       stats.largest_free_block_bytes = std::max(stats.largest_free_block_bytes, block->bytes);
       if (caches_ && segment->kind == policy_.pool(rounded) && block->bytes >= rounded &&
