@@ -21,6 +21,7 @@
 namespace cistern {
 
 class BlockPool;
+struct AddressRange;
 struct PoolPair;
 struct Block;
 
@@ -45,15 +46,25 @@ struct Segment {
   PoolKind kind = PoolKind::small;
   // Counted as oversize when it came: options may have changed since.
   bool oversize = false;
-  // On its way to the driver or to another stream: its one block is free, but in no pool.
+  // On its way to the driver or to another stream: its one block is free, but in no pool. In an
+  // address range also pages that are being mapped, which have no block yet.
   bool releasing = false;
-  // In the default pool of a policy that caches: nothing but the heap's own figures follow it.
+  // In an address range: mapped by a map that failed and could not be rolled back, so far.
+  bool is_stray = false;
+  // Of the driver's own making, in the default pool of a policy that caches: nothing but the
+  // heap's own figures follow it.
   bool is_plain = false;
   BlockPool* pool = nullptr;  // of its stream and kind: where its free blocks are
   PoolPair* owner = nullptr;  // what `pool` is part of
   Block* first = nullptr;     // lowest address
+  Block* last = nullptr;      // highest
+  // What it is a mapped part of: an expandable segment, which joins and parts with its neighbours
+  // there. Null: the driver's own allocation.
+  AddressRange* range = nullptr;
   Segment* previous = nullptr;
   Segment* next = nullptr;
+
+  [[nodiscard]] std::uint64_t end() const { return address + bytes; }
 };
 
 struct Block {

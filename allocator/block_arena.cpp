@@ -16,9 +16,9 @@ std::uint32_t scatter(std::uint64_t number) {
 
 }  // namespace
 
-void BlockArena::reserve(std::size_t blocks) {
+void BlockArena::reserve(std::size_t blocks, std::size_t segments) {
   while (free_block_count_ < blocks) add_block_chunk();
-  if (free_segments_ == nullptr) add_segment_chunk();
+  while (free_segment_count_ < segments) add_segment_chunk();
 }
 
 Block* BlockArena::take_block() noexcept {
@@ -32,6 +32,7 @@ Block* BlockArena::take_block() noexcept {
 Segment* BlockArena::take_segment() noexcept {
   Segment* segment = free_segments_;
   free_segments_ = segment->next;
+  --free_segment_count_;
   segment->next = nullptr;
   return segment;
 }
@@ -57,6 +58,7 @@ void BlockArena::give_back(Segment* segment) noexcept {
   *segment = Segment{};
   segment->next = free_segments_;
   free_segments_ = segment;
+  ++free_segment_count_;
 }
 
 void BlockArena::add_block_chunk() {
@@ -79,6 +81,7 @@ void BlockArena::add_segment_chunk() {
     segments[i].next = free_segments_;
     free_segments_ = &segments[i];
   }
+  free_segment_count_ += kSegmentsPerChunk;
 }
 
 }  // namespace cistern

@@ -14,9 +14,9 @@ namespace cistern {
 
 class BlockArena {
  public:
-  // Makes the next `blocks` calls of take_block and one of take_segment succeed without
+  // Makes the next `blocks` calls of take_block and `segments` of take_segment succeed without
   // allocating. Throws std::bad_alloc and changes nothing that shows.
-  void reserve(std::size_t blocks);
+  void reserve(std::size_t blocks, std::size_t segments = 1);
   // Requires: reserved. The fields are those of a new object, but priority.
   [[nodiscard]] Block* take_block() noexcept;
   [[nodiscard]] Segment* take_segment() noexcept;
@@ -32,6 +32,7 @@ class BlockArena {
   Block* free_blocks_ = nullptr;  // linked by `next`
   std::size_t free_block_count_ = 0;
   Segment* free_segments_ = nullptr;
+  std::size_t free_segment_count_ = 0;
 };
 
 }  // namespace cistern

@@ -61,6 +61,19 @@ Block* BlockPool::best_fit(std::size_t bytes) const {
   return best;
 }
 
+Block* BlockPool::after(const Block* block) const {
+  Block* next = nullptr;
+  for (Block* node = root_; node != nullptr;) {
+    if (comes_before(block, node)) {
+      next = node;
+      node = node->left;
+    } else {
+      node = node->right;
+    }
+  }
+  return next;
+}
+
 Block* BlockPool::largest() const {
   Block* node = root_;
   while (node != nullptr && node->right != nullptr) node = node->right;

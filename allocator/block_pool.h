@@ -16,6 +16,9 @@ class BlockPool {
  public:
   // The smallest block of at least `bytes`, lowest address first among equals; or nullptr.
   [[nodiscard]] Block* best_fit(std::size_t bytes) const;
+  // The block that follows `block` by size and then address; nullptr if it is the last. O(log n).
+  // Requires: `block` is in this pool.
+  [[nodiscard]] Block* after(const Block* block) const;
   // The largest block, highest address among equals; nullptr when empty.
   [[nodiscard]] Block* largest() const;
   // Requires: `block` is in no pool.

@@ -26,8 +26,10 @@ DeviceAllocator::DeviceAllocator(const HeapSurroundings& surroundings, int devic
       device_(device),
       context_(surroundings.contexts.primary(device)),
       source_(api_),
-      options_(options),
-      policy_(options),
+      pages_(options.policy == Policy::expandable ? PageSource::make(api_, surroundings.contexts.driver_device(device))
+                                                  : nullptr),
+      options_(served(options)),
+      policy_(options_),
       caches_(options.policy != Policy::direct),
       pending_(api_, surroundings.event_pools) {
   check_driver(api_, api_.device_total_mem(&device_total_bytes_, surroundings.contexts.driver_device(device)),
@@ -35,6 +37,13 @@ DeviceAllocator::DeviceAllocator(const HeapSurroundings& surroundings, int devic
   // Unlimited reads -1, as PyTorch shows the largest unsigned value.
   recorder_.set_max_split_size(as_signed(policy_.max_split_size()));
   if (asks_for_fraction(options)) apply_fraction(options.per_process_memory_fraction);
+  choose_search();
+}
+
+// As far as the device can: without virtual memory management segments do not expand.
+AllocatorOptions DeviceAllocator::served(AllocatorOptions options) const {
+  if (options.policy == Policy::expandable && pages_ == nullptr) options.policy = Policy::classic;
+  return options;
 }
 
 void* DeviceAllocator::allocate(std::size_t bytes, const StreamIdentity& stream) {
@@ -112,10 +121,11 @@ void DeviceAllocator::poll_pending(Lock& lock) {
 Block* DeviceAllocator::take_free_block(const Request& request) {
   // What `direct` has in its pools are segments that the driver refused to take back; but a
   // private pool caches, since its memory must stay as long as a graph may use it.
-  if (!caches_ && request.pools->home == nullptr) return nullptr;
+  if (!plain_search_ && !caches_ && request.pools->home == nullptr) return nullptr;
   if (collects_garbage() && request.pools->home == nullptr) ++searches_[static_cast<std::size_t>(request.kind)];
   BlockPool& pool = request.pools->of(request.kind);
   Block* block = pool.best_fit(request.rounded);
+  if (!plain_search_) block = choose_beside_ranges(pool, block);
   if (block == nullptr || !policy_.may_serve(block->bytes, request.rounded)) return nullptr;
   pool.erase(block);
   return block;
@@ -144,9 +154,11 @@ void DeviceAllocator::take_into_use(Block* block, const Request& request, bool s
   block->requested = request.bytes;
   block->tag = request.tag;
   block->oversize = policy_.is_oversize(block->bytes);
+  const bool is_plain = block->segment->is_plain;
+  if (!is_plain && block->segment->range != nullptr) change = {};
   recorder_.block_allocated(request.kind, as_signed(block->bytes), as_signed(request.bytes), change, block->oversize,
                             attribution(*block));
-  if (!block->segment->is_plain) {
+  if (!is_plain) {
     if (PrivatePool* home = block->segment->owner->home)
       home->recorder.block_allocated(request.kind, as_signed(block->bytes), as_signed(request.bytes), change,
                                      block->oversize);
@@ -163,7 +175,10 @@ InactiveSplitChange DeviceAllocator::split(Block* block, std::size_t bytes) {
   rest->segment = block->segment;
   rest->previous = block;
   rest->next = block->next;
-  if (rest->next != nullptr) rest->next->previous = rest;
+  if (rest->next != nullptr)
+    rest->next->previous = rest;
+  else
+    rest->segment->last = rest;
   block->next = rest;
   block->bytes = bytes;
   put_in_pool(rest);
@@ -201,14 +216,14 @@ bool DeviceAllocator::free(std::uint64_t address, const StreamUse* last_use) noe
   return true;
 }
 
-// The rest of a free of a private pool's block, or under `direct`.
+// The rest of a free of a private pool's or an expandable segment's block, or under `direct`.
 void DeviceAllocator::free_in_pool(Block* block, Lock& lock) noexcept {
   PrivatePool* home = block->segment->owner->home;
-  if (home == nullptr) {
+  if (home == nullptr && block->segment->range == nullptr) {
     release_uncached(block, lock);
     return;
   }
-  home->recorder.free_requested(block->segment->kind, as_signed(block->bytes), block->oversize);
+  if (home != nullptr) home->recorder.free_requested(block->segment->kind, as_signed(block->bytes), block->oversize);
   if (block->uses.empty())
     complete_free(block);
   else
@@ -227,7 +242,9 @@ inline void DeviceAllocator::complete_plain_free(Block* block) {
 void DeviceAllocator::complete_free(Block* block) {
   const std::size_t bytes = block->bytes;
   const PoolKind kind = block->segment->kind;
-  const InactiveSplitChange change = settle(block);
+  InactiveSplitChange change = settle(block);
+  // Whole pages of an expandable segment can always be given back.
+  if (block->segment->range != nullptr) change = {};
   recorder_.free_completed(kind, as_signed(bytes), as_signed(block->requested), change, attribution(*block));
   PrivatePool* home = block->segment->owner->home;
   if (home == nullptr) return;
@@ -266,7 +283,10 @@ std::size_t DeviceAllocator::merge(Block* block, Block* neighbour) {
       block->segment->first = block;
   } else {
     block->next = neighbour->next;
-    if (block->next != nullptr) block->next->previous = block;
+    if (block->next != nullptr)
+      block->next->previous = block;
+    else
+      block->segment->last = block;
   }
   const std::size_t bytes = neighbour->bytes;
   block->bytes += bytes;
@@ -296,10 +316,27 @@ bool DeviceAllocator::owns(std::uint64_t address) const noexcept {
   return block_map_.find(address) != nullptr;
 }
 
+void DeviceAllocator::prepare(const AllocatorOptions& options) {
+  if (options.policy != Policy::expandable) return;
+  {
+    const Lock lock(mutex_);
+    if (pages_ != nullptr) return;
+  }
+  auto pages = PageSource::make(api_, surroundings_.contexts.driver_device(device_));
+  const Lock lock(mutex_);
+  if (pages_ == nullptr) pages_ = std::move(pages);
+}
+
+bool DeviceAllocator::can_serve(const AllocatorOptions& options) const {
+  const Lock lock(mutex_);
+  return options.policy != Policy::expandable || pages_ != nullptr;
+}
+
 void DeviceAllocator::set_options(const AllocatorOptions& options) {
   const Lock lock(mutex_);
-  options_ = options;
-  policy_ = SizePolicy(options);
+  options_ = served(options);
+  policy_ = SizePolicy(options_);
+  choose_search();
   caches_ = options.policy != Policy::direct;
   if (options.fraction_given) apply_fraction(options.per_process_memory_fraction);
 }

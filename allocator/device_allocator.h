@@ -6,7 +6,8 @@
 // One malloc: device_allocator.cpp, then on a miss miss.cpp (the ladder's order) with
 // segments.cpp, garbage_collection.cpp, oversize_release.cpp, full_flush.cpp and
 // out_of_memory.cpp. One free: device_allocator.cpp, and guarded_free.cpp when other
-// streams used the block (capture_reuse.cpp within a capture). Private pools: pool_recording.cpp, pool_leftovers.cpp
+// streams used the block (capture_reuse.cpp within a capture). Expandable segments: range_growth.cpp,
+// range_release.cpp and range_moves.cpp. Private pools: pool_recording.cpp, pool_leftovers.cpp
 // and pool_checkpoint.cpp; streams that are over: ended_streams.cpp.
 //
 // Thread safety: any public member may be called from any thread; one lock a heap. The lock
@@ -15,6 +16,7 @@
 
 #include <cistern/allocator.h>
 
+#include "allocator/address_range.h"
 #include "allocator/block_arena.h"
 #include "allocator/block_map.h"
 #include "allocator/budgets.h"
@@ -22,6 +24,7 @@
 #include "allocator/driver_scope.h"
 #include "allocator/event_pools.h"
 #include "allocator/observers.h"
+#include "allocator/page_source.h"
 #include "allocator/pending_frees.h"
 #include "allocator/pool_checkpoint.h"
 #include "allocator/pool_routing.h"
@@ -37,6 +40,7 @@
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -78,6 +82,15 @@ class DeviceAllocator {
   [[nodiscard]] std::optional<std::size_t> hold(std::uint64_t address);
   // Ends one hold; with the last, a block that was freed meanwhile is freed now. Requires: it is held.
   void let_go(std::uint64_t address) noexcept;
+  // range_moves.cpp: the pages that the live block at exactly `address` lies in; nothing if there is
+  // none. Without pages the block is in no expandable segment.
+  struct BlockPages {
+    Pages pages;
+    std::size_t offset = 0;  // of the block in the first
+    std::size_t bytes = 0;   // that were asked for
+    bool shareable = false;
+  };
+  [[nodiscard]] std::optional<BlockPages> pages_of(std::uint64_t address) const;
   // Whether the block was freed, and stays only because it is held.
   [[nodiscard]] bool is_freed_while_held(std::uint64_t address) const;
 
@@ -115,7 +128,14 @@ class DeviceAllocator {
   [[nodiscard]] int device() const { return device_; }
   void empty_cache();
   std::size_t trim(std::size_t target_bytes);
+  // Asks the driver for what the options need. Throws DriverError. Before set_options, with the same
+  // options.
+  void prepare(const AllocatorOptions& options);
+  // False: they ask for expandable segments, which this device cannot have. Then it has others.
+  [[nodiscard]] bool can_serve(const AllocatorOptions& options) const;
   void set_options(const AllocatorOptions& options);
+  // The device may use the memory of expandable segments, of those that come too. Throws DriverError.
+  void allow_peer(CUdevice peer);
   void set_memory_fraction(double fraction);
   [[nodiscard]] double memory_fraction() const;
 
@@ -199,6 +219,7 @@ class DeviceAllocator {
   // device_allocator.cpp: hits, and frees on the block's own stream.
   [[nodiscard]] void* serve(const Request& request, const StreamIdentity& stream, Lock& lock);
   [[nodiscard]] Request make_request(std::size_t bytes) const;
+  [[nodiscard]] AllocatorOptions served(AllocatorOptions options) const;
   void poll_pending(Lock& lock);
   [[nodiscard]] Block* take_free_block(const Request& request);
   void hand_out(Block* block, const Request& request);
@@ -267,9 +288,11 @@ class DeviceAllocator {
   void order_behind_uses(const PrivatePool& pool, Lock& lock);
   void free_live_blocks(const PrivatePool& pool, std::vector<void*>& freed);
   void free_now(Block* block) noexcept;
+  [[nodiscard]] Block* free_block_at(Segment* segment, std::uint64_t address) noexcept;
   void cut_segment(Segment* segment, PoolCheckpoint::State::SegmentRecord& record, std::vector<void*>& live);
 
   // ended_streams.cpp
+  [[nodiscard]] bool is_waited_for(std::uint64_t stream_id) const noexcept;
   [[nodiscard]] Block* take_over_segment(const Request& request, Lock& lock);
   [[nodiscard]] bool order_behind(const std::shared_ptr<StreamEnd>& end, const Request& request, Lock& lock) noexcept;
 
@@ -277,12 +300,56 @@ class DeviceAllocator {
   [[nodiscard]] Block* serve_miss(const Request& request, Lock& lock);
   [[nodiscard]] bool call_free_memory_callbacks(const Request& request, Lock& lock);
 
+  // range_search.cpp: blocks of expandable segments beside others.
+  [[nodiscard]] Block* choose_beside_ranges(const BlockPool& pool, Block* block) const;
+  [[nodiscard]] bool expands(const Request& request) const;
+
+  // range_growth.cpp
+  [[nodiscard]] Block* grow(const Request& request, Lock& lock);
+  [[nodiscard]] std::optional<AddressRange::Room> find_room(const Request& request) const;
+  [[nodiscard]] bool add_range(const Request& request, Lock& lock);
+  void link_range(AddressRange* range) noexcept;
+  [[nodiscard]] Block* map_pages(AddressRange& range, const Pages& gap, Lock& lock);
+  [[nodiscard]] Block* take_in(Segment* segment, Block* block) noexcept;
+  [[nodiscard]] Block* land(Segment* segment) noexcept;
+  Segment* join(Segment* low, Segment* high) noexcept;
+
+  // range_release.cpp
+  using RangeFilter = std::function<bool(const AddressRange&)>;
+  struct OwnerWait;
+  struct Departure;
+  std::size_t release_ranges(const RangeFilter& chosen, std::size_t most, Lock& lock);
+  [[nodiscard]] std::vector<Departure> cut_free_pages(const RangeFilter& chosen, std::size_t most,
+                                                      std::vector<OwnerWait>& waits);
+  [[nodiscard]] static std::size_t index_of(const std::vector<OwnerWait>& waits, const PoolPair* owner) noexcept;
+  [[nodiscard]] static std::size_t count_departures(const Segment& segment);
+  void cut_segment_pages(Segment* segment, std::size_t wait, std::size_t& left,
+                         std::vector<Departure>& departures) noexcept;
+  [[nodiscard]] Segment* cut_out(Block* block, const Pages& pages) noexcept;
+  [[nodiscard]] Segment* part_before(Block* block) noexcept;
+  [[nodiscard]] CUresult wait_for_owner(const OwnerWait& wait, bool during_capture) const noexcept;
+  void depart(Departure& departure, const OwnerWait& wait) noexcept;
+  [[nodiscard]] std::size_t take_out(const Departure& departure) noexcept;
+  void drop_empty_ranges(Lock& lock) noexcept;
+  void abandon_ranges() noexcept;
+
+  // range_moves.cpp
+  void move_range(AddressRange& range, PoolPair& to) noexcept;
+  void close_range(const AddressRange& range) noexcept;
+  void open_range(const AddressRange& range) noexcept;
+  [[nodiscard]] Block* take_over_range(const Request& request, Lock& lock);
+  void move_leftover_ranges(const RangeFilter& chosen, PrivatePool& heir);
+  void wait_for_grants(Lock& lock);
+  void choose_search() noexcept;
+
   // segments.cpp: from and to the driver.
   [[nodiscard]] Block* allocate_segment(const Request& request, Lock& lock);
   [[nodiscard]] Block* add_segment(Segment* segment, Block* block, const Request& request, std::uint64_t address);
   [[nodiscard]] std::size_t release_segments(const std::vector<Segment*>& segments, Lock& lock);
   void release_uncached(Block* block, Lock& lock) noexcept;
   void remove_segment(Segment* segment);
+  void link_segment(Segment* segment) noexcept;
+  void unlink_segment(Segment* segment) noexcept;
   void wait_for_reclaims(Lock& lock);
 
   // budgets.cpp
@@ -316,6 +383,7 @@ class DeviceAllocator {
   // Visits each free that waits for another stream: visit(block, stream, its device).
   template <class Visit>
   void for_each_awaited(Visit&& visit) const;
+  void check_ranges() const;
 
   const DriverApi& api_;
   HeapSurroundings surroundings_;
@@ -323,6 +391,8 @@ class DeviceAllocator {
   const CUcontext context_;
   std::size_t device_total_bytes_ = 0;
   DeviceSegmentSource source_;
+  // Of expandable segments: once they are asked for, where the device has them. Never goes again.
+  std::unique_ptr<PageSource> pages_;
 
   // The range that all segments ever lay in; written under the lock.
   std::atomic<std::uint64_t> lowest_address_{~std::uint64_t{0}};
@@ -332,7 +402,8 @@ class DeviceAllocator {
   // All below is guarded by mutex_.
   AllocatorOptions options_;
   SizePolicy policy_;
-  bool caches_;  // false: `direct`
+  bool caches_;                // false: `direct`
+  bool plain_search_ = false;  // see choose_search
   Recorder recorder_;
   BlockArena arena_;
   BlockMap block_map_;  // of live blocks
@@ -349,6 +420,11 @@ class DeviceAllocator {
   CapturedFrees captured_frees_;                       // of that list, what its capture may have again
   std::vector<std::shared_ptr<void>> retired_owners_;  // of streams whose uses are over
   Segment* segments_ = nullptr;                        // all of them, newest first
+  AddressRange* ranges_ = nullptr;                     // of expandable segments, by address
+  std::vector<CUdevice> peers_;                        // that may use them
+  int range_operations_ = 0;                           // maps and unmaps under way, with the lock given up
+  bool grants_access_ = false;                         // and none may begin: access is being given
+  bool out_of_addresses_ = false;                      // as of the last range that was asked for
   std::size_t held_bytes_ = 0;                         // of all segments
   std::size_t arriving_bytes_ = 0;                     // asked of the driver by threads that gave the lock up
   double fraction_ = 1.0;

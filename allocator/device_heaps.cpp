@@ -13,8 +13,14 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <utility>
 
 namespace cistern {
+namespace {
+
+constexpr const char* kFixedSegments = "the device or its driver has no virtual memory management";
+
+}  // namespace
 
 DeviceHeaps::DeviceHeaps(Contexts& contexts, const AllocatorOptions& options)
     : contexts_(contexts),
@@ -24,9 +30,11 @@ DeviceHeaps::DeviceHeaps(Contexts& contexts, const AllocatorOptions& options)
       heaps_(static_cast<std::size_t>(contexts.device_count())) {
   require_valid(options_);
   link_->heaps = this;
+  if (is_of_process_) add_peer_listener(*this);
 }
 
 DeviceHeaps::~DeviceHeaps() {
+  if (is_of_process_) remove_peer_listener(*this);
   link_->heaps = nullptr;
   for (HeapScopes* scopes : scopes_) scopes->close();
   for (auto& slot : heaps_) delete slot.load(std::memory_order_acquire);
@@ -46,6 +54,9 @@ DeviceAllocator& DeviceHeaps::heap(int device) {
     auto made = std::make_unique<DeviceAllocator>(surroundings, device, options_);
     for (HeapScopes* scopes : scopes_)
       if (scopes->is_of(device)) scopes->open(*made);
+    if (!made->can_serve(options_)) warn_of_fixed_segments(device);
+    if (is_of_process_)
+      for (const int peer : peers_of(device)) made->allow_peer(contexts_.driver_device(peer));
     slot.store(made.release(), std::memory_order_release);
   }
   return *slot.load(std::memory_order_acquire);
@@ -121,23 +132,51 @@ RecordingFilter DeviceHeaps::resolve(const PoolFilter& filter, int device) {
   return PoolFilterAccess::resolve(filter, *this, device);
 }
 
+// As PyTorch's, a used heap may turn expandable segments on and off: memory of both kinds stays what
+// it is.
 void DeviceHeaps::set_options(std::string_view text) {
   const std::lock_guard lock(mutex_);
   AllocatorOptions options = AllocatorOptions::parse(text, options_);
   bool in_use = false;
   for_each([&](const DeviceAllocator& heap) { in_use = in_use || heap.is_used(); });
-  if (in_use && options.policy != options_.policy)
+  const auto caches_segments = [](Policy policy) { return policy == Policy::classic || policy == Policy::expandable; };
+  if (in_use && options.policy != options_.policy &&
+      !(caches_segments(options.policy) && caches_segments(options_.policy)))
     throw NotSupported(fmt::format("policy {}: the policy is fixed by the first allocation, and is {}",
                                    to_string(options.policy), to_string(options_.policy)));
-  for_each([&](DeviceAllocator& heap) { heap.set_options(options); });
+  for_each([&](DeviceAllocator& heap) { heap.prepare(options); });
+  for_each([&](DeviceAllocator& heap) {
+    heap.set_options(options);
+    if (!heap.can_serve(options)) warn_of_fixed_segments(heap.device());
+  });
   // Heaps that are made later take the fraction that any text has named.
   options.fraction_given = options.fraction_given || options_.fraction_given;
   options_ = options;
 }
 
+// The pair is in the list by now: a heap that is not there yet finds it when it is made.
+void DeviceHeaps::peer_enabled(int from, int to) {
+  DeviceAllocator* heap = nullptr;
+  {
+    const std::lock_guard lock(mutex_);
+    heap = heaps_[static_cast<std::size_t>(to)].load(std::memory_order_acquire);
+  }
+  if (heap != nullptr) heap->allow_peer(contexts_.driver_device(from));
+}
+
+// Once, whichever device it is: the rest is in describe_options. Requires: mutex_.
+void DeviceHeaps::warn_of_fixed_segments(int device) {
+  if (std::exchange(warned_of_fixed_segments_, true)) return;
+  std::fprintf(stderr, "cistern: expandable_segments:True: %s; device %d is served as by False\n", kFixedSegments,
+               device);
+}
+
 std::string DeviceHeaps::describe_options() const {
-  std::string text = options().describe();
+  const AllocatorOptions options = this->options();
+  std::string text = options.describe();
   for_each([&](const DeviceAllocator& heap) {
+    if (!heap.can_serve(options))
+      text += fmt::format("without effect: expandable_segments on device {}: {}\n", heap.device(), kFixedSegments);
     const double fraction = heap.memory_fraction();
     if (fraction < 1.0) text += fmt::format("memory fraction of device {}: {:.6g}\n", heap.device(), fraction);
   });

@@ -12,6 +12,7 @@
 #include "allocator/observers.h"
 #include "allocator/scopes.h"
 #include "runtime/context.h"
+#include "runtime/peer_access.h"
 
 #include <atomic>
 #include <memory>
@@ -20,7 +21,7 @@
 
 namespace cistern {
 
-class DeviceHeaps {
+class DeviceHeaps final : private PeerListener {
  public:
   // `contexts` must outlive the heaps. Throws InvalidArgument for options out of range,
   // NotSupported for a policy that is not built.
@@ -126,6 +127,9 @@ class DeviceHeaps {
   void unlock_after_fork();
 
  private:
+  void warn_of_fixed_segments(int device);
+  void peer_enabled(int from, int to) override;
+
   Contexts& contexts_;
   const bool is_of_process_;  // over the process's own driver, whose streams name none
   EventPools event_pools_;
@@ -133,6 +137,7 @@ class DeviceHeaps {
   mutable std::mutex mutex_;  // guards options_, the making of heaps and the open scopes
   AllocatorOptions options_;
   std::vector<HeapScopes*> scopes_;
+  bool warned_of_fixed_segments_ = false;
   std::vector<std::atomic<DeviceAllocator*>> heaps_;
   std::shared_ptr<Link> link_ = std::make_shared<Link>();
 };

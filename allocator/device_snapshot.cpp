@@ -23,6 +23,7 @@ SegmentInfo describe(const Segment& segment, int device) {
   if (segment.stream.id != kLegacyStreamId)
     info.stream = static_cast<std::int64_t>(reinterpret_cast<std::intptr_t>(segment.stream.handle));
   info.is_large = segment.kind == PoolKind::large;
+  info.is_expandable = segment.range != nullptr;
   if (const PrivatePool* home = segment.owner->home)
     info.segment_pool_id = {static_cast<std::int64_t>(home->id.first), static_cast<std::int64_t>(home->id.second)};
   for (const Block* block = segment.first; block != nullptr; block = block->next) {
@@ -59,13 +60,15 @@ struct Walked {
     oversize_allocations += other.oversize_allocations;
     oversize_segments += other.oversize_segments;
   }
+  // Expandable segments count neither as segments nor as split.
   void add(const Segment& segment) {
-    ++segments;
+    const bool is_counted = segment.range == nullptr;
+    segments += is_counted ? 1 : 0;
     oversize_segments += segment.oversize ? 1 : 0;
     reserved += static_cast<std::int64_t>(segment.bytes);
-    for (const Block* block = segment.first; block != nullptr; block = block->next) add(*block);
+    for (const Block* block = segment.first; block != nullptr; block = block->next) add(*block, is_counted);
   }
-  void add(const Block& block) {
+  void add(const Block& block, bool counts_splits) {
     const auto bytes = static_cast<std::int64_t>(block.bytes);
     if (block.state == BlockState::active_allocated) {
       ++allocated;
@@ -76,7 +79,7 @@ struct Walked {
       ++active;
       active_bytes += bytes;
       requested_bytes += static_cast<std::int64_t>(block.requested);
-    } else if (block.is_split()) {
+    } else if (counts_splits && block.is_split()) {
       ++inactive_split;
       inactive_split_bytes += bytes;
     }
@@ -159,7 +162,9 @@ DeviceAllocator::Usage DeviceAllocator::usage_locked(const PrivatePool* home) co
         usage.free_private += block->bytes;
         continue;
       }
-      (block->is_split() ? usage.free_split : usage.free_whole) += block->bytes;
+      const std::size_t whole = releasable_bytes(*block);
+      usage.free_whole += whole;
+      usage.free_split += block->bytes - whole;
       usage.largest_free_block = std::max(usage.largest_free_block, block->bytes);
     }
   return usage;
@@ -188,6 +193,7 @@ void DeviceAllocator::check() const {
   check_private_pools();
   check_tags();
   check_streams();
+  check_ranges();
   require(pooled == free_blocks, "every free block is in exactly one pool");
   require(block_map_.size() == static_cast<std::size_t>(small.allocated + large.allocated), "the block map's size");
   const MemoryStats& stats = recorder_.stats();
@@ -216,6 +222,23 @@ void DeviceAllocator::check_private_pools() const {
   });
 }
 
+// Each range's order, and that every segment of a range is a segment of the heap.
+void DeviceAllocator::check_ranges() const {
+  std::size_t in_ranges = 0;
+  const AddressRange* previous = nullptr;
+  for (const AddressRange* range = ranges_; range != nullptr; range = range->next) {
+    range->check();
+    require(previous == nullptr || previous->end() <= range->address, "address ranges are in order");
+    for (const Segment* segment : range->segments) in_ranges += segment->first != nullptr ? 1 : 0;
+    previous = range;
+  }
+  std::size_t in_heap = 0;
+  for (const Segment* segment = segments_; segment != nullptr; segment = segment->next)
+    in_heap += segment->range != nullptr ? 1 : 0;
+  require(in_ranges == in_heap, "expandable segments are their ranges'");
+  require(plain_search_ == (options_.policy == Policy::classic && ranges_ == nullptr), "which search is made");
+}
+
 void DeviceAllocator::check_segment(const Segment& segment) const {
   std::uint64_t address = segment.address;
   const Block* previous = nullptr;
@@ -224,7 +247,8 @@ void DeviceAllocator::check_segment(const Segment& segment) const {
     require(block->previous == previous && block->segment == &segment, "block links");
     require(block->bytes != 0 && block->bytes % kMinBlockSize == 0, "block sizes are multiples of 512");
     const bool free = block->state == BlockState::inactive;
-    require(segment.is_plain == (caches_ && segment.owner->home == nullptr), "only default pools' segments are plain");
+    require(segment.is_plain == (caches_ && segment.owner->home == nullptr && segment.range == nullptr),
+            "only default pools' segments are plain");
     require(!free || segment.releasing || segment.pool->contains(block), "a free block is in its segment's pool");
     require(!free || previous == nullptr || previous->state != BlockState::inactive, "free neighbours are coalesced");
     require((block->state == BlockState::active_allocated) == (block_map_.find(block->address) == block),
@@ -233,6 +257,7 @@ void DeviceAllocator::check_segment(const Segment& segment) const {
     previous = block;
   }
   require(address == segment.address + segment.bytes, "blocks fill their segment");
+  require(previous == segment.last, "a segment knows its last block");
 }
 
 }  // namespace cistern

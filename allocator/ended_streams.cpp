@@ -13,6 +13,8 @@ void DeviceAllocator::end_stream(const StreamUse& stream) noexcept {
   bool known = pools_.knows(stream.stream.id);
   private_pools_.for_each([&](PrivatePool& pool) { known = known || pool.streams.knows(stream.stream.id); });
   if (!known) return;
+  // Nobody may be waiting for the stream when its owner destroys it.
+  reclaimed_.wait(lock, [&] { return !is_waited_for(stream.stream.id); });
   PendingFrees::Entry last{nullptr, stream.device, stream.stream, nullptr};
   const bool during_capture = !routing_.empty();
   const bool may_wait = !routing_.capture_under_way(true);
@@ -34,7 +36,15 @@ void DeviceAllocator::end_stream(const StreamUse& stream) noexcept {
   }
 }
 
-// A wholly free segment of a stream that is over, for a request that would need a new one.
+// Whether another thread waits for the stream, to unmap its pages.
+bool DeviceAllocator::is_waited_for(std::uint64_t stream_id) const noexcept {
+  for (const AddressRange* range = ranges_; range != nullptr; range = range->next)
+    if (range->owner->waiters != 0 && !range->owner->is_ended && range->owner->stream.id == stream_id) return true;
+  return false;
+}
+
+// A wholly free segment, or address range, of a stream that is over, for a request that would need
+// new memory.
 Block* DeviceAllocator::take_over_segment(const Request& request, Lock& lock) {
   StreamPools& pools = request.pools->home == nullptr ? pools_ : request.pools->home->streams;
   if (!caches_ || !pools.has_ended_streams()) return nullptr;
@@ -42,14 +52,15 @@ Block* DeviceAllocator::take_over_segment(const Request& request, Lock& lock) {
   pools.for_each_ended([&](PoolPair& ended) {
     if (ended.end == nullptr) return;
     ended.of(request.kind).for_each([&](Block* block) {
-      if (block->is_split() || block->bytes < request.rounded || !policy_.may_serve(block->bytes, request.rounded))
+      if (block->segment->range != nullptr || block->is_split() || block->bytes < request.rounded ||
+          !policy_.may_serve(block->bytes, request.rounded))
         return;
       if (best == nullptr || block->bytes < best->bytes ||
           (block->bytes == best->bytes && block->address < best->address))
         best = block;
     });
   });
-  if (best == nullptr) return nullptr;
+  if (best == nullptr) return expands(request) ? take_over_range(request, lock) : nullptr;
   Segment& segment = *best->segment;
   // Nobody's while the lock is given up.
   segment.pool->erase(best);

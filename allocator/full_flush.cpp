@@ -17,6 +17,12 @@ void DeviceAllocator::full_flush(Lock& lock) {
   if (!capturing) wait_for_pending(lock);
   if (leftovers_) release_leftovers(lock);
   static_cast<void>(release_segments(wholly_free_segments(!capturing), lock));
+  static_cast<void>(release_ranges(
+      [capturing](const AddressRange& range) {
+        const PrivatePool* home = range.owner->home;
+        return home == nullptr ? !capturing : home->is_freeable();
+      },
+      kUnlimited, lock));
   if (!capturing) wait_for_reclaims(lock);
   pools_.drop_unreferenced();
   private_pools_.drop_unreferenced(retired_owners_);
@@ -47,13 +53,15 @@ void DeviceAllocator::wait_for_pending(Lock& lock) {
                [&] { return fmt::format("an event that guards a free on device {}", device_); });
 }
 
-// Of the default pool, if asked for, and of the private pools that have no use left.
+// Of the default pool, if asked for, and of the private pools that have no use left. Expandable
+// segments go by the page: release_ranges.
 std::vector<Segment*> DeviceAllocator::wholly_free_segments(bool of_default_pool) const {
   std::vector<Segment*> segments;
   for (Segment* segment = segments_; segment != nullptr; segment = segment->next) {
     const Block* block = segment->first;
     const PrivatePool* home = segment->owner->home;
     if (home == nullptr ? !of_default_pool : !home->is_freeable()) continue;
+    if (segment->range != nullptr) continue;
     if (!segment->releasing && block->state == BlockState::inactive && !block->is_split()) segments.push_back(segment);
   }
   return segments;
@@ -79,7 +87,15 @@ std::size_t DeviceAllocator::trim(std::size_t target_bytes) {
     held -= segment->bytes;
     chosen.push_back(segment);
   }
-  return release_segments(chosen, lock);
+  std::size_t released = release_segments(chosen, lock);
+  if (held_bytes_ > target_bytes)
+    released += release_ranges(
+        [](const AddressRange& range) {
+          const PrivatePool* home = range.owner->home;
+          return home == nullptr || home->is_freeable();
+        },
+        held_bytes_ - target_bytes, lock);
+  return released;
 }
 
 }  // namespace cistern

@@ -50,6 +50,15 @@ DeviceAllocator* hold(std::uint64_t address, std::size_t* bytes) {
   return owner;
 }
 
+// The pages of a live block; nothing if it is no live block's start.
+std::optional<DeviceAllocator::BlockPages> pages_of(const void* block) {
+  const auto address = reinterpret_cast<std::uintptr_t>(block);
+  std::optional<DeviceAllocator::BlockPages> found;
+  process_heaps().find_owner(address,
+                             [&](DeviceAllocator& heap) { return (found = heap.pages_of(address)).has_value(); });
+  return found;
+}
+
 // Takes away the handles whose receivers are all done. Requires: the lock.
 std::vector<Sent> take_finished(Sender& all) {
   std::vector<Sent> finished;
@@ -93,6 +102,11 @@ MemoryHandle send_memory(void* block, int receivers) {
     throw InvalidArgument(fmt::format("send_memory to {} receivers: expected 1 to {}; more by several handles",
                                       receivers, ReceiverTable::kReceivers));
   ipc_collect();
+  if (const auto found = pages_of(block); found && found->pages.bytes != 0)
+    throw NotSupported(fmt::format(
+        "send_memory of {}: it lies in an expandable segment, which no handle names: send the descriptors of "
+        "export_range, or set expandable_segments:False in the process that sends",
+        block));
   const auto address = reinterpret_cast<std::uintptr_t>(block);
   std::size_t bytes = 0;
   DeviceAllocator* heap = hold(address, &bytes);
@@ -115,6 +129,26 @@ MemoryHandle send_memory(void* block, int receivers) {
     heap->let_go(address);
     throw;
   }
+}
+
+SharedRange export_range(void* block) {
+  const auto found = pages_of(block);
+  if (!found) throw InvalidArgument(fmt::format("export_range of {}: expected the start of a live block", block));
+  if (found->pages.bytes == 0)
+    throw NotSupported(
+        fmt::format("export_range of {}: it lies in no expandable segment: send_memory shares it", block));
+  if (!found->shareable)
+    throw NotSupported(
+        fmt::format("export_range of {}: expandable segments cannot be shared under pytorch_rules:2.4: set "
+                    "expandable_segments:False in the process that sends, or pytorch_rules:current",
+                    block));
+  SharedRange range;
+  range.piece_bytes = found->pages.page_bytes;
+  range.offset = found->offset;
+  range.bytes = found->bytes;
+  for (std::size_t at = 0; at < found->pages.bytes; at += range.piece_bytes)
+    range.descriptors.push_back(export_fd(reinterpret_cast<const void*>(found->pages.address + at)));
+  return range;
 }
 
 void recall_memory(const MemoryHandle& handle) {

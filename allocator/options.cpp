@@ -46,6 +46,8 @@ void choose_policy(OptionsReading& reading) {
   } else if (reading.backend_is_async.value_or(false)) {
     policy = Policy::async;
     asked_by = "backend:cudaMallocAsync";
+  } else if (reading.expandable_segments && policy == Policy::expandable) {
+    policy = Policy::classic;
   }
   require_built(policy, asked_by);
 }
@@ -116,10 +118,10 @@ const char* to_string(Policy policy) noexcept {
 }
 
 void require_built(Policy policy, std::string_view asked_by) {
-  if (policy == Policy::classic || policy == Policy::direct) return;
+  if (policy == Policy::classic || policy == Policy::expandable || policy == Policy::direct) return;
   const std::string by = asked_by.empty() ? "" : fmt::format(" (asked for by {})", asked_by);
-  throw NotSupported(
-      fmt::format("policy {} is not built yet{}: this build has classic and direct", to_string(policy), by));
+  throw NotSupported(fmt::format("policy {} is not built yet{}: this build has classic, expandable and direct",
+                                 to_string(policy), by));
 }
 
 AllocatorOptions AllocatorOptions::parse(std::string_view text, const AllocatorOptions& base) {

@@ -189,10 +189,10 @@ struct KeyWithoutEffect {
 };
 constexpr std::string_view kNoLock = "cistern never holds a lock across a driver call that can block";
 constexpr std::string_view kNoPinned = "pinned host memory is not built yet";
-constexpr std::string_view kNoExpandable = "policy expandable is not built yet";
+constexpr std::string_view kFixedReserve = "address ranges are of an eighth more than the device's memory";
 constexpr std::array<KeyWithoutEffect, 14> kKeysWithoutEffect{{
-    {"expandable_segments_reserve", asks_for_reserve, kNoExpandable},
-    {"expandable_segments_reserve_by_class", asks_for_reserve_by_class, kNoExpandable},
+    {"expandable_segments_reserve", asks_for_reserve, kFixedReserve},
+    {"expandable_segments_reserve_by_class", asks_for_reserve_by_class, kFixedReserve},
     {"large_segment_size_mb", asks_for_segment_size, "segments of the large pool are of 20 MiB"},
     {"pinned_free_catch_all", asks_for_true, kNoPinned},
     {"pinned_max_cached_size_mb", asks_for_mebibytes, kNoPinned},

@@ -119,19 +119,29 @@ OutOfMemoryReport DeviceAllocator::make_report(const Request& request, const Mem
   report.private_pools_free_bytes = usage.free_private;
   report.largest_free_block_bytes = usage.largest_free_block;
   report.cause = find_cause(report);
+  if (report.cause == OutOfMemoryCause::driver_refusal && request.pools != nullptr && expands(request) &&
+      out_of_addresses_)
+    report.cause = OutOfMemoryCause::address_space;
   const Block* fitting = request.pools == nullptr ? nullptr : request.pools->of(request.kind).best_fit(request.rounded);
   if (caches_ && fitting != nullptr && policy_.may_serve(fitting->bytes, request.rounded))
     report.advice =
         "research_after_flush:True would have served this request: a free block large enough was there after the "
         "last flush.";
+  else if (report.cause == OutOfMemoryCause::address_space)
+    report.advice =
+        "Each stream and pool size has an address range of an eighth more than the device's memory: fewer streams or "
+        "pools, or expandable_segments:False, need fewer addresses.";
   else if (report.cause == OutOfMemoryCause::limit)
     append(report.advice, "The memory fraction is {:.4g}: a larger one would allow it.", fraction_);
   else if (report.cause == OutOfMemoryCause::graph_pools)
     report.advice =
         "Destroying graphs that are no longer launched and releasing their pools gives that memory back at the next "
         "flush; graphs that never run at once can share a pool; a MemPool with use_on_oom serves such requests.";
-  else if (report.cause == OutOfMemoryCause::fragmented && policy_.max_split_size() == kUnlimited)
-    report.advice = "max_split_size_mb keeps large blocks whole, and may leave less of it in pieces.";
+  else if (report.cause == OutOfMemoryCause::fragmented && policy_.max_split_size() == kUnlimited &&
+           options_.policy == Policy::classic)
+    report.advice =
+        "expandable_segments:True lets segments grow into each other, and max_split_size_mb keeps large blocks whole: "
+        "either may leave less of it in pieces.";
   return report;
 }
 

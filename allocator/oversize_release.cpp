@@ -12,7 +12,7 @@ bool DeviceAllocator::release_oversize(const Request& request, Lock& lock) {
   if (least == kUnlimited) return false;
   const std::size_t wanted = std::max(request.rounded, least);
   BlockPool& pool = request.pools->of(request.kind);
-  if (Block* block = pool.best_fit(wanted)) {
+  if (Block* block = pool.best_fit(wanted); block != nullptr && block->segment->range == nullptr) {
     if (block->is_split()) return false;
     return release_segments({block->segment}, lock) != 0;
   }
@@ -21,7 +21,8 @@ bool DeviceAllocator::release_oversize(const Request& request, Lock& lock) {
   std::vector<Segment*> chosen;
   std::vector<Block*> by_size;
   pool.for_each([&](Block* block) {
-    if (block->bytes >= least && !block->is_split()) by_size.push_back(block);
+    if (block->bytes >= least && block->bytes < wanted && !block->is_split() && block->segment->range == nullptr)
+      by_size.push_back(block);
   });
   std::size_t sum = 0;
   for (auto block = by_size.rbegin(); block != by_size.rend() && sum < wanted; ++block) {

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 
 namespace cistern {
 namespace {
@@ -86,24 +87,29 @@ std::shared_ptr<const State> DeviceAllocator::checkpoint_pool(PoolId id) {
   return state;
 }
 
-// The segments of the pool that a checkpoint names, in its order.
+// The segments of the pool that a checkpoint names, in its order. An expandable segment may have
+// grown since, so that it holds what was one, or more than one, then.
 std::vector<Segment*> DeviceAllocator::segments_named_by(const State& checkpoint) const {
   const PrivatePool& pool = used_pool(checkpoint.pool);
-  std::vector<Segment*> found(checkpoint.segments.size(), nullptr);
-  for (Segment* segment = segments_; segment != nullptr; segment = segment->next) {
-    if (segment->owner->home != &pool || segment->releasing) continue;
-    const auto place = std::lower_bound(checkpoint.segments.begin(), checkpoint.segments.end(), segment->address,
-                                        [](const auto& record, std::uint64_t at) { return record.address < at; });
-    if (place == checkpoint.segments.end() || place->address != segment->address || place->bytes != segment->bytes ||
-        place->kind != segment->kind || place->stream.id != segment->stream.id)
-      continue;
-    found[static_cast<std::size_t>(place - checkpoint.segments.begin())] = segment;
-  }
-  for (std::size_t i = 0; i < found.size(); ++i)
-    if (found[i] == nullptr)
+  std::vector<Segment*> present;
+  for (Segment* segment = segments_; segment != nullptr; segment = segment->next)
+    if (segment->owner->home == &pool && !segment->releasing) present.push_back(segment);
+  std::sort(present.begin(), present.end(), [](const Segment* a, const Segment* b) { return a->address < b->address; });
+  std::vector<Segment*> found;
+  for (const State::SegmentRecord& record : checkpoint.segments) {
+    const auto after = std::upper_bound(present.begin(), present.end(), record.address,
+                                        [](std::uint64_t at, const Segment* segment) { return at < segment->address; });
+    Segment* segment = after == present.begin() ? nullptr : *std::prev(after);
+    const auto holds = [&record](const Segment& one) {
+      const bool is_part = one.range != nullptr && record.address + record.bytes <= one.end();
+      return (is_part || (one.address == record.address && one.bytes == record.bytes)) && one.kind == record.kind &&
+             one.stream.id == record.stream.id;
+    };
+    if (segment == nullptr || !holds(*segment))
       throw InvalidArgument(fmt::format("pool {} on device {}: the checkpoint's segment of {} bytes at {:#x} is gone",
-                                        to_string(checkpoint.pool), device_, checkpoint.segments[i].bytes,
-                                        checkpoint.segments[i].address));
+                                        to_string(checkpoint.pool), device_, record.bytes, record.address));
+    found.push_back(segment);
+  }
   return found;
 }
 
@@ -160,11 +166,11 @@ void DeviceAllocator::free_now(Block* block) noexcept {
   complete_free(block);
 }
 
-// Cuts a wholly free segment into the blocks of the record: all are handed out, and those that
+// Cuts what is free where the record was into its blocks: all are handed out, and those that
 // were not live are freed again, so that the statistics count what PyTorch counts.
 // Requires: blocks reserved in the arena, entries in the block map. Takes the uses out of the record.
 void DeviceAllocator::cut_segment(Segment* segment, State::SegmentRecord& record, std::vector<void*>& live) {
-  for (Block* block = segment->first; const State::BlockRecord& wanted : record.blocks) {
+  for (Block* block = free_block_at(segment, record.address); const State::BlockRecord& wanted : record.blocks) {
     segment->pool->erase(block);
     Request request;
     request.bytes = request.rounded = wanted.bytes;
@@ -174,10 +180,9 @@ void DeviceAllocator::cut_segment(Segment* segment, State::SegmentRecord& record
     take_into_use(block, request, wanted.bytes < block->bytes);
     block = block->next;
   }
-  std::size_t i = 0;
-  for (Block* block = segment->first; block != nullptr; block = block->next, ++i) {
-    State::BlockRecord& wanted = record.blocks[i];
+  for (State::BlockRecord& wanted : record.blocks) {
     if (!wanted.live) continue;
+    Block* block = block_map_.find(wanted.address);
     block->uses.swap(wanted.uses);
     live.push_back(reinterpret_cast<void*>(block->address));
     api_.note_allocate(block->address, block->bytes, segment->stream.handle, segment->owner->home);
@@ -185,6 +190,17 @@ void DeviceAllocator::cut_segment(Segment* segment, State::SegmentRecord& record
   // By address: a free may merge blocks that were walked already.
   for (const State::BlockRecord& wanted : record.blocks)
     if (!wanted.live) free_now(block_map_.find(wanted.address));
+}
+
+// The free block from there on; what is free before it becomes a block of its own.
+Block* DeviceAllocator::free_block_at(Segment* segment, std::uint64_t address) noexcept {
+  Block* block = segment->first;
+  while (block->address + block->bytes <= address) block = block->next;
+  if (block->address == address) return block;
+  segment->pool->erase(block);
+  static_cast<void>(split(block, address - block->address));
+  put_in_pool(block);
+  return block->next;
 }
 
 PoolRestored DeviceAllocator::restore_pool(const State& checkpoint) {
@@ -206,7 +222,7 @@ PoolRestored DeviceAllocator::restore_pool(const State& checkpoint) {
   for (const State::SegmentRecord& record : checkpoint.segments) blocks += record.blocks.size();
   restored.freed.reserve(block_map_.size());
   restored.live.reserve(blocks);
-  arena_.reserve(blocks);
+  arena_.reserve(blocks + segments.size());
   block_map_.reserve(blocks);
   free_live_blocks(pool, restored.freed);
   for (std::size_t i = 0; i < segments.size(); ++i) cut_segment(segments[i], records.segments[i], restored.live);

@@ -9,7 +9,8 @@ namespace cistern {
 namespace {
 
 bool is_wholly_free(const Segment& segment) {
-  return !segment.releasing && segment.first->state == BlockState::inactive && !segment.first->is_split();
+  return segment.range == nullptr && !segment.releasing && segment.first->state == BlockState::inactive &&
+         !segment.first->is_split();
 }
 
 // The nearest pool above that is still used: it inherits.
@@ -67,7 +68,18 @@ void DeviceAllocator::move_leftovers(Lock& lock) {
     }
     segment->pool->insert(segment->first);
   }
+  private_pools_.for_each([&](PrivatePool& pool) {
+    PrivatePool* heir = heir_of(pool);
+    if (pool.is_freeable() && pool.settings.ends_by_itself && heir != nullptr)
+      move_leftover_ranges([&](const AddressRange& range) { return range.owner->home == &pool; }, *heir);
+  });
   static_cast<void>(release_segments(chosen, lock));
+  static_cast<void>(release_ranges(
+      [](const AddressRange& range) {
+        const PrivatePool* home = range.owner->home;
+        return home != nullptr && home->is_freeable() && home->settings.ends_by_itself && heir_of(*home) == nullptr;
+      },
+      kUnlimited, lock));
 }
 
 // Requires: the segment is one free block, which is in no pool.
@@ -90,7 +102,12 @@ std::size_t DeviceAllocator::trim_pool(PoolId id) {
   std::vector<Segment*> chosen;
   for (Segment* segment = segments_; segment != nullptr; segment = segment->next)
     if (segment->owner->home == &pool && is_wholly_free(*segment)) chosen.push_back(segment);
-  return release_segments(chosen, section.lock);
+  const std::size_t released = release_segments(chosen, section.lock);
+  // The lock was given up, and the pool may have ended.
+  return released +
+         release_ranges(
+             [&](const AddressRange& range) { return range.owner->home != nullptr && range.owner->home->id == id; },
+             kUnlimited, section.lock);
 }
 
 }  // namespace cistern

@@ -51,6 +51,13 @@ struct PrivatePool {
     for (Recorder* each : {&recorder, &reserved})
       each->segment_freed(segment.kind, static_cast<std::int64_t>(segment.bytes), segment.oversize);
   }
+  // The same for pages of expandable segments.
+  void pages_arrived(PoolKind kind, std::int64_t bytes) {
+    for (Recorder* each : {&recorder, &reserved}) each->range_mapped(kind, bytes);
+  }
+  void pages_left(PoolKind kind, std::int64_t bytes) {
+    for (Recorder* each : {&recorder, &reserved}) each->range_unmapped(kind, bytes);
+  }
   [[nodiscard]] bool is_referenced() const;
 };
 

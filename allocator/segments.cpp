@@ -7,7 +7,8 @@
 
 namespace cistern {
 
-// What the driver refuses here stays with the driver: a heap that ends has nobody to tell.
+// What the driver refuses here stays with the driver: a heap that ends has nobody to tell. Work on
+// live blocks of expandable segments is waited for first, for an unmap may not wait.
 DeviceAllocator::~DeviceAllocator() {
   try {
     Section section(*this);
@@ -16,8 +17,10 @@ DeviceAllocator::~DeviceAllocator() {
   }
   try {
     const ContextGuard guard(api_, context_);
+    if (ranges_ != nullptr) static_cast<void>(api_.ctx_synchronize());
+    abandon_ranges();
     for (Segment* segment = segments_; segment != nullptr; segment = segment->next)
-      static_cast<void>(source_.release(segment->address, segment->bytes));
+      if (segment->range == nullptr) static_cast<void>(source_.release(segment->address, segment->bytes));
   } catch (...) {  // no context: the driver is gone, and the memory with it
   }
 }
@@ -27,6 +30,7 @@ DeviceAllocator::~DeviceAllocator() {
 Block* DeviceAllocator::allocate_segment(const Request& request, Lock& lock) {
   if (limit_bytes_ != kUnlimited && held_bytes_ + arriving_bytes_ + request.segment_bytes > limit_bytes_)
     return nullptr;
+  if (expands(request)) return grow(request, lock);
   arena_.reserve(1);
   Segment* segment = arena_.take_segment();
   Block* block = arena_.take_block();
@@ -62,17 +66,13 @@ Block* DeviceAllocator::add_segment(Segment* segment, Block* block, const Reques
   segment->pool = &request.pools->of(request.kind);
   segment->owner = request.pools;
   segment->is_plain = caches_ && request.pools->home == nullptr;
-  segment->first = block;
-  segment->next = segments_;
-  if (segments_ != nullptr) segments_->previous = segment;
-  segments_ = segment;
+  segment->first = segment->last = block;
+  link_segment(segment);
   ++request.pools->references;
   block->address = address;
   block->bytes = request.segment_bytes;
   block->segment = segment;
   held_bytes_ += request.segment_bytes;
-  if (address < lowest_address_) lowest_address_ = address;
-  if (address + segment->bytes > highest_address_) highest_address_ = address + segment->bytes;
   const auto bytes = static_cast<std::int64_t>(request.segment_bytes);
   recorder_.segment_allocated(request.kind, bytes, segment->oversize);
   if (PrivatePool* home = request.pools->home) home->segment_arrived(*segment);
@@ -136,14 +136,27 @@ void DeviceAllocator::remove_segment(Segment* segment) {
   recorder_.segment_freed(segment->kind, bytes, segment->oversize);
   if (PrivatePool* home = segment->owner->home) home->segment_left(*segment);
   held_bytes_ -= segment->bytes;
+  unlink_segment(segment);
+  --segment->owner->references;
+  arena_.give_back(segment->first);
+  arena_.give_back(segment);
+}
+
+void DeviceAllocator::link_segment(Segment* segment) noexcept {
+  segment->previous = nullptr;
+  segment->next = segments_;
+  if (segments_ != nullptr) segments_->previous = segment;
+  segments_ = segment;
+  if (segment->address < lowest_address_) lowest_address_ = segment->address;
+  if (segment->end() > highest_address_) highest_address_ = segment->end();
+}
+
+void DeviceAllocator::unlink_segment(Segment* segment) noexcept {
   if (segment->previous != nullptr)
     segment->previous->next = segment->next;
   else
     segments_ = segment->next;
   if (segment->next != nullptr) segment->next->previous = segment->previous;
-  --segment->owner->references;
-  arena_.give_back(segment->first);
-  arena_.give_back(segment);
 }
 
 // Until no other thread is in the middle of giving memory back.

@@ -18,6 +18,7 @@ std::size_t divisions_bucket(std::size_t bytes) {
 
 SizePolicy::SizePolicy(const AllocatorOptions& options)
     : one_segment_each_(options.policy == Policy::direct),
+      splits_finely_(options.policy == Policy::expandable),
       max_split_size_(one_segment_each_ ? kUnlimited : options.max_split_size_bytes),
       max_non_split_rounding_(options.max_non_split_rounding_bytes),
       divisions_(options.roundup_power2_divisions),
@@ -54,7 +55,7 @@ bool SizePolicy::may_serve(std::size_t block_bytes, std::size_t rounded) const {
 
 bool SizePolicy::should_split(std::size_t block_bytes, std::size_t rounded, PoolKind pool) const {
   const std::size_t rest = block_bytes - rounded;
-  if (pool == PoolKind::small) return rest >= kMinBlockSize;
+  if (pool == PoolKind::small || splits_finely_) return rest >= kMinBlockSize;
   return rounded < max_split_size_ && rest > kSmallSize;
 }
 

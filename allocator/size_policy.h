@@ -1,8 +1,8 @@
 #pragma once
 
 // SizePolicy: how a request becomes a block's and a segment's size, which pool serves it,
-// and when a block is split. The rules of `classic` are PyTorch's, exactly (see
-// docs/options.md); `direct` takes requests as they are, one segment each.
+// and when a block is split. The rules of `classic` and of `expandable` are PyTorch's, exactly
+// (see docs/options.md); `direct` takes requests as they are, one segment each.
 //
 // Thread safety: a value; const members only.
 
@@ -50,6 +50,7 @@ class SizePolicy {
   [[nodiscard]] std::size_t round_by_divisions(std::size_t bytes, std::size_t divisions) const;
 
   bool one_segment_each_;
+  bool splits_finely_;
   std::size_t max_split_size_;
   std::size_t max_non_split_rounding_;
   std::array<std::uint32_t, 16> divisions_;

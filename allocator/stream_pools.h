@@ -40,6 +40,8 @@ struct PoolPair {
   BlockPool large;
   StreamBytes bytes;  // of the blocks in these segments
   std::size_t references = 0;
+  bool is_ended = false;  // the stream is over
+  int waiters = 0;        // threads that wait for the stream with the lock given up
   // Of a stream that is over; null if no event could be recorded: then its segments go back to the
   // driver, which waits, and to nobody else.
   std::shared_ptr<StreamEnd> end;
@@ -120,6 +122,7 @@ inline void StreamPools::end_stream(std::uint64_t stream_id, const std::shared_p
   const auto place = pools_.begin() + static_cast<std::ptrdiff_t>(place_of(stream_id));
   ended_.push_back(nullptr);
   ended_.back() = std::move(*place);
+  ended_.back()->is_ended = true;
   ended_.back()->end = end;
   pools_.erase(place);
   last_ = nullptr;

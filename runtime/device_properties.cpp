@@ -10,6 +10,7 @@
 #include "runtime/device_uuid.h"
 #include "runtime/driver_error.h"
 #include "runtime/process_driver.h"
+#include "runtime/virtual_memory_support.h"
 
 namespace cistern {
 namespace {
@@ -57,13 +58,6 @@ class DeviceQuestions {
   CUdevice device_;
 };
 
-bool has_virtual_memory(const DeviceQuestions& ask) {
-  const DriverApi& api = ask.api();
-  return api.mem_get_allocation_granularity && api.mem_address_reserve && api.mem_address_free && api.mem_create &&
-         api.mem_release && api.mem_map && api.mem_unmap && api.mem_set_access &&
-         ask.has(CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED);
-}
-
 bool has_stream_ordered_pools(const DeviceQuestions& ask) {
   const DriverApi& api = ask.api();
   return api.mem_alloc_async && api.mem_free_async && api.mem_alloc_from_pool_async && api.mem_pool_create &&
@@ -76,10 +70,8 @@ DeviceCapabilities probe(const DeviceQuestions& ask) {
   const DriverApi& api = ask.api();
   DeviceCapabilities can;
   ask.check(api.driver_get_version(&can.driver_version), DriverEntryId::driver_get_version);
-  can.virtual_memory = has_virtual_memory(ask);
-  can.file_descriptor_handles = can.virtual_memory && api.mem_export_to_shareable_handle &&
-                                api.mem_import_from_shareable_handle &&
-                                ask.has(CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED);
+  can.virtual_memory = supports_virtual_memory(api, ask.device());
+  can.file_descriptor_handles = can.virtual_memory && supports_descriptor_handles(api, ask.device());
   can.stream_ordered_pools = has_stream_ordered_pools(ask);
   can.unified_addressing = ask.has(CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING);
   // Legacy handles of memory need unified addressing and no more (CUDA Driver API, cuIpcGetMemHandle).
@@ -114,7 +106,7 @@ DeviceProperties device_properties(Device device) {
   properties.pci_domain_id = ask.attribute(CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID);
   properties.pci_bus_id = ask.attribute(CU_DEVICE_ATTRIBUTE_PCI_BUS_ID);
   properties.pci_device_id = ask.attribute(CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID);
-  properties.virtual_memory_management = has_virtual_memory(ask);
+  properties.virtual_memory_management = supports_virtual_memory(ask.api(), ask.device());
   return properties;
 }
 

@@ -28,6 +28,8 @@ const char* to_string(OutOfMemoryCause cause) noexcept {
       return "too large";
     case OutOfMemoryCause::graph_pools:
       return "graph pools";
+    case OutOfMemoryCause::address_space:
+      return "address space";
   }
   return "unknown cause";
 }

@@ -1,9 +1,12 @@
 // Which device may reach whose memory.
 
+#include "runtime/peer_access.h"
+
 #include <cistern/device.h>
 #include <cistern/error.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <atomic>
 #include <mutex>
 #include <set>
@@ -31,10 +34,39 @@ struct EnabledPeers {
     pairs.insert(pair);
     count.store(pairs.size(), std::memory_order_relaxed);
   }
+  // Of mapped memory, whoever has enabled the rest; guarded by the same mutex.
+  std::set<std::pair<int, int>> open;
 };
 EnabledPeers& enabled_peers() {
   static EnabledPeers& peers = *new EnabledPeers;
   return peers;
+}
+
+// Apart from the pairs: a listener asks for them.
+struct PeerListeners {
+  std::mutex mutex;
+  std::vector<PeerListener*> all;
+};
+PeerListeners& peer_listeners() {
+  static PeerListeners& listeners = *new PeerListeners;
+  return listeners;
+}
+
+// Mapped memory is opened; heaps that are made meanwhile find the pair in the list.
+void open_mapped_memory(std::pair<int, int> pair) {
+  {
+    const std::lock_guard lock(enabled_peers().mutex);
+    enabled_peers().open.insert(pair);
+  }
+  try {
+    PeerListeners& listeners = peer_listeners();
+    const std::lock_guard lock(listeners.mutex);
+    for (PeerListener* listener : listeners.all) listener->peer_enabled(pair.first, pair.second);
+  } catch (...) {
+    const std::lock_guard lock(enabled_peers().mutex);
+    enabled_peers().open.erase(pair);
+    throw;
+  }
 }
 
 std::string describe(int from, int to) { return fmt::format("device {} to device {}", from, to); }
@@ -65,11 +97,33 @@ bool enable_peer_access(Device from, Device to) {
   const CUresult result = scope.api().ctx_enable_peer_access(peer, 0);
   // By somebody else, or by another thread of ours a moment ago. Not remembered: whoever it was
   // may disable it again.
-  if (result == CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED) return false;
-  check_driver(scope.api(), result, DriverEntryId::ctx_enable_peer_access,
-               [&] { return describe(pair.first, pair.second); });
-  enabled_peers().add(pair);
-  return true;
+  const bool was_enabled = result == CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED;
+  if (!was_enabled)
+    check_driver(scope.api(), result, DriverEntryId::ctx_enable_peer_access,
+                 [&] { return describe(pair.first, pair.second); });
+  // If this fails the pair is not remembered, and the next call tries it again.
+  open_mapped_memory(pair);
+  if (!was_enabled) enabled_peers().add(pair);
+  return !was_enabled;
+}
+
+void add_peer_listener(PeerListener& listener) {
+  const std::lock_guard lock(peer_listeners().mutex);
+  peer_listeners().all.push_back(&listener);
+}
+
+void remove_peer_listener(PeerListener& listener) noexcept {
+  const std::lock_guard lock(peer_listeners().mutex);
+  auto& all = peer_listeners().all;
+  all.erase(std::remove(all.begin(), all.end(), &listener), all.end());
+}
+
+std::vector<int> peers_of(int device) {
+  const std::lock_guard lock(enabled_peers().mutex);
+  std::vector<int> peers;
+  for (const auto& [from, to] : enabled_peers().open)
+    if (to == device) peers.push_back(from);
+  return peers;
 }
 
 std::size_t peer_access_count() noexcept { return enabled_peers().count.load(std::memory_order_relaxed); }

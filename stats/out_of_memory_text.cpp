@@ -70,6 +70,10 @@ void append_cause(Text& text, const OutOfMemoryReport& report) {
           text,
           "graph pools: {} is free in private pools, which keep it for their graphs and users, and {} on the device",
           format_size(report.private_pools_free_bytes), device_free);
+    case OutOfMemoryCause::address_space:
+      return append(
+          text, "address space: {} is free on the device, but the driver has no range of addresses left to map it at",
+          device_free);
   }
 }
 

@@ -54,6 +54,16 @@ class Recorder {
     decrease(kept_.reserved_bytes, pool, bytes);
     if (oversize) decrease(kept_.oversize_segments, 1);
   }
+  // Pages came into an expandable segment, or went: one call each, however many pages. Segments
+  // of that kind are not counted as segments.
+  void range_mapped(PoolKind pool, std::int64_t bytes) {
+    ++kept_.num_device_alloc;
+    increase(kept_.reserved_bytes, pool, bytes);
+  }
+  void range_unmapped(PoolKind pool, std::int64_t bytes) {
+    ++kept_.num_device_free;
+    decrease(kept_.reserved_bytes, pool, bytes);
+  }
   // Makes room for what blocks of the tag will be counted in: to be called before one is handed
   // out. Throws std::bad_alloc, unchanged.
   void reserve(TagId tag) {

@@ -79,6 +79,7 @@ enum class OutOfMemoryCause {
   driver_refusal,  // the driver refused although it reports enough free memory
   too_large,       // the request alone exceeds the device's total memory
   graph_pools,     // enough is free, but in private pools that do not serve this request
+  address_space,   // the device has memory, but there are no addresses left to map it at
 };
 [[nodiscard]] CISTERN_EXPORT const char* to_string(OutOfMemoryCause cause) noexcept;
 

@@ -22,6 +22,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <vector>
 
 namespace cistern {
 
@@ -182,11 +183,31 @@ CISTERN_EXPORT void send_fd(int socket, int descriptor);
 // the block until each of them has let go (IpcMemory::release) or has died, even if it is
 // deallocated here meanwhile: then it is freed by ipc_collect, which a later send_memory does too.
 // A block can be sent often. What the receivers read must have been written: share an Event, too.
-// Throws InvalidArgument for an address that is not a live block's start, or no receivers.
+// Throws InvalidArgument for an address that is not a live block's start, or no receivers;
+// NotSupported for a block of an expandable segment: see export_range.
 [[nodiscard]] CISTERN_EXPORT MemoryHandle send_memory(void* block, int receivers = 1);
 // No process will open the handle any more: those of its receivers that have not are counted as
 // done. For a message that could not be delivered. Throws InvalidArgument if it was not sent here.
 CISTERN_EXPORT void recall_memory(const MemoryHandle& handle);
+
+// A block whose memory is physical pieces of one size, mapped side by side. Each descriptor travels
+// by itself (send_fd); the numbers travel as the sender likes.
+struct SharedRange {
+  std::vector<FileDescriptor> descriptors;  // of the pieces, by address
+  std::size_t piece_bytes = 0;              // of each
+  std::size_t offset = 0;                   // of the block in the first piece
+  std::size_t bytes = 0;                    // of the block, as asked for
+};
+// A live block of the process-wide heap that lies in an expandable segment (expandable_segments:True).
+// The descriptors keep the memory, with all that shares its pieces; they do not keep the block: it
+// must not be deallocated before the receivers are done. Throws InvalidArgument for an address that
+// is not a live block's start; NotSupported for a block that is elsewhere (see send_memory), and
+// under pytorch_rules:2.4, whose expandable segments cannot be shared.
+[[nodiscard]] CISTERN_EXPORT SharedRange export_range(void* block);
+// Maps a block that export_range described, readable and writable, for work of `device`, until the
+// last share is released. Takes as many addresses as the pieces have bytes. The descriptors stay the
+// caller's and are needed no more. Throws InvalidArgument if numbers or descriptors are not such.
+[[nodiscard]] CISTERN_EXPORT IpcMemory import_range(const SharedRange& range, Device device = {});
 
 struct IpcCounts {
   std::size_t handles = 0;    // sent, with receivers that are not done

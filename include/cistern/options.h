@@ -19,14 +19,14 @@ namespace cistern {
 // How requests are placed. Policies that this build lacks are refused by name.
 enum class Policy {
   classic,     // PyTorch's default rules, exactly
-  expandable,  // PyTorch's expandable_segments:True; not built yet
+  expandable,  // PyTorch's expandable_segments:True, exactly; classic where a device lacks what it needs
   paged,       // cistern's own; not built yet
   async,       // the driver's stream-ordered pools; not built yet
   direct,      // no caching: each call reaches the driver
 };
 [[nodiscard]] CISTERN_EXPORT const char* to_string(Policy policy) noexcept;
 
-// Which release's rules `classic` follows where they differ: see docs/options.md.
+// Which release's rules `classic` and `expandable` follow where they differ: see docs/options.md.
 enum class PytorchRules { current, v2_4 };
 
 inline constexpr std::size_t kUnlimited = std::numeric_limits<std::size_t>::max();

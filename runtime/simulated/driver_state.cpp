@@ -17,6 +17,10 @@ namespace {
 // Address space for each byte of memory, for allocations and again for reservations: so
 // that scattered addresses are no reason for a refusal before the memory is full.
 constexpr std::size_t kWindowsPerCapacity = 4;
+// Reservations have more while all of them together stay below this: programs reserve far more
+// than they map, and on a real device address space is plentiful.
+constexpr std::size_t kRoomyReservations = std::size_t{1} << 43;
+constexpr std::size_t kMostReservationsPerCapacity = 128;
 // The access of a mapping is one bit a device.
 constexpr int kMostDevices = 64;
 
@@ -106,7 +110,9 @@ std::deque<SimulatedDevice> make_devices(const SimulatedOptions& options, HostPa
 
 AddressWindow reserve_virtual_window(const SimulatedOptions& options, std::size_t devices, HostPages& pages) {
   if (devices == 0) return {};
-  const std::size_t bytes = window_bytes(options) * devices;
+  const std::size_t least = window_bytes(options) * devices;
+  const std::size_t factor = std::min(kRoomyReservations / least, kMostReservationsPerCapacity / kWindowsPerCapacity);
+  const std::size_t bytes = least * std::max<std::size_t>(factor, 1);
   const std::uint64_t begin = pages.reserve_for_mappings(bytes);
   return {begin, begin + bytes};
 }

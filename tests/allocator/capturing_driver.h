@@ -42,6 +42,10 @@ class CapturingDriver {
     api.mem_free = {this, [](void* self, CUdeviceptr pointer) {
                       return of(self).unsafe([&] { return of(self).driver.api().mem_free(pointer); });
                     }};
+    api.stream_synchronize = {this, [](void* self, CUstream stream) {
+                                if (of(self).is_captured(stream)) return of(self).invalidate();
+                                return of(self).driver.api().stream_synchronize(stream);
+                              }};
     api.event_record = {this, [](void* self, CUevent event, CUstream stream) {
                           if (of(self).is_captured(stream)) return of(self).invalidate();
                           return of(self).driver.api().event_record(event, stream);

@@ -14,6 +14,8 @@
 #include <string>
 #include <vector>
 
+#include "runtime/driver_api.h"
+
 namespace cistern {
 namespace {
 
@@ -182,6 +184,31 @@ void destroyed_stream(World& world) {
   world.take(12 * kMega, world.side);
 }
 
+// Pages come and go in the middle of an address range: a request takes a free block and a gap.
+void growing_over_a_gap(World& world) {
+  void* first = world.take(30 * kMega);
+  void* middle = world.take(30 * kMega);
+  world.take(30 * kMega);
+  world.give(middle);
+  world.allocator.empty_cache();
+  world.take(25 * kMega);
+  world.give(first);
+  world.allocator.trim(0);
+  world.take(70 * kMega);
+}
+
+// Both kinds of segments in one pool.
+void switched_policy(World& world) {
+  world.give(world.take(30 * kMega));
+  world.allocator.set_options("expandable_segments:False");
+  world.give(world.take(30 * kMega));
+  world.take(700);
+  world.allocator.set_options("expandable_segments:True");
+  world.take(25 * kMega);
+  world.give(world.take(60 * kMega));
+  world.take(90 * kMega);
+}
+
 const std::vector<Scenario> kScenarios = {
     {"MissAndHit", "oom_dump:off", miss_and_hit},
     {"UsedElsewhere", "oom_dump:off", used_elsewhere},
@@ -199,6 +226,23 @@ const std::vector<Scenario> kScenarios = {
     {"OverflowPool", "oom_dump:off", overflow_pool},
     {"RestoredCheckpoint", "oom_dump:off", restored_checkpoint},
     {"DestroyedStream", "oom_dump:off", destroyed_stream},
+    {"ExpandableMissAndHit", "oom_dump:off,expandable_segments:True", miss_and_hit},
+    {"ExpandableUsedElsewhere", "oom_dump:off,expandable_segments:True", used_elsewhere},
+    {"ExpandableFlushOnAFullDevice", "oom_dump:off,expandable_segments:True", flush_on_a_full_device},
+    {"ExpandableOutOfMemory", "oom_dump:off,expandable_segments:True", out_of_memory},
+    {"ExpandableOversizeBlocks", "oom_dump:off,expandable_segments:True,max_split_size_mb:24", oversize_segments},
+    {"ExpandableGarbage",
+     "oom_dump:off,expandable_segments:True,garbage_collection_threshold:0.5,per_process_memory_fraction:0.9",
+     collecting_garbage},
+    {"ExpandableTrimming", "oom_dump:off,expandable_segments:True", trimming},
+    {"ExpandableGrowingOverAGap", "oom_dump:off,expandable_segments:True", growing_over_a_gap},
+    {"ExpandableSwitched", "oom_dump:off,expandable_segments:True", switched_policy},
+    {"ExpandablePrivatePool", "oom_dump:off,expandable_segments:True", private_pool},
+    {"ExpandablePrivatePoolUnder24", "oom_dump:off,expandable_segments:True,pytorch_rules:2.4", private_pool},
+    {"ExpandableMemPools", "oom_dump:off,expandable_segments:True", mem_pools},
+    {"ExpandableOverflowPool", "oom_dump:off,expandable_segments:True", overflow_pool},
+    {"ExpandableRestoredCheckpoint", "oom_dump:off,expandable_segments:True", restored_checkpoint},
+    {"ExpandableDestroyedStream", "oom_dump:off,expandable_segments:True", destroyed_stream},
 };
 
 // The errors a driver may answer with: memory is short, and a failure that is none of ours.
@@ -228,9 +272,18 @@ void expect_sound(World& world) {
   for (void* pointer : world.live) EXPECT_EQ(states[pointer], 1) << "a live block is lost";
 }
 
+// The device's address space for mappings is whole: no reservation is left in it.
+bool has_all_addresses(World& world) {
+  constexpr std::size_t all = 128 * 128 * kMega;
+  CUdeviceptr address = 0;
+  if (world.driver.api().mem_address_reserve(&address, all, 0, 0, 0) != CUDA_SUCCESS) return false;
+  return world.driver.api().mem_address_free(address, all) == CUDA_SUCCESS;
+}
+
 // Runs the scenario with the k-th call from its start failing. True if it got that far.
 bool run_failing_call(const Case& parameter, std::uint64_t k) {
   World world(parameter.scenario.options);
+  EXPECT_TRUE(has_all_addresses(world)) << "the test knows another size of the address space";
   world.driver.fail_call("", k, parameter.error);
   try {
     parameter.scenario.run(world);
@@ -247,6 +300,7 @@ bool run_failing_call(const Case& parameter, std::uint64_t k) {
   EXPECT_NO_THROW(world.allocator.empty_cache());
   expect_sound(world);
   EXPECT_EQ(world.driver.used_bytes(), 0U) << "device memory leaked";
+  EXPECT_TRUE(has_all_addresses(world)) << "addresses leaked";
   EXPECT_EQ(world.allocator.memory_stats().active_bytes.all.current, 0);
   return failed;
 }
@@ -259,6 +313,50 @@ TEST_P(Faults, EveryCallMayFailOnceWithoutHarm) {
     ASSERT_LT(k, 10000U) << "the scenario never passes";
   }
   RecordProperty("faults", static_cast<int>(k - 1));
+}
+
+// A map that can neither be finished nor undone keeps its addresses, so that nothing is mapped over
+// what is there; the next flush gets both back.
+TEST(DoubleFaults, AMapThatCannotBeUndoneIsUndoneLater) {
+  World world("oom_dump:off,expandable_segments:True");
+  world.driver.fail_call("cuMemSetAccess", 1, CUDA_ERROR_OUT_OF_MEMORY);
+  world.driver.fail_call("cuMemUnmap", 2, CUDA_ERROR_LAUNCH_FAILED);
+  void* block = world.take(50 * kMega);
+  world.allocator.check();
+  EXPECT_EQ(world.allocator.memory_stats().reserved_bytes.all.current, 60 * std::int64_t{kMega});
+  world.give(block);
+  world.allocator.empty_cache();
+  world.allocator.check();
+  EXPECT_EQ(world.driver.used_bytes(), 0U);
+  EXPECT_TRUE(has_all_addresses(world));
+}
+
+// An unmap that fails half way takes no more from the heap than it took from the device.
+TEST(DoubleFaults, AnUnmapThatStopsHalfWayKeepsTheRest) {
+  World world("oom_dump:off,expandable_segments:True");
+  world.give(world.take(60 * kMega));
+  world.driver.fail_call("cuMemUnmap", 2, CUDA_ERROR_LAUNCH_FAILED);
+  EXPECT_THROW(world.allocator.empty_cache(), DriverError);
+  world.allocator.check();
+  const MemoryStats stats = world.allocator.memory_stats();
+  EXPECT_EQ(stats.reserved_bytes.all.current, 40 * std::int64_t{kMega});
+  EXPECT_EQ(stats.num_device_free, 1);
+  EXPECT_EQ(world.driver.used_bytes(), 40 * kMega);
+  world.allocator.empty_cache();
+  EXPECT_EQ(world.driver.used_bytes(), 0U);
+}
+
+// A handle whose release is refused keeps memory that nothing maps any more: it is tried again.
+TEST(DoubleFaults, AHandleThatCannotBeReleasedIsReleasedLater) {
+  World world("oom_dump:off,expandable_segments:True");
+  world.driver.fail_call("cuMemRelease", 1, CUDA_ERROR_LAUNCH_FAILED);
+  world.driver.fail_call("cuMemRelease", 3, CUDA_ERROR_LAUNCH_FAILED);
+  world.give(world.take(30 * kMega));
+  world.allocator.empty_cache();
+  EXPECT_EQ(world.driver.used_bytes(), 20 * kMega);
+  world.give(world.take(1000));
+  world.allocator.empty_cache();
+  EXPECT_EQ(world.driver.used_bytes(), 0U);
 }
 
 INSTANTIATE_TEST_SUITE_P(EveryScenario, Faults, testing::ValuesIn(all_cases()),

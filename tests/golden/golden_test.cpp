@@ -1,5 +1,5 @@
-// Number for number: what PyTorch 2.4's allocator counted on real traces, and what `classic`
-// counts on them under the same rules. One case for each recorded set-up.
+// Number for number: what PyTorch 2.4's allocator counted on real traces, and what `classic` and
+// `expandable` count on them under the same rules. One case for each recorded set-up.
 
 #include <cistern/options.h>
 #include <gtest/gtest.h>
@@ -23,9 +23,13 @@ using nlohmann::json;
 // What this process compared, said once at its end.
 struct Totals : ::testing::Environment {
   static inline std::size_t set_ups = 0;
+  static inline std::size_t checkpoints = 0;
   static inline std::size_t numbers = 0;
+  static inline std::size_t equal = 0;
   void TearDown() override {
-    if (set_ups > 0) std::cout << "golden: " << set_ups << " set-ups, " << numbers << " numbers compared\n";
+    if (set_ups > 0)
+      std::cout << "golden: " << set_ups << " set-ups, " << checkpoints << " checkpoints, " << numbers
+                << " numbers compared, " << equal << " equal\n";
   }
 };
 [[maybe_unused]] const auto* const kTotals = ::testing::AddGlobalTestEnvironment(new Totals);
@@ -37,13 +41,13 @@ std::vector<json> read_golden(const std::filesystem::path& path) {
   return records;
 }
 
-bool is_classic(const std::filesystem::path& path) {
-  return path.filename().string().find("expandable") == std::string::npos;
-}
-
-std::vector<std::filesystem::path> classic_set_ups() {
+// Their file names say which policy they are of.
+std::vector<std::filesystem::path> set_ups_of(Policy policy) {
   std::vector<std::filesystem::path> files = shared_files("reference/golden", ".jsonl.gz");
-  std::erase_if(files, [](const auto& file) { return !is_classic(file); });
+  std::erase_if(files, [policy](const auto& file) {
+    const bool is_expandable = file.filename().string().find("expandable") != std::string::npos;
+    return is_expandable != (policy == Policy::expandable);
+  });
   return files;
 }
 
@@ -51,8 +55,7 @@ ReplaySettings settings_of(const json& set_up) {
   AllocatorOptions base;
   base.oom_dump = "off";
   ReplaySettings settings;
-  settings.options =
-      AllocatorOptions::parse("policy:classic,pytorch_rules:2.4," + set_up["alloc_conf"].get<std::string>(), base);
+  settings.options = AllocatorOptions::parse("pytorch_rules:2.4," + set_up["alloc_conf"].get<std::string>(), base);
   if (!set_up["memory_fraction"].is_null()) settings.memory_fraction = set_up["memory_fraction"].get<double>();
   return settings;
 }
@@ -78,10 +81,15 @@ std::vector<json> replay(const json& set_up) {
   return checkpoints;
 }
 
-std::size_t count_numbers(const json& stats) {
-  std::size_t numbers = 0;
-  for (const json& value : stats) numbers += value.is_array() ? value.size() : 1;
-  return numbers;
+// Counts the numbers that one statistic has, and those that are equal.
+void count_numbers(const json& expected, const json& ours) {
+  if (!expected.is_array()) {
+    ++Totals::numbers;
+    Totals::equal += ours == expected ? 1 : 0;
+    return;
+  }
+  for (std::size_t i = 0; i < expected.size(); ++i)
+    count_numbers(expected[i], ours.is_array() && i < ours.size() ? ours[i] : json());
 }
 
 class Golden : public ::testing::TestWithParam<std::filesystem::path> {};
@@ -97,32 +105,39 @@ TEST_P(Golden, EveryStatisticEqualsWhatPyTorchCounted) {
     ASSERT_EQ(ours[i].contains("stats"), expected.contains("stats"));
     if (!expected.contains("stats")) continue;
     ASSERT_EQ(ours[i]["op"], expected["op"]);
-    for (const auto& [key, value] : expected["stats"].items())
-      ASSERT_EQ(ours[i]["stats"].value(key, json()), value) << key << " after " << expected["op"] << " operations";
-    Totals::numbers += count_numbers(expected["stats"]);
+    ++Totals::checkpoints;
+    for (const auto& [key, value] : expected["stats"].items()) {
+      const json counted = ours[i]["stats"].value(key, json());
+      count_numbers(value, counted);
+      ASSERT_EQ(counted, value) << key << " after " << expected["op"] << " operations";
+    }
   }
   ++Totals::set_ups;
 }
 
-INSTANTIATE_TEST_SUITE_P(Classic, Golden, ::testing::ValuesIn(classic_set_ups()),
+INSTANTIATE_TEST_SUITE_P(Classic, Golden, ::testing::ValuesIn(set_ups_of(Policy::classic)),
+                         [](const auto& set_up) { return case_name(set_up.param); });
+INSTANTIATE_TEST_SUITE_P(Expandable, Golden, ::testing::ValuesIn(set_ups_of(Policy::expandable)),
                          [](const auto& set_up) { return case_name(set_up.param); });
 
 // Cases are listed when the tests are built: without the folder there are none, and that shows.
-TEST(GoldenFolder, HasAClassicSetUpForEachCase) {
-  const std::size_t set_ups = classic_set_ups().size();
-  if (set_ups == 0)
+TEST(GoldenFolder, HasASetUpForEachCase) {
+  const std::size_t classic = set_ups_of(Policy::classic).size();
+  const std::size_t expandable = set_ups_of(Policy::expandable).size();
+  if (classic + expandable == 0)
     GTEST_SKIP() << "all golden set-ups are skipped, 0 compared: there are none in "
                  << shared_folder() / "reference/golden"
                  << " (set CISTERN_SHARED)";
-  std::cout << "golden: " << set_ups << " classic set-ups\n";
-  const auto* suite = [] {
+  std::cout << "golden: " << classic << " classic and " << expandable << " expandable set-ups\n";
+  const auto cases_of = [](const std::string& suite) {
     const auto& tests = *::testing::UnitTest::GetInstance();
     for (int i = 0; i < tests.total_test_suite_count(); ++i)
-      if (std::string(tests.GetTestSuite(i)->name()) == "Classic/Golden") return tests.GetTestSuite(i);
-    return static_cast<const ::testing::TestSuite*>(nullptr);
-  }();
-  ASSERT_NE(suite, nullptr);
-  EXPECT_EQ(static_cast<std::size_t>(suite->total_test_count()), set_ups);
+      if (tests.GetTestSuite(i)->name() == suite)
+        return static_cast<std::size_t>(tests.GetTestSuite(i)->total_test_count());
+    return std::size_t{0};
+  };
+  EXPECT_EQ(cases_of("Classic/Golden"), classic);
+  EXPECT_EQ(cases_of("Expandable/Golden"), expandable);
 }
 
 }  // namespace

@@ -68,17 +68,17 @@ std::string differences(const MemoryStats& a, const MemoryStats& b) {
   return text.str();
 }
 
-TEST(SameStatistics, OnTheProcesssDeviceAndOnASimulatedOne) {
+void expect_same(const AllocatorOptions& options, std::int64_t least_allocations) {
   initialize();
   const Stream one = Stream::create(), other = Stream::create();
-  CachingAllocator on_device;
+  CachingAllocator on_device({.options = options});
   const auto here = Script(on_device, one.native_handle(), other.native_handle()).run([&] {
     one.synchronize();
     other.synchronize();
   });
 
   SimulatedDriver driver({.capacity_bytes = 8 * kGiB});
-  CachingAllocator simulated({.driver = &driver.api()});
+  CachingAllocator simulated({.driver = &driver.api(), .options = options});
   const StreamHandle first = driver.create_stream(), second = driver.create_stream();
   const auto there = Script(simulated, first, second).run([&] { driver.run_until_idle(); });
 
@@ -86,7 +86,14 @@ TEST(SameStatistics, OnTheProcesssDeviceAndOnASimulatedOne) {
   for (std::size_t i = 0; i < here.size(); ++i) {
     ASSERT_EQ(here[i], there[i]) << "after operation " << 16 * (i + 1) << ":\n" << differences(here[i], there[i]);
   }
-  EXPECT_GT(here.back().num_device_alloc, 20);
+  EXPECT_GT(here.back().num_device_alloc, least_allocations);
+}
+
+TEST(SameStatistics, OnTheProcesssDeviceAndOnASimulatedOne) { expect_same({}, 20); }
+
+TEST(SameStatistics, WithExpandableSegmentsToo) {
+  if (!device_capabilities().virtual_memory) GTEST_SKIP() << "the device has no virtual memory management";
+  expect_same(AllocatorOptions::parse("expandable_segments:True"), 10);
 }
 
 }  // namespace

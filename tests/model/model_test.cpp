@@ -44,6 +44,7 @@ enum class Action {
   reset,
   open_scope,
   close_scope,
+  expand,  // in programs that switch, turns expandable segments on or off
   // Of private pools; programs without pools leave them out.
   begin,
   end,
@@ -63,10 +64,10 @@ struct Step {
 };
 
 std::ostream& operator<<(std::ostream& out, const Step& step) {
-  static const char* const names[] = {"allocate",    "free",        "free used on", "record",       "occupy",
-                                      "finish",      "empty cache", "trim to",      "reset",        "open scope",
-                                      "close scope", "begin",       "end",          "release pool", "make MemPool",
-                                      "drop",        "enter",       "leave",        "allocate in"};
+  static const char* const names[] = {"allocate",   "free",        "free used on", "record",       "occupy",
+                                      "finish",     "empty cache", "trim to",      "reset",        "open scope",
+                                      "close scope", "expand",     "begin",        "end",          "release pool",
+                                      "make MemPool", "drop",      "enter",        "leave",        "allocate in"};
   return out << names[static_cast<int>(step.action)] << " (bytes " << step.bytes << ", stream " << step.stream
              << ", pick " << step.pick << ")";
 }
@@ -93,6 +94,7 @@ rc::Gen<Step> any_step(std::size_t pools) {
                                                         {1, Action::reset},
                                                         {3, Action::open_scope},
                                                         {3, Action::close_scope},
+                                                        {2, Action::expand},
                                                         {4 * pools, Action::begin},
                                                         {5 * pools, Action::end},
                                                         {4 * pools, Action::release_pool},
@@ -111,6 +113,7 @@ struct SetUp {
   std::size_t capacity;
   const char* options;
   std::size_t pools = 0;  // 1: private pools, too
+  bool switches = false;  // turns expandable segments on and off
 };
 
 // Runs a program on both and compares after each step.
@@ -118,6 +121,7 @@ class Comparison {
  public:
   explicit Comparison(const SetUp& setup)
       : options_(AllocatorOptions::parse(std::string("oom_dump:off,") + setup.options)),
+        switches_(setup.switches),
         captures_({.capacity_bytes = setup.capacity, .backing = Backing::none}),
         allocator_({.driver = &captures_.api, .options = options_}),
         model_(setup.capacity, options_) {
@@ -168,6 +172,12 @@ class Comparison {
       case Action::close_scope:
         ledgers_.close_scope(step.pick);
         break;
+      case Action::expand:
+        if (!switches_) break;
+        allocator_.set_options(options_.text +
+                               (step.pick % 2 == 0 ? ",expandable_segments:True" : ",expandable_segments:False"));
+        model_.expand(step.pick % 2 == 0);
+        break;
       case Action::begin:
         begin(step);
         break;
@@ -213,7 +223,11 @@ class Comparison {
  private:
   StreamHandle stream(const Step& step) const { return streams_[static_cast<std::size_t>(step.stream)]; }
   void* pick(const Step& step) const { return live_[step.pick % live_.size()]; }
-  std::uint64_t relative(void* pointer) const { return reinterpret_cast<std::uintptr_t>(pointer) - base_; }
+  // The model's address of a block, which says whether it is in an address range.
+  std::uint64_t relative(void* pointer) const { return relative_.at(pointer); }
+  static bool is_in_range(std::uint64_t address) { return address >= model::kFirstRange; }
+  // What the model's addresses of that kind and ours differ by, learnt from the first block.
+  std::uint64_t& offset(bool in_range) { return offsets_[in_range ? 1 : 0]; }
 
   // Half of the blocks have no tag.
   static int tag_of(const Step& step) {
@@ -236,9 +250,12 @@ class Comparison {
     }
     RC_ASSERT((pointer != nullptr) == expected.has_value());
     if (pointer == nullptr) return;
-    if (base_ == 0) base_ = reinterpret_cast<std::uintptr_t>(pointer) - *expected;
-    RC_ASSERT(relative(pointer) == *expected);
+    const auto address = reinterpret_cast<std::uintptr_t>(pointer);
+    std::uint64_t& base = offset(is_in_range(*expected));
+    if (base == 0) base = address - *expected;
+    RC_ASSERT(address - base == *expected);
     live_.push_back(pointer);
+    relative_[pointer] = *expected;
   }
 
   void free(void* pointer, int last_used_on) {
@@ -249,6 +266,7 @@ class Comparison {
       model_.record_stream(relative(pointer), last_used_on);
     }
     model_.free(relative(pointer));
+    relative_.erase(pointer);
     live_.erase(std::find(live_.begin(), live_.end(), pointer));
   }
 
@@ -379,12 +397,35 @@ class Comparison {
     compare_blocks();
   }
 
+  // The model's segments as a snapshot has them: of an address range, what is mapped without a gap.
+  std::vector<model::ModelSegment> expected_segments() const {
+    std::vector<model::ModelSegment> segments;
+    for (const model::ModelSegment& segment : model_.segments()) {
+      bool follows = false;
+      for (const model::ModelBlock& block : segment.blocks) {
+        if (block.mapped && !follows) {
+          segments.push_back(segment);
+          segments.back().address = block.address;
+          segments.back().blocks.clear();
+        }
+        if (block.mapped) segments.back().blocks.push_back(block);
+        follows = block.mapped;
+      }
+    }
+    return segments;
+  }
+
   void compare_blocks() {
-    const Snapshot snapshot = allocator_.snapshot();
-    RC_ASSERT(snapshot.segments.size() == model_.segments().size());
-    auto expected = model_.segments().begin();
+    Snapshot snapshot = allocator_.snapshot();
+    std::stable_partition(snapshot.segments.begin(), snapshot.segments.end(),
+                          [](const SegmentInfo& segment) { return !segment.is_expandable; });
+    const std::vector<model::ModelSegment> segments = expected_segments();
+    RC_ASSERT(snapshot.segments.size() == segments.size());
+    auto expected = segments.begin();
     for (const SegmentInfo& segment : snapshot.segments) {
-      RC_ASSERT(segment.address - base_ == expected->address);
+      RC_ASSERT(segment.is_expandable == expected->expandable());
+      const std::uint64_t base = offset(segment.is_expandable);
+      RC_ASSERT(segment.address - base == expected->address);
       const PoolId pool = id_of(expected->pool);
       RC_ASSERT(segment.segment_pool_id.first == static_cast<std::int64_t>(pool.first));
       RC_ASSERT(segment.segment_pool_id.second == static_cast<std::int64_t>(pool.second));
@@ -394,7 +435,7 @@ class Comparison {
         const BlockState state = block.live      ? BlockState::active_allocated
                                  : block.pending ? BlockState::active_pending_free
                                                  : BlockState::inactive;
-        RC_ASSERT(segment.blocks[i].address - base_ == block.address);
+        RC_ASSERT(segment.blocks[i].address - base == block.address);
         RC_ASSERT(segment.blocks[i].size == static_cast<std::int64_t>(block.bytes));
         RC_ASSERT(segment.blocks[i].state == state);
         const std::string tag = block.free() ? "" : model::LedgerComparison::tag(block.tag).name();
@@ -409,6 +450,7 @@ class Comparison {
   static constexpr int kCapturePools = 2;
 
   AllocatorOptions options_;
+  bool switches_;
   CapturingDriver captures_;
   SimulatedDriver& driver_ = captures_.driver;
   CachingAllocator allocator_;
@@ -416,7 +458,8 @@ class Comparison {
   std::vector<StreamHandle> streams_;
   model::LedgerComparison ledgers_{allocator_, model_, streams_};
   std::vector<void*> live_;
-  std::uint64_t base_ = 0;
+  std::map<void*, std::uint64_t> relative_;  // of live blocks
+  std::uint64_t offsets_[2] = {0, 0};
   std::map<int, int> recorded_;  // pools, and the stream that each one's capture captures, or -1
   std::uint64_t last_capture_ = 0;
   int last_pool_ = kCapturePools;
@@ -465,6 +508,40 @@ RC_GTEST_PROP(Model, EqualWithPrivatePoolsUnder24, ()) {
 RC_GTEST_PROP(Model, EqualWithPrivatePoolsAndGarbageCollection, ()) {
   run_random_program({"collecting pools", 400 * kMega,
                       "garbage_collection_threshold:0.4,per_process_memory_fraction:0.5,max_split_size_mb:40", 1});
+}
+
+RC_GTEST_PROP(Model, EqualWithExpandableSegments, ()) {
+  run_random_program({"expandable", 4096 * kMega, "expandable_segments:True"});
+}
+
+RC_GTEST_PROP(Model, EqualWithExpandableSegmentsWhenMemoryIsTight, ()) {
+  run_random_program({"tight expandable", 160 * kMega, "expandable_segments:True"});
+}
+
+RC_GTEST_PROP(Model, EqualWithExpandableSegmentsAndASplitLimit, ()) {
+  run_random_program(
+      {"split expandable", 240 * kMega, "expandable_segments:True,max_split_size_mb:32,max_non_split_rounding_mb:24"});
+}
+
+RC_GTEST_PROP(Model, EqualWithExpandableSegmentsAndAFraction, ()) {
+  run_random_program({"limited expandable", 512 * kMega,
+                      "expandable_segments:True,garbage_collection_threshold:0.4,per_process_memory_fraction:0.5"});
+}
+
+RC_GTEST_PROP(Model, EqualWithExpandableSegmentsInPrivatePools, ()) {
+  run_random_program({"expandable pools", 400 * kMega, "expandable_segments:True", 1});
+}
+
+RC_GTEST_PROP(Model, EqualWithExpandableSegmentsUnder24, ()) {
+  run_random_program({"expandable pools of 2.4", 240 * kMega, "expandable_segments:True,pytorch_rules:2.4", 1});
+}
+
+RC_GTEST_PROP(Model, EqualWhenExpandableSegmentsAreSwitched, ()) {
+  run_random_program({"switched", 240 * kMega, "expandable_segments:True", 0, true});
+}
+
+RC_GTEST_PROP(Model, EqualWhenExpandableSegmentsAreSwitchedWithASplitLimit, ()) {
+  run_random_program({"switched pools", 400 * kMega, "max_split_size_mb:32", 1, true});
 }
 
 }  // namespace

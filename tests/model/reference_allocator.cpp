@@ -107,18 +107,13 @@ std::optional<std::uint64_t> ReferenceAllocator::serve(int pool, std::size_t byt
 std::optional<ReferenceAllocator::Place> ReferenceAllocator::find_free(std::size_t rounded, int stream, bool small,
                                                                        int pool) {
   if (collects() && pool == 0) ++searches_[small];
-  std::optional<Place> best;
+  std::vector<Place> candidates;
   for (auto segment = segments_.begin(); segment != segments_.end(); ++segment) {
     if (segment->stream != stream || segment->small != small || segment->pool != pool) continue;
-    for (std::size_t i = 0; i < segment->blocks.size(); ++i) {
-      const ModelBlock& block = segment->blocks[i];
-      if (!block.free() || block.bytes < rounded) continue;
-      const ModelBlock* known = best ? &best->first->blocks[best->second] : nullptr;
-      if (known == nullptr || block.bytes < known->bytes ||
-          (block.bytes == known->bytes && block.address < known->address))
-        best = Place(segment, i);
-    }
+    for (std::size_t i = 0; i < segment->blocks.size(); ++i)
+      if (segment->blocks[i].free() && segment->blocks[i].bytes >= rounded) candidates.emplace_back(segment, i);
   }
+  const auto best = prefer_beside_ranges(std::move(candidates));
   if (!best) return best;
   const std::size_t found = best->first->blocks[best->second].bytes;
   const std::size_t oversize = options_.max_split_size_bytes;
@@ -131,6 +126,7 @@ std::optional<ReferenceAllocator::Place> ReferenceAllocator::new_segment(std::si
                                                                          int pool) {
   const std::size_t bytes = segment_size(rounded);
   if (limit_ != kUnlimited && held_ + bytes > limit_) return std::nullopt;
+  if (expands(pool)) return grow(rounded, stream, small, pool);
   if (held_ + bytes > capacity_) return std::nullopt;
   // The lowest gap between the segments, which are kept by address. Addresses are virtual:
   // only bytes run out.
@@ -157,8 +153,8 @@ std::uint64_t ReferenceAllocator::hand_out(Place place, std::size_t rounded, std
   const std::size_t whole = segment->blocks[index].bytes;
   const std::size_t rest = whole - rounded;
   const bool may_split = segment->pool == 0 || !pools_[segment->pool].no_split;
-  const bool split =
-      may_split && (segment->small ? rest >= 512 : rounded < options_.max_split_size_bytes && rest > kMega);
+  const bool finely = segment->small || options_.policy == Policy::expandable;
+  const bool split = may_split && (finely ? rest >= 512 : rounded < options_.max_split_size_bytes && rest > kMega);
   if (split) {
     ModelBlock remainder;
     remainder.address = segment->blocks[index].address + rounded;
@@ -167,7 +163,9 @@ std::uint64_t ReferenceAllocator::hand_out(Place place, std::size_t rounded, std
     segment->blocks[index].bytes = rounded;
     segment->blocks.insert(segment->blocks.begin() + static_cast<std::ptrdiff_t>(index) + 1, remainder);
   }
-  if (split && !was_split) {
+  if (segment->expandable()) {
+    // Not counted: whole pages can always be given back.
+  } else if (split && !was_split) {
     change(&MemoryStats::inactive_split, segment->small, 1);
     change(&MemoryStats::inactive_split_bytes, segment->small, number(rest));
   } else if (split) {
@@ -271,12 +269,15 @@ void ReferenceAllocator::complete_free(std::uint64_t address) {
     ++count;
     bytes += number(blocks[index].bytes);
   }
+  if (segment->expandable()) count = bytes = 0;
   change(&MemoryStats::inactive_split, segment->small, count);
   change(&MemoryStats::inactive_split_bytes, segment->small, bytes);
   change(&MemoryStats::active, segment->small, -1);
   change(&MemoryStats::active_bytes, segment->small, -number(freed.bytes));
   change(&MemoryStats::requested_bytes, segment->small, -number(freed.requested));
-  if (segment->pool != 0 && uses(segment->pool) == 0 && pools_[segment->pool].is_mem_pool && blocks.size() == 1)
+  const bool is_alone =
+      (index == 0 || !blocks[index - 1].mapped) && (index + 1 == blocks.size() || !blocks[index + 1].mapped);
+  if (segment->pool != 0 && uses(segment->pool) == 0 && pools_[segment->pool].is_mem_pool && is_alone)
     leftovers_ = true;
 }
 
@@ -327,6 +328,7 @@ void ReferenceAllocator::flush() {
       release(segment);
     segment = next;
   }
+  release_pages_of_flush(waits);
 }
 
 void ReferenceAllocator::empty_cache() { flush(); }
@@ -339,7 +341,7 @@ void ReferenceAllocator::trim(std::size_t target_bytes) {
       if (!is_split(*segment) && segment->blocks[0].free() && gives_back(segment->pool) &&
           (largest == segments_.end() || segment->bytes > largest->bytes))
         largest = segment;
-    if (largest == segments_.end()) return;
+    if (largest == segments_.end()) return release_pages_of_trim(held_ - target_bytes);
     release(largest);
   }
 }
@@ -480,6 +482,7 @@ void ReferenceAllocator::release_leftovers() {
     }
     segment = next;
   }
+  move_leftover_ranges();
 }
 
 void ReferenceAllocator::reset_peaks() {

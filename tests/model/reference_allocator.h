@@ -1,9 +1,11 @@
 #pragma once
 
-// The executable specification of the `classic` policy: naive, linear, obviously right.
+// The executable specification of the `classic` and `expandable` policies: naive, linear,
+// obviously right.
 //
 // It knows neither pools nor trees nor locks: segments are vectors of blocks by address, and
-// every search is a scan. Addresses are predicted too, from a device that hands out the
+// every search is a scan. An expandable segment is a whole address range, in which what is not
+// mapped is a block, too. Addresses are predicted too, from a device that hands out the
 // lowest free 2 MiB granules. Statistics are kept by the plain rules of the metric table.
 
 #include <cistern/allocator.h>
@@ -31,7 +33,8 @@ struct ModelBlock {
   int tag = 0;                   // of a block in use
   std::uint64_t freed = 0;       // the number of its free
   std::uint64_t free_since = 0;  // searches of its pool when it became free
-  [[nodiscard]] bool free() const { return !live && !pending; }
+  bool mapped = true;            // always, but in address ranges
+  [[nodiscard]] bool free() const { return mapped && !live && !pending; }
 };
 
 struct ModelSegment {
@@ -40,7 +43,9 @@ struct ModelSegment {
   int stream = 0;
   bool small = false;
   std::vector<ModelBlock> blocks;
-  int pool = 0;  // 0: the default pool
+  int pool = 0;          // 0: the default pool
+  std::size_t page = 0;  // of an address range; 0: a segment of the driver's own
+  [[nodiscard]] bool expandable() const { return page != 0; }
 };
 
 // A free that waits for a stream.
@@ -49,6 +54,8 @@ struct AwaitedFree {
   std::size_t bytes = 0;
   std::uint64_t freed = 0;  // its number
 };
+// Where the addresses of ranges begin: those of other segments are lower.
+inline constexpr std::uint64_t kFirstRange = std::uint64_t{1} << 50;
 
 // A private pool: of captures, or a MemPool.
 struct ModelPool {
@@ -75,6 +82,8 @@ class ReferenceAllocator {
   void record_stream(std::uint64_t address, int stream);
   void empty_cache();
   void trim(std::size_t target_bytes);
+  // Turns expandable segments on or off.
+  void expand(bool on) { options_.policy = on ? Policy::expandable : Policy::classic; }
   // Private pools, by number.
   void begin(int pool, int stream);
   void end(int pool);
@@ -134,6 +143,21 @@ class ReferenceAllocator {
   void flush();
   bool release_available(std::size_t rounded, int stream, bool small, int pool);
   void collect_garbage();
+  // reference_ranges.cpp: expandable segments.
+  using Segments = std::list<ModelSegment>;
+  [[nodiscard]] bool expands(int pool) const;
+  [[nodiscard]] std::size_t range_bytes(bool small) const;
+  std::optional<Place> prefer_beside_ranges(std::vector<Place> candidates);
+  std::optional<Place> grow(std::size_t rounded, int stream, bool small, int pool);
+  std::optional<Place> find_room(std::size_t rounded, int stream, bool small, int pool);
+  void add_range(int stream, bool small, int pool);
+  void map(Segments::iterator range, std::size_t block, std::size_t bytes);
+  template <class Chosen>
+  void release_pages(Chosen chosen, std::size_t most);
+  void release_pages_of_flush(bool waits);
+  void release_pages_of_trim(std::size_t most);
+  void drop_empty_ranges();
+  void move_leftover_ranges();
   void release(std::list<ModelSegment>::iterator segment);
   [[nodiscard]] bool collects() const;
   Place locate(std::uint64_t address);

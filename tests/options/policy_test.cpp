@@ -22,13 +22,13 @@ std::string not_supported(std::string_view text) {
 
 TEST(PolicyOption, BuiltPoliciesAreChosenByName) {
   EXPECT_EQ(AllocatorOptions::parse("policy:classic").policy, Policy::classic);
+  EXPECT_EQ(AllocatorOptions::parse("policy:expandable").policy, Policy::expandable);
   EXPECT_EQ(AllocatorOptions::parse("policy:direct").policy, Policy::direct);
 }
 
 TEST(PolicyOption, PoliciesThatAreNotBuiltAreRefusedByName) {
-  EXPECT_EQ(not_supported("policy:expandable"),
-            "policy expandable is not built yet: this build has classic and direct");
-  EXPECT_THAT(not_supported("policy:paged"), HasSubstr("policy paged is not built yet"));
+  EXPECT_EQ(not_supported("policy:paged"),
+            "policy paged is not built yet: this build has classic, expandable and direct");
   EXPECT_THAT(not_supported("policy:async"), HasSubstr("policy async is not built yet"));
 }
 
@@ -44,13 +44,20 @@ TEST(PolicyOption, UnknownPolicyIsAnInvalidArgument) {
 }
 
 TEST(PolicyOption, PytorchsWaysToAskForAPolicyAreTheSame) {
-  EXPECT_THAT(not_supported("expandable_segments:True"),
-              AllOf(HasSubstr("policy expandable is not built yet"), HasSubstr("expandable_segments:True")));
+  EXPECT_EQ(AllocatorOptions::parse("expandable_segments:True").policy, Policy::expandable);
   EXPECT_THAT(not_supported("backend:cudaMallocAsync"),
               AllOf(HasSubstr("policy async is not built yet"), HasSubstr("backend:cudaMallocAsync")));
   EXPECT_EQ(AllocatorOptions::parse("backend:native,expandable_segments:False").policy, Policy::classic);
   EXPECT_TRUE(AllocatorOptions::parse("backend:native,expandable_segments:False").without_effect.empty());
   EXPECT_THAT(refusal("backend:async"), HasSubstr("native or cudaMallocAsync"));
+}
+
+TEST(PolicyOption, ExpandableSegmentsStayOnUntilATextTurnsThemOff) {
+  const AllocatorOptions on = AllocatorOptions::parse("expandable_segments:True");
+  EXPECT_EQ(AllocatorOptions::parse("max_split_size_mb:64", on).policy, Policy::expandable);
+  EXPECT_EQ(AllocatorOptions::parse("expandable_segments:False", on).policy, Policy::classic);
+  const AllocatorOptions direct = AllocatorOptions::parse("policy:direct");
+  EXPECT_EQ(AllocatorOptions::parse("expandable_segments:False", direct).policy, Policy::direct);
 }
 
 TEST(PolicyOption, ContradictionsAreNamedFromBothSides) {
@@ -65,8 +72,8 @@ TEST(PolicyOption, ContradictionsAreNamedFromBothSides) {
 }
 
 TEST(PolicyOption, AgreeingKeysAreNoContradiction) {
-  EXPECT_THAT(not_supported("policy:expandable,expandable_segments:True,backend:native"),
-              HasSubstr("policy expandable"));
+  EXPECT_EQ(AllocatorOptions::parse("policy:expandable,expandable_segments:True,backend:native").policy,
+            Policy::expandable);
   EXPECT_THAT(not_supported("policy:async,backend:cudaMallocAsync"), HasSubstr("policy async"));
   EXPECT_EQ(AllocatorOptions::parse("policy:direct,backend:native,expandable_segments:False").policy, Policy::direct);
 }

@@ -223,6 +223,25 @@ void restored_checkpoint(ExploredWorld& world) {
   EXPECT_EQ(world.take(kMega / 2, 0, &pool), second);
 }
 
+// Pages go back in the middle of an address range, and others come in their place.
+void unmapped_and_mapped_again(ExploredWorld& world) {
+  void* first = world.take(18 * kMega);
+  void* second = world.take(24 * kMega);
+  void* third = world.take(18 * kMega);
+  for (std::size_t reader = 1; reader <= 3; ++reader) world.use(second, reader);
+  world.give(second);
+  world.let_streams_step();
+  world.empty_cache();
+  world.let_streams_step();
+  void* fourth = world.take(22 * kMega);
+  world.use(first, 4);
+  world.give(first);
+  world.give(fourth);
+  world.let_streams_step();
+  static_cast<void>(world.take(40 * kMega));
+  world.give(third);
+}
+
 const std::vector<Scenario> kScenarios = {
     {"UsedByOneStream", 512, "", true, [](ExploredWorld& world) { used_by(world, 1); }},
     {"UsedByTwoStreams", 512, "", true, [](ExploredWorld& world) { used_by(world, 2); }},
@@ -246,6 +265,19 @@ const std::vector<Scenario> kScenarios = {
     {"ReusedHandles", 512, "", false, reused_handles},
     {"ChainOfDestroyedStreams", 512, "", false, chain_of_destroyed_streams},
     {"RestoredCheckpoint", 512, "", false, restored_checkpoint},
+    {"ExpandableUsedByFourStreams", 512, "expandable_segments:True", true,
+     [](ExploredWorld& world) { used_by(world, 4); }},
+    {"ExpandableQueuesByStream", 512, "expandable_segments:True", true, queues_by_stream},
+    {"ExpandableFlushWithPendingFrees", 512, "expandable_segments:True", true, flush_with_pending_frees},
+    {"ExpandableFullDevice", 64, "expandable_segments:True", true, full_device},
+    {"ExpandableLimit", 512, "expandable_segments:True,per_process_memory_fraction:0.125", true, full_device},
+    {"ExpandablePrivatePool", 512, "expandable_segments:True", true, private_pool},
+    {"ExpandableFreesPutOffByACapture", 512, "expandable_segments:True", true, frees_put_off_by_a_capture},
+    {"ExpandableDestroyedStream", 512, "expandable_segments:True", false, destroyed_stream},
+    {"ExpandableReusedHandles", 512, "expandable_segments:True", false, reused_handles},
+    {"ExpandableChainOfDestroyedStreams", 512, "expandable_segments:True", false, chain_of_destroyed_streams},
+    {"ExpandableRestoredCheckpoint", 512, "expandable_segments:True", false, restored_checkpoint},
+    {"UnmappedAndMappedAgain", 512, "expandable_segments:True", true, unmapped_and_mapped_again},
 };
 
 class CompletionOrders : public testing::TestWithParam<Scenario> {};

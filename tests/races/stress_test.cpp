@@ -171,6 +171,36 @@ TEST(Stress, ThreadsOnAFullDeviceFlushAndFail) { run_stress(96 * kMega, "oom_dum
 
 TEST(Stress, ThreadsWithoutACache) { run_stress(1024 * kMega, "policy:direct,oom_dump:off", scaled(60000)); }
 
+TEST(Stress, ThreadsShareExpandableSegments) { run_stress(2048 * kMega, "expandable_segments:True", scaled(100000)); }
+
+TEST(Stress, ThreadsOnAFullDeviceMapAndUnmap) {
+  run_stress(96 * kMega, "oom_dump:off,expandable_segments:True", scaled(40000));
+}
+
+// Both kinds of segments in the same pools.
+TEST(Stress, ExpandableSegmentsAreTurnedOnAndOffMeanwhile) {
+  Shared shared(512 * kMega, "oom_dump:off");
+  std::atomic<bool> done{false};
+  std::thread changer([&] {
+    for (std::size_t i = 0; !done; ++i) {
+      shared.allocator.set_options(i % 2 == 0 ? "expandable_segments:True" : "expandable_segments:False");
+      shared.allocator.trim(kMega * (i % 256));
+      std::this_thread::yield();
+    }
+  });
+  std::vector<std::thread> threads;
+  for (int i = 0; i < kThreads; ++i) threads.emplace_back([&shared, i] { Worker(shared, i).run(scaled(40000)); });
+  for (std::thread& thread : threads) thread.join();
+  done = true;
+  changer.join();
+  Owned rest{};
+  while (shared.exchange.take(&rest)) shared.allocator.deallocate(rest.pointer);
+  EXPECT_EQ(shared.overlaps, 0);
+  EXPECT_NO_THROW(shared.allocator.check());
+  shared.allocator.empty_cache();
+  EXPECT_EQ(shared.driver.used_bytes(), 0U);
+}
+
 TEST(Stress, OptionsAndLimitsChangeMeanwhile) {
   Shared shared(1024 * kMega, "oom_dump:off");
   std::atomic<bool> done{false};

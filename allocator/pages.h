@@ -1,0 +1,16 @@
+#pragma once
+
+// Pages: consecutive pieces of address space of one size, each of one physical handle.
+
+#include <cstddef>
+#include <cstdint>
+
+namespace cistern {
+
+struct Pages {
+  std::uint64_t address = 0;
+  std::size_t bytes = 0;  // a multiple of page_bytes
+  std::size_t page_bytes = 0;
+};
+
+}  // namespace cistern

@@ -1,0 +1,189 @@
+// Expandable segments grow: pages are mapped where free blocks and unmapped addresses together hold
+// a request, at the lowest such place of the stream's address ranges.
+//
+// The lock is given up around the driver's calls. Pages that are on their way are marked in their
+// range, so that nobody else counts on them; blocks beside them stay everybody's.
+
+#include "allocator/address_range.h"
+#include "allocator/device_allocator.h"
+#include "runtime/driver_error.h"
+
+#include <fmt/format.h>
+
+namespace cistern {
+namespace {
+
+// Free blocks that PyTorch's reservation also leaves room to move: an eighth more than the device has.
+std::size_t range_bytes(std::size_t device_bytes, std::size_t page_bytes) {
+  return (device_bytes + device_bytes / 8 + page_bytes - 1) / page_bytes * page_bytes;
+}
+
+}  // namespace
+
+// One attempt, as allocate_segment. A request may take several maps, with free blocks between
+// them; those that were made before one that fails stay, as free memory.
+Block* DeviceAllocator::grow(const Request& request, Lock& lock) {
+  for (;;) {
+    wait_for_grants(lock);
+    const auto room = find_room(request);
+    if (!room) {
+      if (!add_range(request, lock)) return nullptr;
+      continue;
+    }
+    if (room->head != nullptr && room->head->bytes >= request.rounded) {
+      room->head->segment->pool->erase(room->head);
+      return room->head;
+    }
+    Block* block = map_pages(*room->range, room->gap, lock);
+    if (block == nullptr) return nullptr;
+    if (block->bytes >= request.rounded) return block;
+    put_in_pool(block);
+  }
+}
+
+std::optional<AddressRange::Room> DeviceAllocator::find_room(const Request& request) const {
+  for (AddressRange* range = ranges_; range != nullptr; range = range->next) {
+    if (range->owner != request.pools || range->kind != request.kind) continue;
+    if (auto room = range->room_for(request.rounded)) return room;
+  }
+  return std::nullopt;
+}
+
+// A new address range for the request's pool. False: there are no addresses left, or it could not
+// hold the request at all.
+bool DeviceAllocator::add_range(const Request& request, Lock& lock) {
+  auto range = std::make_unique<AddressRange>();
+  range->page_bytes = request.kind == PoolKind::small ? kSmallSegment : kLargeSegment;
+  range->bytes = range_bytes(device_total_bytes_, range->page_bytes);
+  range->kind = request.kind;
+  range->owner = request.pools;
+  if (request.rounded > range->bytes) return false;
+  const bool during_capture = !routing_.empty();
+  lock.unlock();
+  CUresult result = CUDA_ERROR_INVALID_CONTEXT;
+  try {
+    const DriverScope scope(api_, context_, during_capture);
+    result = pages_->reserve(range->bytes, &range->address);
+  } catch (...) {  // no context
+  }
+  lock.lock();
+  out_of_addresses_ = result == CUDA_ERROR_OUT_OF_MEMORY;
+  if (out_of_addresses_) return false;
+  check_driver(api_, result, DriverEntryId::mem_address_reserve,
+               [&] { return fmt::format("{} bytes of addresses for device {}", range->bytes, device_); });
+  ++request.pools->references;
+  link_range(range.release());
+  return true;
+}
+
+void DeviceAllocator::link_range(AddressRange* range) noexcept {
+  AddressRange** place = &ranges_;
+  while (*place != nullptr && (*place)->address < range->address) place = &(*place)->next;
+  range->next = *place;
+  *place = range;
+  plain_search_ = false;
+}
+
+// Maps a gap's pages. The free block that they are in then, merged with its neighbours, and in no
+// pool; null if the device has no memory. Any other refusal is thrown.
+Block* DeviceAllocator::map_pages(AddressRange& range, const Pages& gap, Lock& lock) {
+  arena_.reserve(1);
+  range.segments.reserve(range.segments.size() + 1);
+  const std::vector<CUdevice> peers = peers_;
+  Segment* segment = arena_.take_segment();
+  Block* block = arena_.take_block();
+  segment->address = gap.address;
+  segment->bytes = gap.bytes;
+  segment->range = &range;
+  segment->releasing = true;
+  range.insert(segment);
+  arriving_bytes_ += gap.bytes;
+  ++range_operations_;
+  const bool shareable = !follows_2_4();
+  const bool during_capture = !routing_.empty();
+  lock.unlock();
+  PageSource::Outcome outcome{CUDA_ERROR_INVALID_CONTEXT, DriverEntryId::ctx_set_current, 0};
+  try {
+    const DriverScope scope(api_, context_, during_capture);
+    outcome = pages_->map(gap, peers, shareable);
+  } catch (...) {  // no context: nothing was mapped
+  }
+  lock.lock();
+  --range_operations_;
+  arriving_bytes_ -= gap.bytes;
+  reclaimed_.notify_all();
+  if (outcome.result == CUDA_SUCCESS) return take_in(segment, block);
+  arena_.give_back(block);
+  // What could not be rolled back keeps its place, so that nobody maps there: the next release tries again.
+  if (outcome.done != 0) {
+    segment->bytes = outcome.done;
+    segment->is_stray = true;
+  } else {
+    range.erase(segment);
+    arena_.give_back(segment);
+    if (range.segments.empty()) drop_empty_ranges(lock);
+  }
+  if (outcome.result == CUDA_ERROR_OUT_OF_MEMORY) return nullptr;
+  throw_driver_error(api_, outcome.result, outcome.call,
+                     fmt::format("{} bytes at {:#x} on device {}", gap.bytes, gap.address, device_));
+}
+
+// Pages that were mapped become one free block.
+Block* DeviceAllocator::take_in(Segment* segment, Block* block) noexcept {
+  const AddressRange& range = *segment->range;
+  segment->stream = range.owner->stream;
+  segment->kind = range.kind;
+  segment->owner = range.owner;
+  segment->pool = &range.owner->of(range.kind);
+  segment->first = segment->last = block;
+  block->address = segment->address;
+  block->bytes = segment->bytes;
+  block->segment = segment;
+  link_segment(segment);
+  held_bytes_ += segment->bytes;
+  const auto bytes = static_cast<std::int64_t>(segment->bytes);
+  recorder_.range_mapped(range.kind, bytes);
+  if (PrivatePool* home = range.owner->home) home->pages_arrived(range.kind, bytes);
+  return land(segment);
+}
+
+// The segment's one block is free and in no pool: joins both with what touches them, and returns
+// the block, which is still in no pool.
+Block* DeviceAllocator::land(Segment* segment) noexcept {
+  Block* block = segment->first;
+  segment->releasing = false;
+  if (Segment* before = segment->range->touching_before(*segment)) segment = join(before, segment);
+  if (Segment* after = segment->range->touching_after(*segment)) join(segment, after);
+  static_cast<void>(merge(block, block->previous));
+  static_cast<void>(merge(block, block->next));
+  return block;
+}
+
+// Makes one segment of two that touch; `low` is the one before. The one with fewer blocks goes.
+Segment* DeviceAllocator::join(Segment* low, Segment* high) noexcept {
+  const Block* of_low = low->first;
+  const Block* of_high = high->first;
+  while (of_low != nullptr && of_high != nullptr) {
+    of_low = of_low->next;
+    of_high = of_high->next;
+  }
+  Segment* kept = of_high == nullptr ? low : high;
+  Segment* gone = kept == low ? high : low;
+  for (Block* block = gone->first; block != nullptr; block = block->next) block->segment = kept;
+  low->last->next = high->first;
+  high->first->previous = low->last;
+  kept->range->erase(gone);
+  const std::uint64_t address = low->address;
+  const std::size_t bytes = low->bytes + high->bytes;
+  Block* const first = low->first;
+  Block* const last = high->last;
+  kept->address = address;
+  kept->bytes = bytes;
+  kept->first = first;
+  kept->last = last;
+  unlink_segment(gone);
+  arena_.give_back(gone);
+  return kept;
+}
+
+}  // namespace cistern

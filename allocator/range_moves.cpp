@@ -1,0 +1,127 @@
+// Address ranges change hands: to the heirs of a pool, from streams that are over, and their memory
+// is opened to other devices.
+
+#include "allocator/address_range.h"
+#include "allocator/device_allocator.h"
+#include "runtime/driver_error.h"
+
+#include <fmt/format.h>
+
+namespace cistern {
+
+// Requires: the range is wholly free, its blocks in no pool and its segments marked as on their way.
+void DeviceAllocator::move_range(AddressRange& range, PoolPair& to) noexcept {
+  PrivatePool* from = range.owner->home;
+  --range.owner->references;
+  ++to.references;
+  range.owner = &to;
+  for (Segment* segment : range.segments) {
+    const auto bytes = static_cast<std::int64_t>(segment->bytes);
+    if (from != to.home) {
+      if (from != nullptr) from->pages_left(segment->kind, bytes);
+      if (to.home != nullptr) to.home->pages_arrived(segment->kind, bytes);
+    }
+    segment->owner = &to;
+    segment->pool = &to.of(segment->kind);
+    segment->stream = to.stream;
+  }
+}
+
+// Nobody's, until it is opened again. Requires: it is wholly free.
+void DeviceAllocator::close_range(const AddressRange& range) noexcept {
+  for (Segment* segment : range.segments) {
+    segment->pool->erase(segment->first);
+    segment->releasing = true;
+  }
+}
+
+void DeviceAllocator::open_range(const AddressRange& range) noexcept {
+  for (Segment* segment : range.segments) {
+    segment->releasing = false;
+    segment->pool->insert(segment->first);
+  }
+}
+
+// A wholly free range of a stream that is over, whose memory serves the request, as far as it goes.
+Block* DeviceAllocator::take_over_range(const Request& request, Lock& lock) {
+  AddressRange* range = ranges_;
+  for (; range != nullptr; range = range->next) {
+    const PoolPair& owner = *range->owner;
+    if (owner.end != nullptr && owner.home == request.pools->home && range->kind == request.kind &&
+        !range->segments.empty() && range->is_wholly_free())
+      break;
+  }
+  if (range == nullptr) return nullptr;
+  close_range(*range);
+  const bool ordered = order_behind(range->owner->end, request, lock);
+  if (ordered) move_range(*range, *request.pools);
+  open_range(*range);
+  return ordered ? take_free_block(request) : nullptr;
+}
+
+// Ranges of a pool without a use go to its heir, when they are wholly free.
+void DeviceAllocator::move_leftover_ranges(const RangeFilter& chosen, PrivatePool& heir) {
+  for (AddressRange* range = ranges_; range != nullptr; range = range->next) {
+    if (!chosen(*range) || range->segments.empty() || !range->is_wholly_free() || range->owner->is_ended) continue;
+    PoolPair& pools = heir.streams.of(range->owner->stream);
+    close_range(*range);
+    move_range(*range, pools);
+    open_range(*range);
+  }
+}
+
+std::optional<DeviceAllocator::BlockPages> DeviceAllocator::pages_of(std::uint64_t address) const {
+  const Lock lock(mutex_);
+  const Block* block = block_map_.find(address);
+  if (block == nullptr || block->freed_while_held) return std::nullopt;
+  BlockPages found;
+  found.bytes = block->requested;
+  const AddressRange* range = block->segment->range;
+  if (range == nullptr) return found;
+  const std::uint64_t first = range->page_at_or_before(address);
+  found.pages = {first, range->page_at_or_after(address + block->bytes) - first, range->page_bytes};
+  found.offset = address - first;
+  found.shareable = !follows_2_4();
+  return found;
+}
+
+// Lets another device use what is mapped, and what will be. Throws DriverError: it may then use some
+// of it, and a later call tries all again.
+void DeviceAllocator::allow_peer(CUdevice peer) {
+  Lock lock(mutex_);
+  for (const CUdevice known : peers_)
+    if (known == peer) return;
+  peers_.reserve(peers_.size() + 1);
+  reclaimed_.wait(lock, [this] { return !grants_access_ && range_operations_ == 0; });
+  std::vector<Pages> mapped;
+  for (const AddressRange* range = ranges_; range != nullptr; range = range->next)
+    for (const Segment* segment : range->segments)
+      if (segment->first != nullptr) mapped.push_back({segment->address, segment->bytes, range->page_bytes});
+  // Nothing is mapped or unmapped meanwhile.
+  grants_access_ = true;
+  lock.unlock();
+  CUresult result = CUDA_SUCCESS;
+  try {
+    const ContextGuard guard(api_, context_);
+    for (std::size_t i = 0; i < mapped.size() && result == CUDA_SUCCESS; ++i) result = pages_->allow(mapped[i], peer);
+  } catch (...) {
+    result = CUDA_ERROR_INVALID_CONTEXT;
+  }
+  lock.lock();
+  grants_access_ = false;
+  reclaimed_.notify_all();
+  check_driver(api_, result, DriverEntryId::mem_set_access,
+               [&] { return fmt::format("expandable segments of device {} for driver device {}", device_, peer); });
+  peers_.push_back(peer);
+}
+
+void DeviceAllocator::wait_for_grants(Lock& lock) {
+  reclaimed_.wait(lock, [this] { return !grants_access_; });
+}
+
+// Only while there is nothing of an address range is the best fit always the answer.
+void DeviceAllocator::choose_search() noexcept {
+  plain_search_ = options_.policy == Policy::classic && ranges_ == nullptr;
+}
+
+}  // namespace cistern

@@ -1,0 +1,133 @@
+// Expandable segments of the process-wide heap: peers and other processes. Each case runs in a
+// process of its own.
+
+#include <cistern/cistern.h>
+
+#include <cuda.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <string>
+
+#include "runtime/process_driver.h"
+
+namespace cistern {
+namespace {
+
+constexpr std::size_t kMega = 1024 * 1024;
+
+class ProcessExpandable : public testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    setenv("CISTERN_DEVICE", "simulated:devices=2,capacity=1GiB", 1);
+    setenv("CISTERN_ALLOC_CONF", "expandable_segments:True", 1);
+  }
+  static bool may_write(int device, const void* pointer) {
+    unsigned long long flags = 0;
+    const CUmemLocation location{CU_MEM_LOCATION_TYPE_DEVICE, {device}};
+    EXPECT_EQ(process_driver().mem_get_access(&flags, &location, reinterpret_cast<CUdeviceptr>(pointer)), CUDA_SUCCESS);
+    return flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+  }
+  static std::string refusal(void* block) {
+    try {
+      static_cast<void>(export_range(block));
+    } catch (const NotSupported& error) {
+      return error.what();
+    }
+    return "";
+  }
+};
+
+TEST_F(ProcessExpandable, APeerMayUseWhatIsThereAndWhatComes) {
+  DeviceGuard guard(Device(0));
+  void* before = allocate(30 * kMega);
+  EXPECT_FALSE(may_write(1, before));
+  EXPECT_TRUE(enable_peer_access(1, 0));
+  EXPECT_TRUE(may_write(1, before));
+  void* after = allocate(60 * kMega);
+  EXPECT_TRUE(may_write(1, after));
+  EXPECT_TRUE(may_write(0, after));
+  DeviceGuard other(Device(1));
+  void* theirs = allocate(30 * kMega);
+  EXPECT_FALSE(may_write(0, theirs)) << "the other way is a call of its own";
+}
+
+TEST_F(ProcessExpandable, APeerThatWasThereBeforeTheHeapMayUseIt) {
+  EXPECT_TRUE(enable_peer_access(1, 0));
+  DeviceGuard guard(Device(0));
+  EXPECT_TRUE(may_write(1, allocate(30 * kMega)));
+}
+
+TEST_F(ProcessExpandable, ARefusedPeerIsTriedAgain) {
+  DeviceGuard guard(Device(0));
+  void* before = allocate(30 * kMega);
+  simulated::driver().fail_call("cuMemSetAccess", 1, CUDA_ERROR_LAUNCH_FAILED);
+  EXPECT_THROW(enable_peer_access(1, 0), DriverError);
+  EXPECT_FALSE(may_write(1, before));
+  enable_peer_access(1, 0);
+  EXPECT_TRUE(may_write(1, before));
+  EXPECT_TRUE(may_write(1, allocate(60 * kMega)));
+}
+
+TEST_F(ProcessExpandable, ABlockTravelsAsTheDescriptorsOfItsPieces) {
+  static_cast<void>(allocate(3 * kMega));
+  auto* block = static_cast<unsigned char*>(allocate(40 * kMega));
+  fill_async(block, static_cast<unsigned char>(7), 40 * kMega);
+  current_stream().synchronize();
+
+  const SharedRange range = export_range(block);
+  EXPECT_EQ(range.piece_bytes, 20 * kMega);
+  EXPECT_EQ(range.descriptors.size(), 3U);
+  EXPECT_EQ(range.offset, 3 * kMega);
+  EXPECT_EQ(range.bytes, 40 * kMega);
+  IpcMemory memory = import_range(range);
+  EXPECT_EQ(memory.size(), 40 * kMega);
+  unsigned char last = 0;
+  copy_async(&last, static_cast<unsigned char*>(memory.data()) + 40 * kMega - 1, 1);
+  current_stream().synchronize();
+  EXPECT_EQ(last, 7);
+  fill_async(memory.data(), static_cast<unsigned char>(9), memory.size());
+  current_stream().synchronize();
+  copy_async(&last, block, 1);
+  current_stream().synchronize();
+  EXPECT_EQ(last, 9) << "the same bytes";
+  memory.release();
+  EXPECT_EQ(memory_info().free, 1024 * kMega - 60 * kMega);
+}
+
+TEST_F(ProcessExpandable, ARangeThatIsNoneIsRefused) {
+  SharedRange range;
+  EXPECT_THROW(static_cast<void>(import_range(range)), InvalidArgument);
+  range.descriptors.emplace_back();
+  range.piece_bytes = 2 * kMega;
+  range.bytes = 3 * kMega;
+  EXPECT_THROW(static_cast<void>(import_range(range)), InvalidArgument) << "more than its pieces hold";
+  range.bytes = kMega;
+  EXPECT_THROW(static_cast<void>(import_range(range)), InvalidArgument) << "no descriptor";
+  int local = 0;
+  EXPECT_THROW(static_cast<void>(export_range(&local)), InvalidArgument);
+}
+
+TEST_F(ProcessExpandable, WhatCannotBeSharedSaysWhatToDo) {
+  void* block = allocate(3 * kMega);
+  try {
+    static_cast<void>(send_memory(block));
+    FAIL();
+  } catch (const NotSupported& error) {
+    EXPECT_NE(std::string(error.what()).find("export_range"), std::string::npos) << error.what();
+  }
+  set_options("expandable_segments:False");
+  void* classic = allocate(30 * kMega);
+  EXPECT_NE(refusal(classic).find("send_memory"), std::string::npos) << refusal(classic);
+  set_options("expandable_segments:True,pytorch_rules:2.4");
+  EXPECT_NE(refusal(block).find("expandable_segments:False"), std::string::npos) << refusal(block);
+}
+
+TEST_F(ProcessExpandable, TheConfigurationSaysThatItIsOn) {
+  static_cast<void>(allocate(1000));
+  EXPECT_NE(effective_config().find("policy: expandable"), std::string::npos) << effective_config();
+  EXPECT_TRUE(memory_snapshot().settings.expandable_segments);
+}
+
+}  // namespace
+}  // namespace cistern
