@@ -9,6 +9,7 @@
 #include <cistern/snapshot.h>
 
 #include "runtime/stream_access.h"
+#include "stats/history.h"
 #include "stats/recorder.h"
 #include "stats/tags.h"
 
@@ -19,6 +20,11 @@
 #include <vector>
 
 namespace cistern {
+
+// The legacy default stream is 0, whichever of its two handles was used.
+[[nodiscard]] inline std::int64_t stream_number(const StreamIdentity& stream) noexcept {
+  return stream.id == kLegacyStreamId ? 0 : static_cast<std::int64_t>(reinterpret_cast<std::intptr_t>(stream.handle));
+}
 
 class BlockPool;
 struct PoolPair;
@@ -47,11 +53,14 @@ struct Segment {
   bool oversize = false;
   // On its way to the driver or to another stream: its one block is free, but in no pool.
   bool releasing = false;
+  // Of those, on its way to the driver: told of as released already.
+  bool going_back = false;
   // In the default pool of a policy that caches: nothing but the heap's own figures follow it.
   bool is_plain = false;
-  BlockPool* pool = nullptr;  // of its stream and kind: where its free blocks are
-  PoolPair* owner = nullptr;  // what `pool` is part of
-  Block* first = nullptr;     // lowest address
+  BlockPool* pool = nullptr;   // of its stream and kind: where its free blocks are
+  PoolPair* owner = nullptr;   // what `pool` is part of
+  Block* first = nullptr;      // lowest address
+  StackId stack = kNoStackId;  // of the request that brought it
   Segment* previous = nullptr;
   Segment* next = nullptr;
 };
@@ -68,6 +77,7 @@ struct Block {
   bool freed_while_held = false;
   // Whose it was when it was handed out: a number of the tag registry. Says nothing of a free block.
   TagId tag = kUntagged;
+  StackId stack = kNoStackId;  // of the allocation; counted by the history's stack table
   // For whom it stays allocated although it is freed: see DeviceAllocator::hold.
   std::uint32_t holds = 0;
   // Events that a freed block still waits for.

@@ -19,6 +19,7 @@
 #include "allocator/block_map.h"
 #include "allocator/budgets.h"
 #include "allocator/captured_frees.h"
+#include "allocator/device_cut.h"
 #include "allocator/driver_scope.h"
 #include "allocator/event_pools.h"
 #include "allocator/observers.h"
@@ -30,6 +31,7 @@
 #include "allocator/size_policy.h"
 #include "allocator/stream_pools.h"
 #include "runtime/context.h"
+#include "stats/history.h"
 #include "stats/recorder.h"
 
 #include <array>
@@ -57,7 +59,8 @@ struct HeapSurroundings {
 class DeviceAllocator {
  public:
   // Asks the driver for the device's memory size. Throws DriverError.
-  DeviceAllocator(const HeapSurroundings& surroundings, int device, const AllocatorOptions& options);
+  DeviceAllocator(const HeapSurroundings& surroundings, int device, const AllocatorOptions& options,
+                  const HistoryOptions& history);
   // Waits for pending frees and gives everything back, blocks in use included. Never throws.
   ~DeviceAllocator();
   DeviceAllocator(const DeviceAllocator&) = delete;
@@ -95,6 +98,15 @@ class DeviceAllocator {
   // See cistern::release_stream.
   void end_stream(const StreamUse& stream) noexcept;
 
+  // In two steps, of which only the first may fail, so that all devices change or none.
+  // Requires: valid options. Throws std::bad_alloc.
+  [[nodiscard]] HistoryRing prepare_history(const HistoryOptions& options) const;
+  void record_history(HistoryOptions&& options, HistoryRing&& ring) noexcept;
+  [[nodiscard]] HistoryInfo history_info() const;
+  void set_history_text(std::string_view text);
+  // False, with nothing recorded, if no live block begins at `address`.
+  bool annotate(std::uint64_t address, std::string_view text);
+
   // See mem_pool.h for these.
   void begin_allocate_to_pool(PoolId id, const RecordingFilter& filter);
   void end_allocate_to_pool(PoolId id);
@@ -123,8 +135,9 @@ class DeviceAllocator {
   [[nodiscard]] MemoryStats stats(ReservedByPrivatePool* pools = nullptr) const;
   void reset_peak_stats();
   void reset_accumulated_stats();
-  // Adds this heap's segments, by address, and its statistics to `snapshot`.
-  void add_to(Snapshot& snapshot) const;
+  // Adds this heap's segments, by address, its statistics and its history to `snapshot`. Other
+  // threads are kept waiting for no longer than it takes to copy the tables of blocks and entries.
+  void add_to(Snapshot& snapshot, SnapshotStacks& stacks);
   // The segments of one pool, by address.
   [[nodiscard]] std::vector<SegmentInfo> segments_of(PoolId id) const;
   // Where the heap's bytes are, by walking its blocks: for reports, O(blocks).
@@ -159,13 +172,22 @@ class DeviceAllocator {
   void unlock_after_fork() { mutex_.unlock(); }
 
  private:
-  using Lock = std::unique_lock<std::mutex>;
+  // The heap's lock, and on whose account it is held.
+  struct Lock : std::unique_lock<std::mutex> {
+    using std::unique_lock<std::mutex>::unique_lock;
+    StackId stack = kNoStackId;  // of the request; none: entries carry the allocation's
+  };
   // Holds the heap's lock for a public call, and after it lets go what was retired under it.
   class Section {
    public:
     explicit Section(DeviceAllocator& heap) : lock(heap.mutex_), heap_(heap) {}
+    // On the account of the request that gathered the stack.
+    Section(DeviceAllocator& heap, const GatheredStack& stack) : Section(heap) {
+      if (stack.get().depth != 0) lock.stack = heap_.history_.intern(stack.get());
+    }
     ~Section() {
       if (!lock.owns_lock()) lock.lock();
+      heap_.history_.let_go(lock.stack);
       if (heap_.retired_owners_.empty()) return;
       const std::vector<std::shared_ptr<void>> retired = std::move(heap_.retired_owners_);
       lock.unlock();
@@ -191,8 +213,8 @@ class DeviceAllocator {
   [[nodiscard]] Request make_request(std::size_t bytes) const;
   void poll_pending(Lock& lock);
   [[nodiscard]] Block* take_free_block(const Request& request);
-  void hand_out(Block* block, const Request& request);
-  void take_into_use(Block* block, const Request& request, bool splits);
+  void hand_out(Block* block, const Request& request, const Lock& lock);
+  void take_into_use(Block* block, const Request& request, bool splits, const Lock& lock);
   [[nodiscard]] InactiveSplitChange split(Block* block, std::size_t bytes);
   [[nodiscard]] bool should_split(const Block& block, const Request& request) const {
     return policy_.should_split(block.bytes, request.rounded, request.kind) && !is_kept_whole(block);
@@ -204,8 +226,8 @@ class DeviceAllocator {
   // For the heap's recorder; a pool's share is not told by tag and stream.
   [[nodiscard]] static Attribution attribution(const Block& block) { return {block.tag, &block.segment->owner->bytes}; }
   [[nodiscard]] InactiveSplitChange settle(Block* block);
-  void complete_plain_free(Block* block);
-  void complete_free(Block* block);
+  void complete_plain_free(Block* block, const Lock& lock);
+  void complete_free(Block* block, const Lock& lock);
   void free_in_pool(Block* block, Lock& lock) noexcept;
   [[nodiscard]] std::size_t merge(Block* block, Block* neighbour);
   void put_in_pool(Block* block);
@@ -234,7 +256,7 @@ class DeviceAllocator {
   void note_captured_free(Block* block) noexcept;
   [[nodiscard]] bool find_capture_point(const StreamUse& use, CapturePoint* point) const;
   [[nodiscard]] std::unordered_set<CUgraphNode> nodes_before(const CapturePoint& point) const;
-  void complete_captured_frees(const StreamIdentity& stream);
+  void complete_captured_frees(const StreamIdentity& stream, const Lock& lock);
   void take_back(Block* block) noexcept;
   [[nodiscard]] bool is_captured_still(const Block& block) const noexcept;
 
@@ -255,9 +277,10 @@ class DeviceAllocator {
   void settle_pending_of(PoolId id, Lock& lock);
   [[nodiscard]] std::vector<Segment*> segments_named_by(const PoolCheckpoint::State& checkpoint) const;
   void order_behind_uses(const PrivatePool& pool, Lock& lock);
-  void free_live_blocks(const PrivatePool& pool, std::vector<void*>& freed);
-  void free_now(Block* block) noexcept;
-  void cut_segment(Segment* segment, PoolCheckpoint::State::SegmentRecord& record, std::vector<void*>& live);
+  void free_live_blocks(const PrivatePool& pool, std::vector<void*>& freed, const Lock& lock);
+  void free_now(Block* block, const Lock& lock) noexcept;
+  void cut_segment(Segment* segment, PoolCheckpoint::State::SegmentRecord& record, std::vector<void*>& live,
+                   const Lock& lock);
 
   // ended_streams.cpp
   [[nodiscard]] Block* take_over_segment(const Request& request, Lock& lock);
@@ -269,7 +292,8 @@ class DeviceAllocator {
 
   // segments.cpp: from and to the driver.
   [[nodiscard]] Block* allocate_segment(const Request& request, Lock& lock);
-  [[nodiscard]] Block* add_segment(Segment* segment, Block* block, const Request& request, std::uint64_t address);
+  [[nodiscard]] Block* add_segment(Segment* segment, Block* block, const Request& request, std::uint64_t address,
+                                   const Lock& lock);
   [[nodiscard]] std::size_t release_segments(const std::vector<Segment*>& segments, Lock& lock);
   void release_uncached(Block* block, Lock& lock) noexcept;
   void remove_segment(Segment* segment);
@@ -281,6 +305,19 @@ class DeviceAllocator {
   [[noreturn]] void refuse_over_budget(const BudgetLimits& limits, const Request& request, std::size_t bytes,
                                        Lock& lock);
   void tell_budgets(TagId tag, std::size_t bytes, Lock& lock) noexcept;
+  // Whether a call gathers its stack, and how much of it: asked once, before the lock is taken.
+  struct Gathering {
+    std::uint32_t packed = 0;
+    [[nodiscard]] bool includes(HistoryContext least) const { return (packed & 0xff) >= static_cast<unsigned>(least); }
+    [[nodiscard]] std::size_t most_frames() const { return packed >> 8; }
+  };
+  [[nodiscard]] Gathering gathering() const noexcept { return {gathering_.load(std::memory_order_relaxed)}; }
+  [[nodiscard]] static TracePoint point_of(const Segment& segment, const Lock& lock);
+  [[nodiscard]] static TracePoint point_of(const Block& block, const Lock& lock);
+
+  // device_snapshot.cpp
+  [[nodiscard]] DeviceCut::Size size_of_cut() const;
+  void take_cut(DeviceCut& cut) const;
 
   // The other rungs, each in the file of its name.
   [[nodiscard]] bool collects_garbage() const;
@@ -315,11 +352,15 @@ class DeviceAllocator {
   std::atomic<std::uint64_t> lowest_address_{~std::uint64_t{0}};
   std::atomic<std::uint64_t> highest_address_{0};
 
+  // The history's context and max_frames, as one so that they change together.
+  std::atomic<std::uint32_t> gathering_{0};
+
   mutable std::mutex mutex_;
   // All below is guarded by mutex_.
   AllocatorOptions options_;
   SizePolicy policy_;
   bool caches_;  // false: `direct`
+  DeviceHistory history_;
   Recorder recorder_;
   BlockArena arena_;
   BlockMap block_map_;  // of live blocks
@@ -346,5 +387,28 @@ class DeviceAllocator {
   int reclaims_in_flight_ = 0;
   std::condition_variable reclaimed_;
 };
+
+// What a transition of a block or segment is told with: on the request's account, or, if that
+// brought no stack, its allocation's.
+inline TracePoint DeviceAllocator::point_of(const Segment& segment, const Lock& lock) {
+  TracePoint at;
+  at.address = segment.address;
+  at.size = static_cast<std::int64_t>(segment.bytes);
+  at.stream = stream_number(segment.stream);
+  if (!segment.is_plain) {
+    if (const PrivatePool* home = segment.owner->home) at.pool = encode_pool(home->id.first, home->id.second);
+  }
+  at.stack = lock.stack != kNoStackId ? lock.stack : segment.stack;
+  return at;
+}
+
+inline TracePoint DeviceAllocator::point_of(const Block& block, const Lock& lock) {
+  TracePoint at = point_of(*block.segment, lock);
+  at.address = block.address;
+  at.size = static_cast<std::int64_t>(block.requested);
+  at.stack = lock.stack != kNoStackId ? lock.stack : block.stack;
+  at.tag = block.tag;
+  return at;
+}
 
 }  // namespace cistern

@@ -7,8 +7,25 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <tuple>
 
 namespace cistern {
+namespace {
+
+// The default pool's large half, its small one, then the private pools'; in each by stream, size
+// and address.
+bool goes_before(const Segment* a, const Segment* b) {
+  const auto key = [](const Segment& segment) {
+    const PrivatePool* home = segment.owner->home;
+    const bool large_first = home == nullptr;
+    return std::make_tuple(home != nullptr, home == nullptr ? PoolId{} : home->id,
+                           (segment.kind == PoolKind::large) != large_first, stream_number(segment.stream),
+                           segment.bytes, segment.address);
+  };
+  return key(*a) < key(*b);
+}
+
+}  // namespace
 
 // During a capture of this thread nothing is waited for, and only what pools without a use have
 // free goes back.
@@ -40,14 +57,15 @@ void DeviceAllocator::wait_for_pending(Lock& lock) {
   lock.lock();
   --reclaims_in_flight_;
   for (std::size_t i = 0; i < done; ++i)
-    if (Block* block = pending_.finish(entries[i])) complete_free(block);
+    if (Block* block = pending_.finish(entries[i])) complete_free(block, lock);
   reclaimed_.notify_all();
   pending_.put_back(batch, done);
   check_driver(api_, result, DriverEntryId::event_synchronize,
                [&] { return fmt::format("an event that guards a free on device {}", device_); });
 }
 
-// Of the default pool, if asked for, and of the private pools that have no use left.
+// Of the default pool, if asked for, and of the private pools that have no use left, in the order
+// in which PyTorch gives them back.
 std::vector<Segment*> DeviceAllocator::wholly_free_segments(bool of_default_pool) const {
   std::vector<Segment*> segments;
   for (Segment* segment = segments_; segment != nullptr; segment = segment->next) {
@@ -56,16 +74,21 @@ std::vector<Segment*> DeviceAllocator::wholly_free_segments(bool of_default_pool
     if (home == nullptr ? !of_default_pool : !home->is_freeable()) continue;
     if (!segment->releasing && block->state == BlockState::inactive && !block->is_split()) segments.push_back(segment);
   }
+  std::sort(segments.begin(), segments.end(), goes_before);
   return segments;
 }
 
 void DeviceAllocator::empty_cache() {
-  Section section(*this);
+  const Gathering gathers = gathering();
+  const GatheredStack stack(gathers.includes(HistoryContext::all), gathers.most_frames());
+  Section section(*this, stack);
   full_flush(section.lock);
 }
 
 std::size_t DeviceAllocator::trim(std::size_t target_bytes) {
-  Section section(*this);
+  const Gathering gathers = gathering();
+  const GatheredStack stack(gathers.includes(HistoryContext::all), gathers.most_frames());
+  Section section(*this, stack);
   Lock& lock = section.lock;
   poll_pending(lock);
   std::vector<Segment*> segments = wholly_free_segments();
