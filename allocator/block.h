@@ -9,6 +9,7 @@
 #include <cistern/snapshot.h>
 
 #include "runtime/stream_access.h"
+#include "stats/history.h"
 #include "stats/recorder.h"
 #include "stats/tags.h"
 
@@ -19,6 +20,11 @@
 #include <vector>
 
 namespace cistern {
+
+// The legacy default stream is 0, whichever of its two handles was used.
+[[nodiscard]] inline std::int64_t stream_number(const StreamIdentity& stream) noexcept {
+  return stream.id == kLegacyStreamId ? 0 : static_cast<std::int64_t>(reinterpret_cast<std::intptr_t>(stream.handle));
+}
 
 class BlockPool;
 struct AddressRange;
@@ -49,15 +55,18 @@ struct Segment {
   // On its way to the driver or to another stream: its one block is free, but in no pool. In an
   // address range also pages that are being mapped, which have no block yet.
   bool releasing = false;
+  // Of those, a driver's allocation on its way back: told of as released already.
+  bool going_back = false;
   // In an address range: mapped by a map that failed and could not be rolled back, so far.
   bool is_stray = false;
   // Of the driver's own making, in the default pool of a policy that caches: nothing but the
   // heap's own figures follow it.
   bool is_plain = false;
-  BlockPool* pool = nullptr;  // of its stream and kind: where its free blocks are
-  PoolPair* owner = nullptr;  // what `pool` is part of
-  Block* first = nullptr;     // lowest address
-  Block* last = nullptr;      // highest
+  BlockPool* pool = nullptr;   // of its stream and kind: where its free blocks are
+  PoolPair* owner = nullptr;   // what `pool` is part of
+  Block* first = nullptr;      // lowest address
+  Block* last = nullptr;       // highest
+  StackId stack = kNoStackId;  // of the request that brought it; counted by the history's stack table
   // What it is a mapped part of: an expandable segment, which joins and parts with its neighbours
   // there. Null: the driver's own allocation.
   AddressRange* range = nullptr;
@@ -79,6 +88,7 @@ struct Block {
   bool freed_while_held = false;
   // Whose it was when it was handed out: a number of the tag registry. Says nothing of a free block.
   TagId tag = kUntagged;
+  StackId stack = kNoStackId;  // of the allocation; counted by the history's stack table
   // For whom it stays allocated although it is freed: see DeviceAllocator::hold.
   std::uint32_t holds = 0;
   // Events that a freed block still waits for.

@@ -25,6 +25,7 @@ Block* BlockArena::take_block() noexcept {
   Block* block = free_blocks_;
   free_blocks_ = block->next;
   --free_block_count_;
+  ++taken_blocks_;
   block->next = nullptr;
   return block;
 }
@@ -34,6 +35,7 @@ Segment* BlockArena::take_segment() noexcept {
   free_segments_ = segment->next;
   --free_segment_count_;
   segment->next = nullptr;
+  ++taken_segments_;
   return segment;
 }
 
@@ -52,9 +54,11 @@ void BlockArena::give_back(Block* block) noexcept {
   block->next = free_blocks_;
   free_blocks_ = block;
   ++free_block_count_;
+  --taken_blocks_;
 }
 
 void BlockArena::give_back(Segment* segment) noexcept {
+  --taken_segments_;
   *segment = Segment{};
   segment->next = free_segments_;
   free_segments_ = segment;

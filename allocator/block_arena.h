@@ -20,6 +20,9 @@ class BlockArena {
   // Requires: reserved. The fields are those of a new object, but priority.
   [[nodiscard]] Block* take_block() noexcept;
   [[nodiscard]] Segment* take_segment() noexcept;
+  // How many are taken.
+  [[nodiscard]] std::size_t blocks() const noexcept { return taken_blocks_; }
+  [[nodiscard]] std::size_t segments() const noexcept { return taken_segments_; }
   void give_back(Block* block) noexcept;
   void give_back(Segment* segment) noexcept;
 
@@ -33,6 +36,8 @@ class BlockArena {
   std::size_t free_block_count_ = 0;
   Segment* free_segments_ = nullptr;
   std::size_t free_segment_count_ = 0;
+  std::size_t taken_blocks_ = 0;
+  std::size_t taken_segments_ = 0;
 };
 
 }  // namespace cistern

@@ -120,6 +120,18 @@ DeviceMemoryStats CachingAllocator::device_memory_stats(int device) const {
 
 Snapshot CachingAllocator::snapshot() const { return state_->heaps.snapshot(); }
 
+void CachingAllocator::record_history(const HistoryOptions& options) { state_->heaps.record_history(options); }
+HistoryOptions CachingAllocator::history_options() const { return state_->heaps.history_options(); }
+HistoryInfo CachingAllocator::history_info(int device) const { return state_->heaps.history_info(device); }
+
+void CachingAllocator::set_user_metadata(std::string_view text) { state_->heaps.set_user_metadata(text); }
+std::string CachingAllocator::user_metadata() const { return state_->heaps.user_metadata(); }
+void CachingAllocator::annotate(void* pointer, std::string_view text) { state_->heaps.annotate(pointer, text); }
+
+void CachingAllocator::mark_range(std::string_view name, bool is_start, int device) {
+  state_->heaps.mark_range(name, is_start, device);
+}
+
 void CachingAllocator::begin_allocate_to_pool(int device, PoolId id, const PoolFilter& filter) {
   DeviceAllocator& heap = state_->heaps.heap(device);
   heap.begin_allocate_to_pool(id, state_->heaps.resolve(filter, device));

@@ -64,7 +64,7 @@ std::unordered_set<CUgraphNode> DeviceAllocator::nodes_before(const CapturePoint
 
 // Before a request is served. The block goes to its own stream alone, and what that stream
 // captures from now on comes after all that it comes after now.
-void DeviceAllocator::complete_captured_frees(const StreamIdentity& stream) {
+void DeviceAllocator::complete_captured_frees(const StreamIdentity& stream, const Lock& lock) {
   if (!capture_under_way()) return;
   CapturePoint now;
   if (!find_capture_point({stream, device_, nullptr}, &now) || !captured_frees_.has(stream.id, now.capture)) return;
@@ -74,7 +74,7 @@ void DeviceAllocator::complete_captured_frees(const StreamIdentity& stream) {
     take_back(block);
     block->pending_events = 0;
     retire_uses(block, 0);
-    complete_free(block);
+    complete_free(block, lock);
   }
 }
 

@@ -20,7 +20,8 @@ bool asks_for_fraction(const AllocatorOptions& options) {
 
 }  // namespace
 
-DeviceAllocator::DeviceAllocator(const HeapSurroundings& surroundings, int device, const AllocatorOptions& options)
+DeviceAllocator::DeviceAllocator(const HeapSurroundings& surroundings, int device, const AllocatorOptions& options,
+                                 const HistoryOptions& history)
     : api_(surroundings.contexts.api()),
       surroundings_(surroundings),
       device_(device),
@@ -34,6 +35,8 @@ DeviceAllocator::DeviceAllocator(const HeapSurroundings& surroundings, int devic
       pending_(api_, surroundings.event_pools) {
   check_driver(api_, api_.device_total_mem(&device_total_bytes_, surroundings.contexts.driver_device(device)),
                DriverEntryId::device_total_mem, [&] { return fmt::format("device {}", device_); });
+  record_history(HistoryOptions(history), HistoryRing(history_.capacity_for(history)));
+  recorder_.set_history(&history_);
   // Unlimited reads -1, as PyTorch shows the largest unsigned value.
   recorder_.set_max_split_size(as_signed(policy_.max_split_size()));
   if (asks_for_fraction(options)) apply_fraction(options.per_process_memory_fraction);
@@ -48,12 +51,14 @@ AllocatorOptions DeviceAllocator::served(AllocatorOptions options) const {
 
 void* DeviceAllocator::allocate(std::size_t bytes, const StreamIdentity& stream) {
   if (bytes >= kTooLarge) refuse_too_large(bytes);
-  Section section(*this);
+  const Gathering gathers = gathering();
+  const GatheredStack stack(gathers.includes(HistoryContext::state), gathers.most_frames());
+  Section section(*this, stack);
   Lock& lock = section.lock;
   // A hit needs at most one new block; with it at hand nothing below can fail half way.
   arena_.reserve(1);
   poll_pending(lock);
-  if (!captured_frees_.empty()) complete_captured_frees(stream);
+  if (!captured_frees_.empty()) complete_captured_frees(stream, lock);
   Request request = make_request(bytes);
   request.pools = &(routing_.empty() ? pools_ : route(stream)).of(stream);
   return serve(request, stream, lock);
@@ -61,11 +66,13 @@ void* DeviceAllocator::allocate(std::size_t bytes, const StreamIdentity& stream)
 
 void* DeviceAllocator::allocate_in(PoolId id, std::size_t bytes, const StreamIdentity& stream) {
   if (bytes >= kTooLarge) refuse_too_large(bytes);
-  Section section(*this);
+  const Gathering gathers = gathering();
+  const GatheredStack stack(gathers.includes(HistoryContext::state), gathers.most_frames());
+  Section section(*this, stack);
   Lock& lock = section.lock;
   arena_.reserve(1);
   poll_pending(lock);
-  if (!captured_frees_.empty()) complete_captured_frees(stream);
+  if (!captured_frees_.empty()) complete_captured_frees(stream, lock);
   Request request = make_request(bytes);
   request.pools = &used_pool(id).streams.of(stream);
   return serve(request, stream, lock);
@@ -86,7 +93,7 @@ inline void* DeviceAllocator::serve(const Request& request, const StreamIdentity
       throw;
     }
   }
-  hand_out(block, request);
+  hand_out(block, request, lock);
   void* const pointer = reinterpret_cast<void*>(block->address);
   api_.note_allocate(block->address, block->bytes, stream.handle, block->segment->owner->home);
   if (!budgets_.empty()) tell_budgets(request.tag, block->bytes, lock);
@@ -111,7 +118,7 @@ void DeviceAllocator::poll_pending(Lock& lock) {
   CUresult result = CUDA_SUCCESS;
   {
     const DriverScope scope(api_, context_, !routing_.empty());
-    result = pending_.poll([this](Block* block) { complete_free(block); });
+    result = pending_.poll([&](Block* block) { complete_free(block, lock); });
   }
   if (leftovers_) release_leftovers(lock);
   check_driver(api_, result, DriverEntryId::event_query,
@@ -132,18 +139,18 @@ Block* DeviceAllocator::take_free_block(const Request& request) {
 }
 
 // Requires: one block is reserved in the arena.
-void DeviceAllocator::hand_out(Block* block, const Request& request) {
+void DeviceAllocator::hand_out(Block* block, const Request& request, const Lock& lock) {
   try {
     block_map_.insert(block->address, block);
   } catch (...) {
     put_back(block);
     throw;
   }
-  take_into_use(block, request, should_split(*block, request));
+  take_into_use(block, request, should_split(*block, request), lock);
 }
 
 // Requires: one block is reserved in the arena if it splits, and an entry in the block map.
-void DeviceAllocator::take_into_use(Block* block, const Request& request, bool splits) {
+void DeviceAllocator::take_into_use(Block* block, const Request& request, bool splits, const Lock& lock) {
   const bool was_split = block->is_split();
   InactiveSplitChange change;
   if (splits)
@@ -156,8 +163,9 @@ void DeviceAllocator::take_into_use(Block* block, const Request& request, bool s
   block->oversize = policy_.is_oversize(block->bytes);
   const bool is_plain = block->segment->is_plain;
   if (!is_plain && block->segment->range != nullptr) change = {};
+  block->stack = history_.keep(lock.stack);
   recorder_.block_allocated(request.kind, as_signed(block->bytes), as_signed(request.bytes), change, block->oversize,
-                            attribution(*block));
+                            attribution(*block), point_of(*block, lock));
   if (!is_plain) {
     if (PrivatePool* home = block->segment->owner->home)
       home->recorder.block_allocated(request.kind, as_signed(block->bytes), as_signed(request.bytes), change,
@@ -186,7 +194,9 @@ InactiveSplitChange DeviceAllocator::split(Block* block, std::size_t bytes) {
 }
 
 bool DeviceAllocator::free(std::uint64_t address, const StreamUse* last_use) noexcept {
-  Section section(*this);
+  const Gathering gathers = gathering();
+  const GatheredStack stack(gathers.includes(HistoryContext::all), gathers.most_frames());
+  Section section(*this, stack);
   Lock& lock = section.lock;
   Block* block = block_map_.find(address);
   if (block == nullptr) return false;
@@ -206,11 +216,14 @@ bool DeviceAllocator::free(std::uint64_t address, const StreamUse* last_use) noe
   static_cast<void>(block_map_.take(address));
   // Before the block can serve another request.
   api_.note_free(address, block->bytes, block->segment->stream.handle);
-  recorder_.free_requested(block->segment->kind, as_signed(block->bytes), block->oversize, attribution(*block));
+  if (block->segment->is_plain && block->uses.empty()) {
+    complete_plain_free(block, lock);
+    return true;
+  }
+  recorder_.free_requested(block->segment->kind, as_signed(block->bytes), block->oversize, attribution(*block),
+                           point_of(*block, lock));
   if (!block->segment->is_plain)
     free_in_pool(block, lock);
-  else if (block->uses.empty())
-    complete_plain_free(block);
   else
     free_behind_events(block, lock);
   return true;
@@ -225,27 +238,30 @@ void DeviceAllocator::free_in_pool(Block* block, Lock& lock) noexcept {
   }
   if (home != nullptr) home->recorder.free_requested(block->segment->kind, as_signed(block->bytes), block->oversize);
   if (block->uses.empty())
-    complete_free(block);
+    complete_free(block, lock);
   else
     free_behind_events(block, lock);
   if (leftovers_) release_leftovers(lock);
 }
 
-inline void DeviceAllocator::complete_plain_free(Block* block) {
+// The place is the block's before it is merged.
+inline void DeviceAllocator::complete_plain_free(Block* block, const Lock& lock) {
+  const TracePoint at = point_of(*block, lock);
   const std::size_t bytes = block->bytes;
-  const PoolKind kind = block->segment->kind;
-  const std::size_t requested = block->requested;
+  const bool oversize = block->oversize;
   const Attribution of = attribution(*block);
-  recorder_.free_completed(kind, as_signed(bytes), as_signed(requested), settle(block), of);
+  const InactiveSplitChange change = settle(block);
+  recorder_.freed(block->segment->kind, as_signed(bytes), at.size, change, oversize, of, at);
 }
 
-void DeviceAllocator::complete_free(Block* block) {
+void DeviceAllocator::complete_free(Block* block, const Lock& lock) {
+  const TracePoint at = point_of(*block, lock);
   const std::size_t bytes = block->bytes;
   const PoolKind kind = block->segment->kind;
   InactiveSplitChange change = settle(block);
   // Whole pages of an expandable segment can always be given back.
   if (block->segment->range != nullptr) change = {};
-  recorder_.free_completed(kind, as_signed(bytes), as_signed(block->requested), change, attribution(*block));
+  recorder_.free_completed(kind, as_signed(bytes), as_signed(block->requested), change, attribution(*block), at);
   PrivatePool* home = block->segment->owner->home;
   if (home == nullptr) return;
   home->recorder.free_completed(kind, as_signed(bytes), as_signed(block->requested), change);
@@ -262,6 +278,7 @@ InactiveSplitChange DeviceAllocator::settle(Block* block) {
     }
   }
   retire_uses(block, 0);
+  history_.let_go(block->stack);
   put_in_pool(block);
   if (block->is_split()) {
     ++change.count;

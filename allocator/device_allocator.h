@@ -21,6 +21,7 @@
 #include "allocator/block_map.h"
 #include "allocator/budgets.h"
 #include "allocator/captured_frees.h"
+#include "allocator/device_cut.h"
 #include "allocator/driver_scope.h"
 #include "allocator/event_pools.h"
 #include "allocator/observers.h"
@@ -33,6 +34,7 @@
 #include "allocator/size_policy.h"
 #include "allocator/stream_pools.h"
 #include "runtime/context.h"
+#include "stats/history.h"
 #include "stats/recorder.h"
 
 #include <array>
@@ -44,6 +46,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <tuple>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
@@ -61,7 +64,8 @@ struct HeapSurroundings {
 class DeviceAllocator {
  public:
   // Asks the driver for the device's memory size. Throws DriverError.
-  DeviceAllocator(const HeapSurroundings& surroundings, int device, const AllocatorOptions& options);
+  DeviceAllocator(const HeapSurroundings& surroundings, int device, const AllocatorOptions& options,
+                  const HistoryOptions& history);
   // Waits for pending frees and gives everything back, blocks in use included. Never throws.
   ~DeviceAllocator();
   DeviceAllocator(const DeviceAllocator&) = delete;
@@ -108,6 +112,15 @@ class DeviceAllocator {
   // See cistern::release_stream.
   void end_stream(const StreamUse& stream) noexcept;
 
+  // In two steps, of which only the first may fail, so that all devices change or none.
+  // Requires: valid options. Throws std::bad_alloc.
+  [[nodiscard]] HistoryRing prepare_history(const HistoryOptions& options) const;
+  void record_history(HistoryOptions&& options, HistoryRing&& ring) noexcept;
+  [[nodiscard]] HistoryInfo history_info() const;
+  void set_history_text(std::string_view text);
+  // False, with nothing recorded, if no live block begins at `address`.
+  bool annotate(std::uint64_t address, std::string_view text);
+
   // See mem_pool.h for these.
   void begin_allocate_to_pool(PoolId id, const RecordingFilter& filter);
   void end_allocate_to_pool(PoolId id);
@@ -143,8 +156,9 @@ class DeviceAllocator {
   [[nodiscard]] MemoryStats stats(ReservedByPrivatePool* pools = nullptr) const;
   void reset_peak_stats();
   void reset_accumulated_stats();
-  // Adds this heap's segments, by address, and its statistics to `snapshot`.
-  void add_to(Snapshot& snapshot) const;
+  // Adds this heap's segments, by address, its statistics and its history to `snapshot`. Other
+  // threads are kept waiting for no longer than it takes to copy the tables of blocks and entries.
+  void add_to(Snapshot& snapshot, SnapshotStacks& stacks);
   // The segments of one pool, by address.
   [[nodiscard]] std::vector<SegmentInfo> segments_of(PoolId id) const;
   // Where the heap's bytes are, by walking its blocks: for reports, O(blocks).
@@ -189,13 +203,22 @@ class DeviceAllocator {
   void unlock_after_fork() { mutex_.unlock(); }
 
  private:
-  using Lock = std::unique_lock<std::mutex>;
+  // The heap's lock, and on whose account it is held.
+  struct Lock : std::unique_lock<std::mutex> {
+    using std::unique_lock<std::mutex>::unique_lock;
+    StackId stack = kNoStackId;  // of the request; none: entries carry the allocation's
+  };
   // Holds the heap's lock for a public call, and after it lets go what was retired under it.
   class Section {
    public:
     explicit Section(DeviceAllocator& heap) : lock(heap.mutex_), heap_(heap) {}
+    // On the account of the request that gathered the stack.
+    Section(DeviceAllocator& heap, const GatheredStack& stack) : Section(heap) {
+      if (stack.get().depth != 0) lock.stack = heap_.history_.intern(stack.get());
+    }
     ~Section() {
       if (!lock.owns_lock()) lock.lock();
+      heap_.history_.let_go(lock.stack);
       if (heap_.retired_owners_.empty()) return;
       const std::vector<std::shared_ptr<void>> retired = std::move(heap_.retired_owners_);
       lock.unlock();
@@ -222,8 +245,8 @@ class DeviceAllocator {
   [[nodiscard]] AllocatorOptions served(AllocatorOptions options) const;
   void poll_pending(Lock& lock);
   [[nodiscard]] Block* take_free_block(const Request& request);
-  void hand_out(Block* block, const Request& request);
-  void take_into_use(Block* block, const Request& request, bool splits);
+  void hand_out(Block* block, const Request& request, const Lock& lock);
+  void take_into_use(Block* block, const Request& request, bool splits, const Lock& lock);
   [[nodiscard]] InactiveSplitChange split(Block* block, std::size_t bytes);
   [[nodiscard]] bool should_split(const Block& block, const Request& request) const {
     return policy_.should_split(block.bytes, request.rounded, request.kind) && !is_kept_whole(block);
@@ -235,8 +258,8 @@ class DeviceAllocator {
   // For the heap's recorder; a pool's share is not told by tag and stream.
   [[nodiscard]] static Attribution attribution(const Block& block) { return {block.tag, &block.segment->owner->bytes}; }
   [[nodiscard]] InactiveSplitChange settle(Block* block);
-  void complete_plain_free(Block* block);
-  void complete_free(Block* block);
+  void complete_plain_free(Block* block, const Lock& lock);
+  void complete_free(Block* block, const Lock& lock);
   void free_in_pool(Block* block, Lock& lock) noexcept;
   [[nodiscard]] std::size_t merge(Block* block, Block* neighbour);
   void put_in_pool(Block* block);
@@ -265,7 +288,7 @@ class DeviceAllocator {
   void note_captured_free(Block* block) noexcept;
   [[nodiscard]] bool find_capture_point(const StreamUse& use, CapturePoint* point) const;
   [[nodiscard]] std::unordered_set<CUgraphNode> nodes_before(const CapturePoint& point) const;
-  void complete_captured_frees(const StreamIdentity& stream);
+  void complete_captured_frees(const StreamIdentity& stream, const Lock& lock);
   void take_back(Block* block) noexcept;
   [[nodiscard]] bool is_captured_still(const Block& block) const noexcept;
 
@@ -286,10 +309,11 @@ class DeviceAllocator {
   void settle_pending_of(PoolId id, Lock& lock);
   [[nodiscard]] std::vector<Segment*> segments_named_by(const PoolCheckpoint::State& checkpoint) const;
   void order_behind_uses(const PrivatePool& pool, Lock& lock);
-  void free_live_blocks(const PrivatePool& pool, std::vector<void*>& freed);
-  void free_now(Block* block) noexcept;
+  void free_live_blocks(const PrivatePool& pool, std::vector<void*>& freed, const Lock& lock);
+  void free_now(Block* block, const Lock& lock) noexcept;
   [[nodiscard]] Block* free_block_at(Segment* segment, std::uint64_t address) noexcept;
-  void cut_segment(Segment* segment, PoolCheckpoint::State::SegmentRecord& record, std::vector<void*>& live);
+  void cut_segment(Segment* segment, PoolCheckpoint::State::SegmentRecord& record, std::vector<void*>& live,
+                   const Lock& lock);
 
   // ended_streams.cpp
   [[nodiscard]] bool is_waited_for(std::uint64_t stream_id) const noexcept;
@@ -310,7 +334,7 @@ class DeviceAllocator {
   [[nodiscard]] bool add_range(const Request& request, Lock& lock);
   void link_range(AddressRange* range) noexcept;
   [[nodiscard]] Block* map_pages(AddressRange& range, const Pages& gap, Lock& lock);
-  [[nodiscard]] Block* take_in(Segment* segment, Block* block) noexcept;
+  [[nodiscard]] Block* take_in(Segment* segment, Block* block, const Lock& lock) noexcept;
   [[nodiscard]] Block* land(Segment* segment) noexcept;
   Segment* join(Segment* low, Segment* high) noexcept;
 
@@ -329,7 +353,7 @@ class DeviceAllocator {
   [[nodiscard]] Segment* part_before(Block* block) noexcept;
   [[nodiscard]] CUresult wait_for_owner(const OwnerWait& wait, bool during_capture) const noexcept;
   void depart(Departure& departure, const OwnerWait& wait) noexcept;
-  [[nodiscard]] std::size_t take_out(const Departure& departure) noexcept;
+  [[nodiscard]] std::size_t take_out(const Departure& departure, const Lock& lock) noexcept;
   void drop_empty_ranges(Lock& lock) noexcept;
   void abandon_ranges() noexcept;
 
@@ -344,7 +368,8 @@ class DeviceAllocator {
 
   // segments.cpp: from and to the driver.
   [[nodiscard]] Block* allocate_segment(const Request& request, Lock& lock);
-  [[nodiscard]] Block* add_segment(Segment* segment, Block* block, const Request& request, std::uint64_t address);
+  [[nodiscard]] Block* add_segment(Segment* segment, Block* block, const Request& request, std::uint64_t address,
+                                   const Lock& lock);
   [[nodiscard]] std::size_t release_segments(const std::vector<Segment*>& segments, Lock& lock);
   void release_uncached(Block* block, Lock& lock) noexcept;
   void remove_segment(Segment* segment);
@@ -358,6 +383,19 @@ class DeviceAllocator {
   [[noreturn]] void refuse_over_budget(const BudgetLimits& limits, const Request& request, std::size_t bytes,
                                        Lock& lock);
   void tell_budgets(TagId tag, std::size_t bytes, Lock& lock) noexcept;
+  // Whether a call gathers its stack, and how much of it: asked once, before the lock is taken.
+  struct Gathering {
+    std::uint32_t packed = 0;
+    [[nodiscard]] bool includes(HistoryContext least) const { return (packed & 0xff) >= static_cast<unsigned>(least); }
+    [[nodiscard]] std::size_t most_frames() const { return packed >> 8; }
+  };
+  [[nodiscard]] Gathering gathering() const noexcept { return {gathering_.load(std::memory_order_relaxed)}; }
+  [[nodiscard]] static TracePoint point_of(const Segment& segment, const Lock& lock);
+  [[nodiscard]] static TracePoint point_of(const Block& block, const Lock& lock);
+
+  // device_snapshot.cpp
+  [[nodiscard]] DeviceCut::Size size_of_cut() const;
+  void take_cut(DeviceCut& cut) const;
 
   // The other rungs, each in the file of its name.
   [[nodiscard]] bool collects_garbage() const;
@@ -366,6 +404,10 @@ class DeviceAllocator {
   void full_flush(Lock& lock);
   void wait_for_pending(Lock& lock);
   [[nodiscard]] std::vector<Segment*> wholly_free_segments(bool of_default_pool = true) const;
+  // By which PyTorch gives free blocks back.
+  using ReleaseOrder = std::tuple<bool, PoolId, bool, std::int64_t, std::size_t, std::uint64_t>;
+  [[nodiscard]] static ReleaseOrder release_order(const PoolPair& owner, PoolKind kind, std::size_t bytes,
+                                                  std::uint64_t address);
   [[noreturn]] void fail(const Request& request, Lock& lock);
   [[noreturn]] void refuse_too_large(std::size_t bytes);
   [[nodiscard]] MemoryInfo device_memory() const;
@@ -398,12 +440,16 @@ class DeviceAllocator {
   std::atomic<std::uint64_t> lowest_address_{~std::uint64_t{0}};
   std::atomic<std::uint64_t> highest_address_{0};
 
+  // The history's context and max_frames, as one so that they change together.
+  std::atomic<std::uint32_t> gathering_{0};
+
   mutable std::mutex mutex_;
   // All below is guarded by mutex_.
   AllocatorOptions options_;
   SizePolicy policy_;
   bool caches_;                // false: `direct`
   bool plain_search_ = false;  // see choose_search
+  DeviceHistory history_;
   Recorder recorder_;
   BlockArena arena_;
   BlockMap block_map_;  // of live blocks
@@ -435,5 +481,28 @@ class DeviceAllocator {
   int reclaims_in_flight_ = 0;
   std::condition_variable reclaimed_;
 };
+
+// What a transition of a block or segment is told with: on the request's account, or, if that
+// brought no stack, its allocation's.
+inline TracePoint DeviceAllocator::point_of(const Segment& segment, const Lock& lock) {
+  TracePoint at;
+  at.address = segment.address;
+  at.size = static_cast<std::int64_t>(segment.bytes);
+  at.stream = stream_number(segment.stream);
+  if (!segment.is_plain) {
+    if (const PrivatePool* home = segment.owner->home) at.pool = encode_pool(home->id.first, home->id.second);
+  }
+  at.stack = lock.stack != kNoStackId ? lock.stack : segment.stack;
+  return at;
+}
+
+inline TracePoint DeviceAllocator::point_of(const Block& block, const Lock& lock) {
+  TracePoint at = point_of(*block.segment, lock);
+  at.address = block.address;
+  at.size = static_cast<std::int64_t>(block.requested);
+  at.stack = lock.stack != kNoStackId ? lock.stack : block.stack;
+  at.tag = block.tag;
+  return at;
+}
 
 }  // namespace cistern

@@ -51,7 +51,8 @@ DeviceAllocator& DeviceHeaps::heap(int device) {
   auto& slot = heaps_[static_cast<std::size_t>(device)];
   if (slot.load(std::memory_order_acquire) == nullptr) {
     const HeapSurroundings surroundings{contexts_, event_pools_, observers_};
-    auto made = std::make_unique<DeviceAllocator>(surroundings, device, options_);
+    auto made = std::make_unique<DeviceAllocator>(surroundings, device, options_, history_options_);
+    made->set_history_text(user_metadata_);
     for (HeapScopes* scopes : scopes_)
       if (scopes->is_of(device)) scopes->open(*made);
     if (!made->can_serve(options_)) warn_of_fixed_segments(device);
@@ -289,15 +290,25 @@ std::string DeviceHeaps::report(int device) {
 
 Snapshot DeviceHeaps::snapshot() const {
   const AllocatorOptions options = this->options();
+  const HistoryOptions history = history_options();
   Snapshot snapshot;
+  SnapshotStacks stacks;
   for (int device = 0; device < contexts_.device_count(); ++device) {
-    if (const DeviceAllocator* heap = existing(device))
-      heap->add_to(snapshot);
-    else
+    if (DeviceAllocator* heap = existing(device)) {
+      heap->add_to(snapshot, stacks);
+    } else {
       snapshot.device_stats.push_back(stats(device));
+      snapshot.device_traces.emplace_back();
+    }
   }
+  stacks.describe(snapshot);
+  snapshot.external_annotations = annotations_.all();
   snapshot.tags = tag_registry().names();  // after the blocks: every one of theirs is there
   AllocatorSettings& settings = snapshot.settings;
+  settings.trace_alloc_max_entries =
+      history.max_entries == kUnlimitedEntries ? -1 : static_cast<std::int64_t>(history.max_entries);
+  if (history.enabled == HistoryEnabled::state) settings.trace_alloc_max_entries = 1;
+  if (history.enabled == HistoryEnabled::none) settings.trace_alloc_max_entries = 0;
   settings.text = options.text;
   settings.max_split_size = static_cast<std::int64_t>(options.max_split_size_bytes);
   settings.garbage_collection_threshold = options.garbage_collection_threshold;
@@ -308,12 +319,66 @@ Snapshot DeviceHeaps::snapshot() const {
   return snapshot;
 }
 
+void DeviceHeaps::record_history(const HistoryOptions& options) {
+  require_valid(options);
+  const std::lock_guard lock(mutex_);
+  struct Change {
+    DeviceAllocator& heap;
+    HistoryOptions options;
+    HistoryRing ring;
+  };
+  std::vector<Change> changes;
+  for_each([&](DeviceAllocator& heap) { changes.push_back({heap, options, heap.prepare_history(options)}); });
+  HistoryOptions kept = options;
+  for (Change& change : changes) change.heap.record_history(std::move(change.options), std::move(change.ring));
+  kept.clear_history = false;
+  const bool off = options.enabled == HistoryEnabled::none;
+  const std::size_t entries = options.enabled == HistoryEnabled::all ? options.max_entries : 1;
+  annotations_.set_capacity(off ? 0 : entries, off || options.clear_history);
+  history_options_ = std::move(kept);
+}
+
+HistoryOptions DeviceHeaps::history_options() const {
+  const std::lock_guard lock(mutex_);
+  return history_options_;
+}
+
+void DeviceHeaps::set_user_metadata(std::string_view text) {
+  const std::lock_guard lock(mutex_);
+  std::string kept(text);
+  for_each([&](DeviceAllocator& heap) { heap.set_history_text(text); });
+  user_metadata_ = std::move(kept);
+}
+
+std::string DeviceHeaps::user_metadata() const {
+  const std::lock_guard lock(mutex_);
+  return user_metadata_;
+}
+
+void DeviceHeaps::annotate(void* pointer, std::string_view text) {
+  const auto address = reinterpret_cast<std::uintptr_t>(pointer);
+  if (!find_owner(address, [&](DeviceAllocator& heap) { return heap.annotate(address, text); }))
+    throw InvalidArgument(fmt::format("annotate({}): expected the start of a live block", pointer));
+}
+
+void DeviceHeaps::mark_range(std::string_view name, bool is_start, int device) {
+  contexts_.require(device);
+  annotations_.add(name, is_start, device);
+}
+
+HistoryInfo DeviceHeaps::history_info(int device) const {
+  const DeviceAllocator* heap = existing(device);
+  return heap == nullptr ? HistoryInfo{} : heap->history_info();
+}
+
 void DeviceHeaps::lock_for_fork() {
   mutex_.lock();
   for_each([](DeviceAllocator& heap) { heap.lock_for_fork(); });
+  annotations_.lock_for_fork();
 }
 
 void DeviceHeaps::unlock_after_fork() {
+  annotations_.unlock_after_fork();
   for_each([](DeviceAllocator& heap) { heap.unlock_after_fork(); });
   mutex_.unlock();
 }

@@ -13,6 +13,7 @@
 #include "allocator/scopes.h"
 #include "runtime/context.h"
 #include "runtime/peer_access.h"
+#include "stats/annotation_ring.h"
 
 #include <atomic>
 #include <memory>
@@ -121,6 +122,14 @@ class DeviceHeaps final : private PeerListener {
   [[nodiscard]] int device_count() const { return static_cast<int>(heaps_.size()); }
   // Of a device without a heap.
   [[nodiscard]] MemoryStats unused_stats() const;
+  // Throws InvalidArgument, std::bad_alloc: then nothing is changed.
+  void record_history(const HistoryOptions& options);
+  [[nodiscard]] HistoryOptions history_options() const;
+  [[nodiscard]] HistoryInfo history_info(int device) const;
+  void set_user_metadata(std::string_view text);
+  [[nodiscard]] std::string user_metadata() const;
+  void annotate(void* pointer, std::string_view text);
+  void mark_range(std::string_view name, bool is_start, int device);
 
   // Around fork: no heap's lock may be held by a thread that the child does not have.
   void lock_for_fork();
@@ -134,8 +143,11 @@ class DeviceHeaps final : private PeerListener {
   const bool is_of_process_;  // over the process's own driver, whose streams name none
   EventPools event_pools_;
   Observers observers_;
-  mutable std::mutex mutex_;  // guards options_, the making of heaps and the open scopes
+  mutable std::mutex mutex_;  // guards the options, the making of heaps and the open scopes
   AllocatorOptions options_;
+  HistoryOptions history_options_ = HistoryOptions::always_on();
+  std::string user_metadata_;
+  AnnotationRing annotations_{kDefaultHistoryEntries};
   std::vector<HeapScopes*> scopes_;
   bool warned_of_fixed_segments_ = false;
   std::vector<std::atomic<DeviceAllocator*>> heaps_;

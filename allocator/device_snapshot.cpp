@@ -1,12 +1,10 @@
-// What a heap shows of itself: its part of a snapshot and of reports, and the walk that
-// verifies it.
+// What a heap shows of itself: its part of a snapshot, and its history's options.
 
 #include "allocator/device_allocator.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <stdexcept>
 
 namespace cistern {
 namespace {
@@ -14,113 +12,74 @@ namespace {
 // In a snapshot's table of all names, which begins with number 1.
 TagIndex index_of(TagId tag) { return tag == kUntagged ? kNoTag : TagIndex{tag} - 1; }
 
-SegmentInfo describe(const Segment& segment, int device) {
-  SegmentInfo info;
+// A segment without its blocks; returns how many there are, which go to the end of `blocks`.
+std::size_t describe(const Segment& segment, int device, SegmentInfo& info, std::vector<BlockInfo>& blocks) {
   info.device = device;
   info.address = segment.address;
   info.total_size = static_cast<std::int64_t>(segment.bytes);
-  // The legacy default stream is 0, whichever of its two handles was used.
-  if (segment.stream.id != kLegacyStreamId)
-    info.stream = static_cast<std::int64_t>(reinterpret_cast<std::intptr_t>(segment.stream.handle));
+  info.stream = stream_number(segment.stream);
   info.is_large = segment.kind == PoolKind::large;
   info.is_expandable = segment.range != nullptr;
   if (const PrivatePool* home = segment.owner->home)
     info.segment_pool_id = {static_cast<std::int64_t>(home->id.first), static_cast<std::int64_t>(home->id.second)};
+  info.stack = static_cast<StackIndex>(segment.stack) - 1;
+  const std::size_t before = blocks.size();
   for (const Block* block = segment.first; block != nullptr; block = block->next) {
     const auto bytes = static_cast<std::int64_t>(block->bytes);
     const auto requested = static_cast<std::int64_t>(block->requested);
     const TagIndex tag = block->state == BlockState::inactive ? kNoTag : index_of(block->tag);
-    info.blocks.push_back({block->address, bytes, requested, block->state, kNoStack, tag});
+    blocks.push_back({block->address, bytes, requested, block->state, static_cast<StackIndex>(block->stack) - 1, tag});
     if (block->state == BlockState::active_allocated) info.allocated_size += bytes;
     if (block->state == BlockState::inactive) continue;
     info.active_size += bytes;
     info.requested_size += requested;
   }
-  return info;
-}
-
-// What the counters must say, recomputed by walking.
-struct Walked {
-  std::int64_t segments = 0, reserved = 0;
-  std::int64_t allocated = 0, allocated_bytes = 0;
-  std::int64_t active = 0, active_bytes = 0, requested_bytes = 0;
-  std::int64_t inactive_split = 0, inactive_split_bytes = 0;
-  std::int64_t oversize_allocations = 0, oversize_segments = 0;
-
-  void add(const Walked& other) {
-    segments += other.segments;
-    reserved += other.reserved;
-    allocated += other.allocated;
-    allocated_bytes += other.allocated_bytes;
-    active += other.active;
-    active_bytes += other.active_bytes;
-    requested_bytes += other.requested_bytes;
-    inactive_split += other.inactive_split;
-    inactive_split_bytes += other.inactive_split_bytes;
-    oversize_allocations += other.oversize_allocations;
-    oversize_segments += other.oversize_segments;
-  }
-  // Expandable segments count neither as segments nor as split.
-  void add(const Segment& segment) {
-    const bool is_counted = segment.range == nullptr;
-    segments += is_counted ? 1 : 0;
-    oversize_segments += segment.oversize ? 1 : 0;
-    reserved += static_cast<std::int64_t>(segment.bytes);
-    for (const Block* block = segment.first; block != nullptr; block = block->next) add(*block, is_counted);
-  }
-  void add(const Block& block, bool counts_splits) {
-    const auto bytes = static_cast<std::int64_t>(block.bytes);
-    if (block.state == BlockState::active_allocated) {
-      ++allocated;
-      oversize_allocations += block.oversize ? 1 : 0;
-      allocated_bytes += bytes;
-    }
-    if (block.state != BlockState::inactive) {
-      ++active;
-      active_bytes += bytes;
-      requested_bytes += static_cast<std::int64_t>(block.requested);
-    } else if (counts_splits && block.is_split()) {
-      ++inactive_split;
-      inactive_split_bytes += bytes;
-    }
-  }
-};
-
-void require(bool condition, std::string_view what) {
-  if (!condition) throw std::logic_error(fmt::format("cistern: broken invariant: {}", what));
-}
-
-void require_equal(const Stat& stat, std::int64_t walked, std::string_view name) {
-  if (stat.current != walked)
-    throw std::logic_error(
-        fmt::format("cistern: broken invariant: {} is {}, a walk finds {}", name, stat.current, walked));
-  if (stat.peak < stat.current || stat.current < 0)
-    throw std::logic_error(
-        fmt::format("cistern: broken invariant: {}: current {}, peak {}", name, stat.current, stat.peak));
-}
-
-void require_equal(const MemoryStats& stats, const Walked& walked, Stat PoolStat::*pool) {
-  require_equal(stats.segment.*pool, walked.segments, "segment");
-  require_equal(stats.reserved_bytes.*pool, walked.reserved, "reserved_bytes");
-  require_equal(stats.allocation.*pool, walked.allocated, "allocation");
-  require_equal(stats.allocated_bytes.*pool, walked.allocated_bytes, "allocated_bytes");
-  require_equal(stats.active.*pool, walked.active, "active");
-  require_equal(stats.active_bytes.*pool, walked.active_bytes, "active_bytes");
-  require_equal(stats.requested_bytes.*pool, walked.requested_bytes, "requested_bytes");
-  require_equal(stats.inactive_split.*pool, walked.inactive_split, "inactive_split");
-  require_equal(stats.inactive_split_bytes.*pool, walked.inactive_split_bytes, "inactive_split_bytes");
+  return blocks.size() - before;
 }
 
 }  // namespace
 
-void DeviceAllocator::add_to(Snapshot& snapshot) const {
+HistoryRing DeviceAllocator::prepare_history(const HistoryOptions& options) const {
+  Lock lock(mutex_);
+  const std::size_t capacity = history_.capacity_for(options);
+  const std::size_t held = options.clear_history ? 0 : history_.size().entries;
+  lock.unlock();
+  return HistoryRing(capacity, held);
+}
+
+void DeviceAllocator::record_history(HistoryOptions&& options, HistoryRing&& ring) noexcept {
   const Lock lock(mutex_);
-  const auto first = static_cast<std::ptrdiff_t>(snapshot.segments.size());
-  for (const Segment* segment = segments_; segment != nullptr; segment = segment->next)
-    snapshot.segments.push_back(describe(*segment, device_));
-  std::sort(snapshot.segments.begin() + first, snapshot.segments.end(),
-            [](const SegmentInfo& a, const SegmentInfo& b) { return a.address < b.address; });
-  snapshot.device_stats.push_back(recorder_.stats());
+  const bool turns_off = options.enabled == HistoryEnabled::none;
+  // A C++ program has native frames alone.
+  const bool gathers = !turns_off && options.stacks == HistoryStacks::all;
+  gathering_.store(
+      gathers ? static_cast<std::uint32_t>(options.context) | static_cast<std::uint32_t>(options.max_frames) << 8 : 0,
+      std::memory_order_relaxed);
+  history_.set_options(std::move(options), std::move(ring));
+  if (!turns_off) return;
+  // Off is off: nothing shows a stack that was gathered before.
+  for (Segment* segment = segments_; segment != nullptr; segment = segment->next) {
+    history_.let_go(segment->stack);
+    for (Block* block = segment->first; block != nullptr; block = block->next) history_.let_go(block->stack);
+  }
+}
+
+void DeviceAllocator::set_history_text(std::string_view text) {
+  const Lock lock(mutex_);
+  history_.set_text(text);
+}
+
+bool DeviceAllocator::annotate(std::uint64_t address, std::string_view text) {
+  const Lock lock(mutex_);
+  const Block* block = block_map_.find(address);
+  if (block == nullptr) return false;
+  history_.annotate(point_of(*block, lock), text);
+  return true;
+}
+
+HistoryInfo DeviceAllocator::history_info() const {
+  const Lock lock(mutex_);
+  return history_.info();
 }
 
 std::vector<SegmentInfo> DeviceAllocator::segments_of(PoolId id) const {
@@ -133,131 +92,51 @@ std::vector<SegmentInfo> DeviceAllocator::segments_of(PoolId id) const {
       throw InvalidArgument(fmt::format("pool {} on device {}: there is none of that id", to_string(id), device_));
   }
   std::vector<SegmentInfo> segments;
-  for (const Segment* segment = segments_; segment != nullptr; segment = segment->next)
-    if (segment->owner->home == pool) segments.push_back(describe(*segment, device_));
+  for (const Segment* segment = segments_; segment != nullptr; segment = segment->next) {
+    if (segment->owner->home != pool) continue;
+    SegmentInfo& info = segments.emplace_back();
+    describe(*segment, device_, info, info.blocks);
+    // Stacks and tags are named in whole snapshots alone.
+    info.stack = kNoStack;
+    for (BlockInfo& block : info.blocks) block.stack = kNoStack, block.tag = kNoTag;
+  }
   std::sort(segments.begin(), segments.end(),
             [](const SegmentInfo& a, const SegmentInfo& b) { return a.address < b.address; });
   return segments;
 }
 
-DeviceAllocator::Usage DeviceAllocator::usage() const {
-  const Lock lock(mutex_);
-  return usage_locked();
+void DeviceAllocator::add_to(Snapshot& snapshot, SnapshotStacks& stacks) {
+  DeviceCut cut;
+  Lock lock(mutex_);
+  // Memory for the copy is taken without the lock: until it suffices.
+  while (!cut.has_room_for(size_of_cut())) {
+    const DeviceCut::Size size = size_of_cut();
+    lock.unlock();
+    cut.reserve(size);
+    lock.lock();
+  }
+  take_cut(cut);
+  // Of this snapshot, so the next one shows it.
+  recorder_.snapshot_taken();
+  lock.unlock();
+  cut.move_to(snapshot, stacks, history_.clock());
 }
 
-// As a request of the pool `home` sees it: the default pool's, if null. Other private pools keep
-// what they have.
-DeviceAllocator::Usage DeviceAllocator::usage_locked(const PrivatePool* home) const {
-  Usage usage;
-  usage.stats = recorder_.stats();
-  for (const Segment* segment = segments_; segment != nullptr; segment = segment->next)
-    for (const Block* block = segment->first; block != nullptr; block = block->next) {
-      if (block->state == BlockState::active_pending_free) {
-        usage.pending += block->bytes;
-        usage.pending_requested += block->requested;
-      }
-      if (block->state != BlockState::inactive) continue;
-      const PrivatePool* pool = segment->owner->home;
-      if (pool != nullptr && pool != home) {
-        usage.free_private += block->bytes;
-        continue;
-      }
-      const std::size_t whole = releasable_bytes(*block);
-      usage.free_whole += whole;
-      usage.free_split += block->bytes - whole;
-      usage.largest_free_block = std::max(usage.largest_free_block, block->bytes);
-    }
-  return usage;
-}
+DeviceCut::Size DeviceAllocator::size_of_cut() const { return {arena_.segments(), arena_.blocks(), history_.size()}; }
 
-void DeviceAllocator::check() const {
-  const Lock lock(mutex_);
-  Walked small;
-  Walked large;
-  std::size_t free_blocks = 0;
+// A segment that is on its way back to the driver is gone from the history, and so from the rest,
+// too: its address may belong to another already.
+void DeviceAllocator::take_cut(DeviceCut& cut) const {
+  cut.stats = recorder_.stats();
   for (const Segment* segment = segments_; segment != nullptr; segment = segment->next) {
-    check_segment(*segment);
-    (segment->kind == PoolKind::small ? small : large).add(*segment);
-    if (segment->releasing) continue;
-    for (const Block* block = segment->first; block != nullptr; block = block->next)
-      free_blocks += block->state == BlockState::inactive ? 1 : 0;
+    if (segment->going_back) {
+      Recorder::count_release(cut.stats, segment->kind, static_cast<std::int64_t>(segment->bytes), segment->oversize);
+      continue;
+    }
+    describe(*segment, device_, cut.segments.emplace_back(), cut.blocks);
+    cut.ends.push_back(cut.blocks.size());
   }
-  std::size_t pooled = 0;
-  const auto check_pool = [&](const PoolPair& pool) {
-    pool.small.check();
-    pool.large.check();
-    pooled += pool.small.size() + pool.large.size();
-  };
-  pools_.for_each(check_pool);
-  private_pools_.for_each([&](const PrivatePool& pool) { pool.streams.for_each(check_pool); });
-  check_private_pools();
-  check_tags();
-  check_streams();
-  check_ranges();
-  require(pooled == free_blocks, "every free block is in exactly one pool");
-  require(block_map_.size() == static_cast<std::size_t>(small.allocated + large.allocated), "the block map's size");
-  const MemoryStats& stats = recorder_.stats();
-  require_equal(stats, small, &PoolStat::small_pool);
-  require_equal(stats, large, &PoolStat::large_pool);
-  Walked all = small;
-  all.add(large);
-  require_equal(stats, all, &PoolStat::all);
-  require_equal(stats.oversize_allocations, all.oversize_allocations, "oversize_allocations");
-  require_equal(stats.oversize_segments, all.oversize_segments, "oversize_segments");
-  require(held_bytes_ == static_cast<std::size_t>(small.reserved + large.reserved), "held bytes equal the segments'");
-}
-
-// Each pool's own figures, and that it is there for a reason.
-void DeviceAllocator::check_private_pools() const {
-  private_pools_.for_each([&](const PrivatePool& pool) {
-    Walked small;
-    Walked large;
-    for (const Segment* segment = segments_; segment != nullptr; segment = segment->next)
-      if (segment->owner->home == &pool) (segment->kind == PoolKind::small ? small : large).add(*segment);
-    const MemoryStats stats = pool.recorder.stats();
-    require_equal(stats, small, &PoolStat::small_pool);
-    require_equal(stats, large, &PoolStat::large_pool);
-    require(pool.is_referenced(), "a private pool that nothing refers to is gone");
-    require(pool.parent == nullptr || private_pools_.find(pool.parent->id) == pool.parent, "a pool's parent lives");
-  });
-}
-
-// Each range's order, and that every segment of a range is a segment of the heap.
-void DeviceAllocator::check_ranges() const {
-  std::size_t in_ranges = 0;
-  const AddressRange* previous = nullptr;
-  for (const AddressRange* range = ranges_; range != nullptr; range = range->next) {
-    range->check();
-    require(previous == nullptr || previous->end() <= range->address, "address ranges are in order");
-    for (const Segment* segment : range->segments) in_ranges += segment->first != nullptr ? 1 : 0;
-    previous = range;
-  }
-  std::size_t in_heap = 0;
-  for (const Segment* segment = segments_; segment != nullptr; segment = segment->next)
-    in_heap += segment->range != nullptr ? 1 : 0;
-  require(in_ranges == in_heap, "expandable segments are their ranges'");
-  require(plain_search_ == (options_.policy == Policy::classic && ranges_ == nullptr), "which search is made");
-}
-
-void DeviceAllocator::check_segment(const Segment& segment) const {
-  std::uint64_t address = segment.address;
-  const Block* previous = nullptr;
-  for (const Block* block = segment.first; block != nullptr; block = block->next) {
-    require(block->address == address, "blocks tile their segment in address order");
-    require(block->previous == previous && block->segment == &segment, "block links");
-    require(block->bytes != 0 && block->bytes % kMinBlockSize == 0, "block sizes are multiples of 512");
-    const bool free = block->state == BlockState::inactive;
-    require(segment.is_plain == (caches_ && segment.owner->home == nullptr && segment.range == nullptr),
-            "only default pools' segments are plain");
-    require(!free || segment.releasing || segment.pool->contains(block), "a free block is in its segment's pool");
-    require(!free || previous == nullptr || previous->state != BlockState::inactive, "free neighbours are coalesced");
-    require((block->state == BlockState::active_allocated) == (block_map_.find(block->address) == block),
-            "live blocks, and no others, are found by address");
-    address += block->bytes;
-    previous = block;
-  }
-  require(address == segment.address + segment.bytes, "blocks fill their segment");
-  require(previous == segment.last, "a segment knows its last block");
+  history_.copy_to(cut.history);
 }
 
 }  // namespace cistern

@@ -10,6 +10,20 @@
 
 namespace cistern {
 
+// The default pool's large half, its small one, then the private pools'; in each by stream, size
+// and address.
+DeviceAllocator::ReleaseOrder DeviceAllocator::release_order(const PoolPair& owner, PoolKind kind, std::size_t bytes,
+                                                             std::uint64_t address) {
+  const bool is_private = owner.home != nullptr;
+  const bool large_first = !is_private;
+  return {is_private,
+          is_private ? owner.home->id : PoolId{},
+          (kind == PoolKind::large) != large_first,
+          stream_number(owner.stream),
+          bytes,
+          address};
+}
+
 // During a capture of this thread nothing is waited for, and only what pools without a use have
 // free goes back.
 void DeviceAllocator::full_flush(Lock& lock) {
@@ -46,15 +60,15 @@ void DeviceAllocator::wait_for_pending(Lock& lock) {
   lock.lock();
   --reclaims_in_flight_;
   for (std::size_t i = 0; i < done; ++i)
-    if (Block* block = pending_.finish(entries[i])) complete_free(block);
+    if (Block* block = pending_.finish(entries[i])) complete_free(block, lock);
   reclaimed_.notify_all();
   pending_.put_back(batch, done);
   check_driver(api_, result, DriverEntryId::event_synchronize,
                [&] { return fmt::format("an event that guards a free on device {}", device_); });
 }
 
-// Of the default pool, if asked for, and of the private pools that have no use left. Expandable
-// segments go by the page: release_ranges.
+// Of the default pool, if asked for, and of the private pools that have no use left, in the order
+// in which PyTorch gives them back. Expandable segments go by the page: release_ranges.
 std::vector<Segment*> DeviceAllocator::wholly_free_segments(bool of_default_pool) const {
   std::vector<Segment*> segments;
   for (Segment* segment = segments_; segment != nullptr; segment = segment->next) {
@@ -64,16 +78,24 @@ std::vector<Segment*> DeviceAllocator::wholly_free_segments(bool of_default_pool
     if (segment->range != nullptr) continue;
     if (!segment->releasing && block->state == BlockState::inactive && !block->is_split()) segments.push_back(segment);
   }
+  std::sort(segments.begin(), segments.end(), [](const Segment* a, const Segment* b) {
+    return release_order(*a->owner, a->kind, a->bytes, a->address) <
+           release_order(*b->owner, b->kind, b->bytes, b->address);
+  });
   return segments;
 }
 
 void DeviceAllocator::empty_cache() {
-  Section section(*this);
+  const Gathering gathers = gathering();
+  const GatheredStack stack(gathers.includes(HistoryContext::all), gathers.most_frames());
+  Section section(*this, stack);
   full_flush(section.lock);
 }
 
 std::size_t DeviceAllocator::trim(std::size_t target_bytes) {
-  Section section(*this);
+  const Gathering gathers = gathering();
+  const GatheredStack stack(gathers.includes(HistoryContext::all), gathers.most_frames());
+  Section section(*this, stack);
   Lock& lock = section.lock;
   poll_pending(lock);
   std::vector<Segment*> segments = wholly_free_segments();

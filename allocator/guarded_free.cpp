@@ -98,7 +98,7 @@ CUresult DeviceAllocator::guard(Block* block, Lock& lock) noexcept {
   if (refused != 0) {
     put_off(block);
   } else if (block->pending_events == 0) {
-    complete_free(block);
+    complete_free(block, lock);
   }
   return refusal;
 }

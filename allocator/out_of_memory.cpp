@@ -64,7 +64,13 @@ void DeviceAllocator::fail(const Request& request, Lock& lock) {
   const MemoryInfo memory = device_memory();
   const ProcessesText processes = describe_processes(api_, surroundings_.contexts.driver_device(device_));
   lock.lock();
-  recorder_.out_of_memory();
+  TracePoint at;
+  at.address = memory.free;
+  at.size = static_cast<std::int64_t>(request.rounded);
+  at.stream = stream_number(request.pools->stream);
+  if (const PrivatePool* home = request.pools->home) at.pool = encode_pool(home->id.first, home->id.second);
+  at.stack = lock.stack;
+  recorder_.out_of_memory(at);
   const OutOfMemoryReport report = make_report(request, memory);
   const MemoryStats stats = recorder_.stats();
   const DumpPlace place = Observers::is_observing() ? "off" : options_.oom_dump.c_str();

@@ -30,8 +30,7 @@ SegmentInfo describe(const State::SegmentRecord& record, const State& state) {
   info.device = state.device;
   info.address = record.address;
   info.total_size = static_cast<std::int64_t>(record.bytes);
-  if (record.stream.id != kLegacyStreamId)
-    info.stream = static_cast<std::int64_t>(reinterpret_cast<std::intptr_t>(record.stream.handle));
+  info.stream = stream_number(record.stream);
   info.is_large = record.kind == PoolKind::large;
   info.segment_pool_id = {static_cast<std::int64_t>(state.pool.first), static_cast<std::int64_t>(state.pool.second)};
   for (const State::BlockRecord& block : record.blocks) {
@@ -143,7 +142,7 @@ void DeviceAllocator::order_behind_uses(const PrivatePool& pool, Lock& lock) {
 }
 
 // Requires: the pool has no pending block, and its streams are ordered behind all uses.
-void DeviceAllocator::free_live_blocks(const PrivatePool& pool, std::vector<void*>& freed) {
+void DeviceAllocator::free_live_blocks(const PrivatePool& pool, std::vector<void*>& freed, const Lock& lock) {
   for (Segment* segment = segments_; segment != nullptr; segment = segment->next) {
     if (segment->owner->home != &pool) continue;
     // A block that is freed takes its free neighbours into itself: the walk goes on behind it.
@@ -151,25 +150,26 @@ void DeviceAllocator::free_live_blocks(const PrivatePool& pool, std::vector<void
       if (block->state != BlockState::active_allocated) continue;
       freed.push_back(reinterpret_cast<void*>(block->address));
       api_.note_free(block->address, block->bytes, segment->stream.handle);
-      free_now(block);
+      free_now(block, lock);
     }
   }
 }
 
 // A free whose block nobody waits for.
-void DeviceAllocator::free_now(Block* block) noexcept {
+void DeviceAllocator::free_now(Block* block, const Lock& lock) noexcept {
   const auto bytes = static_cast<std::int64_t>(block->bytes);
   const Segment& segment = *block->segment;
   static_cast<void>(block_map_.take(block->address));
-  recorder_.free_requested(segment.kind, bytes, block->oversize, attribution(*block));
+  recorder_.free_requested(segment.kind, bytes, block->oversize, attribution(*block), point_of(*block, lock));
   if (PrivatePool* home = segment.owner->home) home->recorder.free_requested(segment.kind, bytes, block->oversize);
-  complete_free(block);
+  complete_free(block, lock);
 }
 
 // Cuts what is free where the record was into its blocks: all are handed out, and those that
 // were not live are freed again, so that the statistics count what PyTorch counts.
 // Requires: blocks reserved in the arena, entries in the block map. Takes the uses out of the record.
-void DeviceAllocator::cut_segment(Segment* segment, State::SegmentRecord& record, std::vector<void*>& live) {
+void DeviceAllocator::cut_segment(Segment* segment, State::SegmentRecord& record, std::vector<void*>& live,
+                                  const Lock& lock) {
   for (Block* block = free_block_at(segment, record.address); const State::BlockRecord& wanted : record.blocks) {
     segment->pool->erase(block);
     Request request;
@@ -177,7 +177,7 @@ void DeviceAllocator::cut_segment(Segment* segment, State::SegmentRecord& record
     request.kind = segment->kind;
     request.tag = wanted.tag;
     block_map_.insert(block->address, block);
-    take_into_use(block, request, wanted.bytes < block->bytes);
+    take_into_use(block, request, wanted.bytes < block->bytes, lock);
     block = block->next;
   }
   for (State::BlockRecord& wanted : record.blocks) {
@@ -189,7 +189,7 @@ void DeviceAllocator::cut_segment(Segment* segment, State::SegmentRecord& record
   }
   // By address: a free may merge blocks that were walked already.
   for (const State::BlockRecord& wanted : record.blocks)
-    if (!wanted.live) free_now(block_map_.find(wanted.address));
+    if (!wanted.live) free_now(block_map_.find(wanted.address), lock);
 }
 
 // The free block from there on; what is free before it becomes a block of its own.
@@ -224,8 +224,9 @@ PoolRestored DeviceAllocator::restore_pool(const State& checkpoint) {
   restored.live.reserve(blocks);
   arena_.reserve(blocks + segments.size());
   block_map_.reserve(blocks);
-  free_live_blocks(pool, restored.freed);
-  for (std::size_t i = 0; i < segments.size(); ++i) cut_segment(segments[i], records.segments[i], restored.live);
+  free_live_blocks(pool, restored.freed, section.lock);
+  for (std::size_t i = 0; i < segments.size(); ++i)
+    cut_segment(segments[i], records.segments[i], restored.live, section.lock);
   return restored;
 }
 

@@ -270,6 +270,38 @@ Snapshot memory_snapshot() {
   return existing == nullptr ? Snapshot{} : existing->snapshot();
 }
 
+void record_history(const HistoryOptions& options) { heaps().record_history(options); }
+
+HistoryOptions history_options() {
+  DeviceHeaps* existing = heaps_if_made();
+  return existing == nullptr ? HistoryOptions::always_on() : existing->history_options();
+}
+
+void set_user_metadata(std::string_view text) { heaps().set_user_metadata(text); }
+
+std::string user_metadata() {
+  DeviceHeaps* existing = heaps_if_made();
+  return existing == nullptr ? std::string() : existing->user_metadata();
+}
+
+void annotate(void* pointer, std::string_view text) { heaps().annotate(pointer, text); }
+
+AnnotatedRange::AnnotatedRange(std::string_view name, Device device) : name_(name), device_(resolve_device(device)) {
+  heaps().mark_range(name_, true, device_);
+}
+
+AnnotatedRange::~AnnotatedRange() {
+  try {
+    if (DeviceHeaps* existing = heaps_if_made()) existing->mark_range(name_, false, device_);
+  } catch (...) {  // no memory to note the end: readers see a range without one
+  }
+}
+
+HistoryInfo history_info(Device device) {
+  DeviceHeaps* existing = heaps_for_reading();
+  return existing == nullptr ? HistoryInfo{} : existing->history_info(index_for_reading(device));
+}
+
 void begin_allocate_to_pool(Device device, PoolId id, const PoolFilter& filter) {
   const int index = resolve_device(device);
   heaps().heap(index).begin_allocate_to_pool(id, heaps().resolve(filter, index));

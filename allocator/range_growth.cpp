@@ -10,6 +10,8 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
 namespace cistern {
 namespace {
 
@@ -112,7 +114,7 @@ Block* DeviceAllocator::map_pages(AddressRange& range, const Pages& gap, Lock& l
   --range_operations_;
   arriving_bytes_ -= gap.bytes;
   reclaimed_.notify_all();
-  if (outcome.result == CUDA_SUCCESS) return take_in(segment, block);
+  if (outcome.result == CUDA_SUCCESS) return take_in(segment, block, lock);
   arena_.give_back(block);
   // What could not be rolled back keeps its place, so that nobody maps there: the next release tries again.
   if (outcome.done != 0) {
@@ -129,7 +131,7 @@ Block* DeviceAllocator::map_pages(AddressRange& range, const Pages& gap, Lock& l
 }
 
 // Pages that were mapped become one free block.
-Block* DeviceAllocator::take_in(Segment* segment, Block* block) noexcept {
+Block* DeviceAllocator::take_in(Segment* segment, Block* block, const Lock& lock) noexcept {
   const AddressRange& range = *segment->range;
   segment->stream = range.owner->stream;
   segment->kind = range.kind;
@@ -142,7 +144,8 @@ Block* DeviceAllocator::take_in(Segment* segment, Block* block) noexcept {
   link_segment(segment);
   held_bytes_ += segment->bytes;
   const auto bytes = static_cast<std::int64_t>(segment->bytes);
-  recorder_.range_mapped(range.kind, bytes);
+  segment->stack = history_.keep(lock.stack);
+  recorder_.range_mapped(range.kind, bytes, point_of(*segment, lock));
   if (PrivatePool* home = range.owner->home) home->pages_arrived(range.kind, bytes);
   return land(segment);
 }
@@ -159,7 +162,8 @@ Block* DeviceAllocator::land(Segment* segment) noexcept {
   return block;
 }
 
-// Makes one segment of two that touch; `low` is the one before. The one with fewer blocks goes.
+// Makes one segment of two that touch; `low` is the one before. The one with fewer blocks goes, the
+// stack of the lower pages stays, as in PyTorch.
 Segment* DeviceAllocator::join(Segment* low, Segment* high) noexcept {
   const Block* of_low = low->first;
   const Block* of_high = high->first;
@@ -181,6 +185,8 @@ Segment* DeviceAllocator::join(Segment* low, Segment* high) noexcept {
   kept->bytes = bytes;
   kept->first = first;
   kept->last = last;
+  std::swap(kept->stack, low->stack);
+  history_.let_go(gone->stack);
   unlink_segment(gone);
   arena_.give_back(gone);
   return kept;

@@ -25,6 +25,9 @@ struct DeviceAllocator::OwnerWait {
 struct DeviceAllocator::Departure {
   Segment* segment = nullptr;
   std::size_t wait = 0;  // index of its owner's
+  // Of the block that the pages were cut from.
+  std::size_t block_bytes = 0;
+  std::uint64_t block_address = 0;
   PageSource::Outcome outcome{CUDA_ERROR_INVALID_CONTEXT, DriverEntryId::ctx_set_current, 0};
 };
 
@@ -57,7 +60,7 @@ std::size_t DeviceAllocator::release_ranges(const RangeFilter& chosen, std::size
   const Departure* refused = nullptr;
   std::size_t released = 0;
   for (Departure& departure : departures) {
-    released += take_out(departure);
+    released += take_out(departure, lock);
     // A stream that is captured cannot be waited for, and what was its memory waits with it.
     const CUresult result = departure.outcome.result;
     if (result != CUDA_SUCCESS && result != CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED && refused == nullptr)
@@ -99,6 +102,12 @@ std::vector<DeviceAllocator::Departure> DeviceAllocator::cut_free_pages(const Ra
     for (std::size_t i = range->segments.size(); i-- > 0;)
       cut_segment_pages(range->segments[i], wait, left, departures);
   }
+  const auto order = [](const Departure& departure) {
+    const AddressRange& range = *departure.segment->range;
+    return release_order(*range.owner, range.kind, departure.block_bytes, departure.block_address);
+  };
+  std::sort(departures.begin(), departures.end(),
+            [&order](const Departure& a, const Departure& b) { return order(a) < order(b); });
   return departures;
 }
 
@@ -134,7 +143,9 @@ void DeviceAllocator::cut_segment_pages(Segment* segment, std::size_t wait, std:
       pages.address += pages.bytes - wanted;
       pages.bytes = wanted;
       left -= std::min(left, wanted);
-      departures.push_back({cut_out(block, pages), wait});
+      const std::size_t block_bytes = block->bytes;
+      const std::uint64_t block_address = block->address;
+      departures.push_back({cut_out(block, pages), wait, block_bytes, block_address});
     }
     block = previous;
   }
@@ -170,6 +181,7 @@ Segment* DeviceAllocator::part_before(Block* block) noexcept {
   high->pool = low->pool;
   high->owner = low->owner;
   high->range = low->range;
+  high->stack = history_.keep(low->stack);
   high->first = block;
   high->last = low->last;
   low->bytes -= high->bytes;
@@ -208,19 +220,22 @@ void DeviceAllocator::depart(Departure& departure, const OwnerWait& wait) noexce
 }
 
 // What was unmapped is gone, and what was not is free memory as before. Returns the bytes that went.
-std::size_t DeviceAllocator::take_out(const Departure& departure) noexcept {
+std::size_t DeviceAllocator::take_out(const Departure& departure, const Lock& lock) noexcept {
   Segment* segment = departure.segment;
   const std::size_t gone = departure.outcome.done;
   const bool is_held = segment->first != nullptr;  // else of a map that failed: never counted
   if (gone != 0 && is_held) {
     const auto bytes = static_cast<std::int64_t>(gone);
-    recorder_.range_unmapped(segment->kind, bytes);
+    TracePoint at = point_of(*segment, lock);
+    at.size = bytes;
+    recorder_.range_unmapped(segment->kind, bytes, at);
     if (PrivatePool* home = segment->owner->home) home->pages_left(segment->kind, bytes);
     held_bytes_ -= gone;
   }
   if (gone == segment->bytes) {
     segment->range->erase(segment);
     if (is_held) {
+      history_.let_go(segment->stack);
       unlink_segment(segment);
       arena_.give_back(segment->first);
     }

@@ -50,14 +50,15 @@ Block* DeviceAllocator::allocate_segment(const Request& request, Lock& lock) {
   }
   lock.lock();
   arriving_bytes_ -= request.segment_bytes;
-  if (result == CUDA_SUCCESS) return add_segment(segment, block, request, address);
+  if (result == CUDA_SUCCESS) return add_segment(segment, block, request, address, lock);
   arena_.give_back(block);
   arena_.give_back(segment);
   if (result == CUDA_ERROR_OUT_OF_MEMORY) return nullptr;
   throw_driver_error(api_, result, failed_call, fmt::format("{} bytes on device {}", request.segment_bytes, device_));
 }
 
-Block* DeviceAllocator::add_segment(Segment* segment, Block* block, const Request& request, std::uint64_t address) {
+Block* DeviceAllocator::add_segment(Segment* segment, Block* block, const Request& request, std::uint64_t address,
+                                    const Lock& lock) {
   segment->address = address;
   segment->bytes = request.segment_bytes;
   segment->stream = request.pools->stream;
@@ -74,7 +75,8 @@ Block* DeviceAllocator::add_segment(Segment* segment, Block* block, const Reques
   block->segment = segment;
   held_bytes_ += request.segment_bytes;
   const auto bytes = static_cast<std::int64_t>(request.segment_bytes);
-  recorder_.segment_allocated(request.kind, bytes, segment->oversize);
+  segment->stack = history_.keep(lock.stack);
+  recorder_.segment_allocated(request.kind, bytes, segment->oversize, point_of(*segment, lock));
   if (PrivatePool* home = request.pools->home) home->segment_arrived(*segment);
   return block;
 }
@@ -86,7 +88,8 @@ std::size_t DeviceAllocator::release_segments(const std::vector<Segment*>& segme
   std::vector<CUresult> results(segments.size(), CUDA_ERROR_INVALID_CONTEXT);
   for (Segment* segment : segments) {
     segment->pool->erase(segment->first);
-    segment->releasing = true;
+    segment->releasing = segment->going_back = true;
+    recorder_.release_begins(point_of(*segment, lock));
   }
   ++reclaims_in_flight_;
   const bool during_capture = !routing_.empty();
@@ -106,7 +109,8 @@ std::size_t DeviceAllocator::release_segments(const std::vector<Segment*>& segme
       released += segments[i]->bytes;
       remove_segment(segments[i]);
     } else {
-      segments[i]->releasing = false;
+      segments[i]->releasing = segments[i]->going_back = false;
+      recorder_.release_refused(point_of(*segments[i], lock));
       segments[i]->pool->insert(segments[i]->first);
       if (refused == segments.size()) refused = i;
     }
@@ -123,7 +127,7 @@ std::size_t DeviceAllocator::release_segments(const std::vector<Segment*>& segme
 // `direct`: the block's segment goes straight back. If the driver refuses, it stays cached,
 // and the next full flush tries again.
 void DeviceAllocator::release_uncached(Block* block, Lock& lock) noexcept {
-  complete_free(block);
+  complete_free(block, lock);
   try {
     static_cast<void>(release_segments({block->segment}, lock));
   } catch (...) {  // a free never throws; the segment is still accounted for
@@ -138,6 +142,7 @@ void DeviceAllocator::remove_segment(Segment* segment) {
   held_bytes_ -= segment->bytes;
   unlink_segment(segment);
   --segment->owner->references;
+  history_.let_go(segment->stack);
   arena_.give_back(segment->first);
   arena_.give_back(segment);
 }

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cassert>
 #include <cmath>
 #include <iterator>
@@ -35,6 +36,13 @@ JsonWriter& JsonWriter::key(std::string_view name) {
 JsonWriter& JsonWriter::string(std::string_view text) {
   before_value(false);
   append_quoted(text);
+  return *this;
+}
+
+JsonWriter& JsonWriter::verbatim_object(std::string_view json) {
+  before_value(true);
+  buffer_ += json;
+  if (buffer_.size() >= kBufferBytes) flush();
   return *this;
 }
 
@@ -113,6 +121,15 @@ void JsonWriter::before_value(bool is_object) {
 void JsonWriter::append_quoted(std::string_view text) {
   buffer_ += '"';
   while (!text.empty()) {
+    // Most text is plain, and goes in one piece.
+    const auto special = std::find_if(text.begin(), text.end(), [](char character) {
+      return static_cast<unsigned char>(character) < 0x20 || character == '"' || character == '\\' ||
+             static_cast<unsigned char>(character) >= 0x80;
+    });
+    const auto plain = static_cast<std::size_t>(special - text.begin());
+    buffer_ += text.substr(0, plain);
+    text.remove_prefix(plain);
+    if (text.empty()) break;
     const Utf8Piece piece = first_utf8_piece(text);
     if (!piece.valid)
       buffer_ += kReplacementCharacter;

@@ -31,6 +31,8 @@ class JsonWriter {
   JsonWriter& key(std::string_view name);
   JsonWriter& string(std::string_view text);
   JsonWriter& boolean(bool value);
+  // A value that is JSON already, for what is written a million times.
+  JsonWriter& verbatim_object(std::string_view json);
   JsonWriter& null();
   template <std::integral Number>
   requires(!std::same_as<Number, bool>) JsonWriter& number(Number value) {

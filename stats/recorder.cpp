@@ -34,6 +34,13 @@ MemoryStats Recorder::stats() const {
   return stats;
 }
 
+void Recorder::count_release(MemoryStats& stats, PoolKind pool, std::int64_t bytes, bool oversize) {
+  ++stats.num_device_free;
+  for (Stat* stat : {&stats.segment.all, &of(stats.segment, pool)}) decrease(*stat, 1);
+  for (Stat* stat : {&stats.reserved_bytes.all, &of(stats.reserved_bytes, pool)}) decrease(*stat, bytes);
+  if (oversize) decrease(stats.oversize_segments, 1);
+}
+
 void Recorder::reset_peaks() {
   scopes_.cut(kept_);
   earlier_peaks_ = StatPeaks();

@@ -1,12 +1,14 @@
 #pragma once
 
 // Recorder: the one door into statistics. The allocator reports each transition once, and
-// never reads the counters back. Rules: docs/statistics.md, PyTorch's memory_stats.
+// never reads the counters back. Rules: docs/statistics.md, PyTorch's memory_stats. The counters
+// and the history come from the same transitions, here.
 //
 // Not thread-safe: the heap that reports holds its lock around every call.
 
 #include <cistern/stats.h>
 
+#include "stats/history.h"
 #include "stats/scope_ledger.h"
 #include "stats/tag_ledger.h"
 
@@ -36,18 +38,28 @@ struct Attribution {
   StreamBytes* stream = nullptr;
 };
 
+// Each transition says where it happens; a recorder without a history does not look.
+//
 // The transitions are inline: three of them are on the path of every allocation and free.
 // They keep only what cannot be derived when somebody reads: of each pool what is current,
 // its peak and what was added; of all memory what is current and its peak.
 class Recorder {
  public:
+  // Where transitions are written, too; null (and at first): nowhere. Must outlive the recorder's use.
+  void set_history(DeviceHistory* history) { history_ = history; }
+
   // Sizes in bytes. `oversize`: of at least max_split_size.
-  void segment_allocated(PoolKind pool, std::int64_t bytes, bool oversize) {
+  void segment_allocated(PoolKind pool, std::int64_t bytes, bool oversize, const TracePoint& at = {}) {
+    trace(TraceAction::segment_alloc, at);
     ++kept_.num_device_alloc;
     increase(kept_.segment, pool, 1);
     increase(kept_.reserved_bytes, pool, bytes);
     if (oversize) increase(kept_.oversize_segments, 1);
   }
+  // The driver is about to be given the segment: before it may give the address to another. If it
+  // refuses, release_refused; else segment_freed.
+  void release_begins(const TracePoint& at) { trace(TraceAction::segment_free, at); }
+  void release_refused(const TracePoint& at) { trace(TraceAction::segment_alloc, at); }
   void segment_freed(PoolKind pool, std::int64_t bytes, bool oversize) {
     ++kept_.num_device_free;
     decrease(kept_.segment, pool, 1);
@@ -56,11 +68,13 @@ class Recorder {
   }
   // Pages came into an expandable segment, or went: one call each, however many pages. Segments
   // of that kind are not counted as segments.
-  void range_mapped(PoolKind pool, std::int64_t bytes) {
+  void range_mapped(PoolKind pool, std::int64_t bytes, const TracePoint& at = {}) {
+    trace(TraceAction::segment_map, at);
     ++kept_.num_device_alloc;
     increase(kept_.reserved_bytes, pool, bytes);
   }
-  void range_unmapped(PoolKind pool, std::int64_t bytes) {
+  void range_unmapped(PoolKind pool, std::int64_t bytes, const TracePoint& at = {}) {
+    trace(TraceAction::segment_unmap, at);
     ++kept_.num_device_free;
     decrease(kept_.reserved_bytes, pool, bytes);
   }
@@ -71,7 +85,8 @@ class Recorder {
   }
   // A block was handed to the caller.
   void block_allocated(PoolKind pool, std::int64_t bytes, std::int64_t requested, InactiveSplitChange split,
-                       bool oversize, Attribution of = {}) {
+                       bool oversize, Attribution of = {}, const TracePoint& at = {}) {
+    trace(TraceAction::alloc, at);
     increase(kept_.allocation, pool, 1);
     increase(kept_.allocated_bytes, pool, bytes);
     increase(kept_.active, pool, 1);
@@ -86,31 +101,45 @@ class Recorder {
     if (tags_.is_kept()) tags_.allocated(of.tag, bytes, kept_.allocated_bytes.all.current);
   }
   // The caller gave a block back; other streams may still use it.
-  void free_requested(PoolKind pool, std::int64_t bytes, bool oversize, Attribution of = {}) {
-    decrease(kept_.allocation, pool, 1);
-    decrease(kept_.allocated_bytes, pool, bytes);
-    if (oversize) decrease(kept_.oversize_allocations, 1);
-    if (of.stream != nullptr) of.stream->live -= bytes;
-    if (tags_.is_kept()) tags_.freed(of.tag, bytes);
+  void free_requested(PoolKind pool, std::int64_t bytes, bool oversize, Attribution of = {},
+                      const TracePoint& at = {}) {
+    trace(TraceAction::free_requested, at);
+    count_free_request(pool, bytes, oversize, of);
   }
   // The block is free: `bytes` is its size before it was merged with its neighbours.
   void free_completed(PoolKind pool, std::int64_t bytes, std::int64_t requested, InactiveSplitChange split,
-                      Attribution of = {}) {
-    decrease(kept_.active, pool, 1);
-    decrease(kept_.active_bytes, pool, bytes);
-    decrease(kept_.requested_bytes, pool, requested);
-    apply(split, pool);
-    if (of.stream != nullptr) of.stream->active -= bytes;
+                      Attribution of = {}, const TracePoint& at = {}) {
+    trace(TraceAction::free_completed, at);
+    count_completion(pool, bytes, requested, split, of);
+  }
+  // Both at once: nobody waits for the block.
+  void freed(PoolKind pool, std::int64_t bytes, std::int64_t requested, InactiveSplitChange split, bool oversize,
+             Attribution of = {}, const TracePoint& at = {}) {
+    if (history_ != nullptr) history_->add_freed(at);
+    count_free_request(pool, bytes, oversize, of);
+    count_completion(pool, bytes, requested, split, of);
   }
   void allocation_retried() { ++kept_.num_alloc_retries; }
-  void out_of_memory() { ++kept_.num_ooms; }
+  // `at`: the driver's free bytes as the address, and the rounded size.
+  void out_of_memory(const TracePoint& at = {}) {
+    trace(TraceAction::oom, at);
+    ++kept_.num_ooms;
+  }
   void all_streams_synchronized() { ++kept_.num_sync_all_streams; }
+  // A snapshot was taken.
+  void snapshot_taken() {
+    TracePoint at;
+    at.size = kept_.active_bytes.all.current;
+    trace(TraceAction::snapshot, at);
+  }
 
   // The limit is reported as configured when the heap was made: see MemoryStats.
   void set_max_split_size(std::int64_t bytes) { kept_.max_split_size = bytes; }
   void reset_peaks();
   void reset_accumulated();
   [[nodiscard]] MemoryStats stats() const;
+  // What segment_freed will do to the figures, once the driver has taken the segment.
+  static void count_release(MemoryStats& stats, PoolKind pool, std::int64_t bytes, bool oversize);
 
   // Scopes: see ScopeLedger. What a scope saw, until now or until it closes.
   void open_scope(OpenScope& scope);
@@ -128,6 +157,24 @@ class Recorder {
   }
 
  private:
+  void trace(TraceAction action, const TracePoint& at) {
+    if (history_ != nullptr) history_->add(action, at);
+  }
+  void count_free_request(PoolKind pool, std::int64_t bytes, bool oversize, Attribution of) {
+    decrease(kept_.allocation, pool, 1);
+    decrease(kept_.allocated_bytes, pool, bytes);
+    if (oversize) decrease(kept_.oversize_allocations, 1);
+    if (of.stream != nullptr) of.stream->live -= bytes;
+    if (tags_.is_kept()) tags_.freed(of.tag, bytes);
+  }
+  void count_completion(PoolKind pool, std::int64_t bytes, std::int64_t requested, InactiveSplitChange split,
+                        Attribution of) {
+    decrease(kept_.active, pool, 1);
+    decrease(kept_.active_bytes, pool, bytes);
+    decrease(kept_.requested_bytes, pool, requested);
+    apply(split, pool);
+    if (of.stream != nullptr) of.stream->active -= bytes;
+  }
   static void increase(Stat& stat, std::int64_t amount) {
     stat.current += amount;
     if (stat.current > stat.peak) stat.peak = stat.current;
@@ -171,6 +218,7 @@ class Recorder {
   MemoryStats reset_;        // what resets took from `allocated`, `freed` and the counters; nothing else
   ScopeLedger scopes_;
   TagLedger tags_;
+  DeviceHistory* history_ = nullptr;
 };
 
 }  // namespace cistern

@@ -3,7 +3,7 @@
 #include <cistern/error.h>
 #include <cistern/snapshot.h>
 
-#include "stats/atomic_file.h"
+#include "stats/gzip_output.h"
 #include "stats/json_writer.h"
 #include "stats/pickle_memo.h"
 #include "stats/pickle_writer.h"
@@ -233,7 +233,7 @@ void write_pickle(const Snapshot& snapshot, std::ostream& out, int protocol) {
 }
 
 void write_pickle(const Snapshot& snapshot, const std::string& path, int protocol) {
-  write_file(path, [&](std::ostream& out) { write_pickle(snapshot, out, protocol); });
+  write_plain_or_gzip(path, [&](std::ostream& out) { write_pickle(snapshot, out, protocol); });
 }
 
 void write_torch_json(const Snapshot& snapshot, std::ostream& out) {
@@ -242,7 +242,7 @@ void write_torch_json(const Snapshot& snapshot, std::ostream& out) {
 }
 
 void write_torch_json(const Snapshot& snapshot, const std::string& path) {
-  write_file(path, [&snapshot](std::ostream& out) { write_torch_json(snapshot, out); });
+  write_plain_or_gzip(path, [&snapshot](std::ostream& out) { write_torch_json(snapshot, out); });
 }
 
 }  // namespace cistern

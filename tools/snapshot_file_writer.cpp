@@ -23,7 +23,7 @@ namespace {
 using Kind = Value::Kind;
 
 // Members of our JSON's top level that PyTorch's forms lack.
-constexpr std::array<std::string_view, 2> kOursAlone{"stacks", "version"};
+constexpr std::array<std::string_view, 2> kOursAlone{"schema_version", "stacks"};
 
 // Lists of frames as each form has them; `write` writes the list in full.
 

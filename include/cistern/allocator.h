@@ -153,6 +153,15 @@ class CISTERN_EXPORT CachingAllocator {
   [[nodiscard]] FragmentationStats fragmentation_stats(std::size_t request_bytes = 0, int device = 0) const;
   [[nodiscard]] DeviceMemoryStats device_memory_stats(int device = 0) const;
   [[nodiscard]] Snapshot snapshot() const;
+  // See history.h for these.
+  void record_history(const HistoryOptions& options = {});
+  [[nodiscard]] HistoryOptions history_options() const;
+  [[nodiscard]] HistoryInfo history_info(int device = 0) const;
+  void set_user_metadata(std::string_view text);
+  [[nodiscard]] std::string user_metadata() const;
+  void annotate(void* pointer, std::string_view text);
+  // The start or the end of a range, as AnnotatedRange marks them for the process's heaps.
+  void mark_range(std::string_view name, bool is_start, int device = 0);
   void reset_peak_memory_stats(int device = 0);
   void reset_accumulated_memory_stats(int device = 0);
 

@@ -7,6 +7,7 @@
 // consistent cut: taken under the device's lock, one device after the other.
 
 #include <cistern/export.h>
+#include <cistern/history.h>
 #include <cistern/stats.h>
 
 #include <cstdint>
@@ -18,7 +19,7 @@
 
 namespace cistern {
 
-enum class BlockState { inactive, active_allocated, active_pending_free };
+enum class BlockState : std::uint8_t { inactive, active_allocated, active_pending_free };
 // The viewer's words: "inactive", "active_allocated", "active_pending_free".
 [[nodiscard]] CISTERN_EXPORT const char* to_string(BlockState state) noexcept;
 
@@ -27,7 +28,15 @@ enum class BlockState { inactive, active_allocated, active_pending_free };
 struct FrameInfo {
   std::string filename;
   std::int64_t line = 0;
-  std::string name;  // of the function, demangled
+  std::string name;           // of the function, demangled
+  std::uint64_t address = 0;  // in the process that recorded it: where the call returns to
+  std::int32_t module = -1;   // index in Snapshot::modules; -1: unknown
+  std::uint64_t offset = 0;   // of `address` in the module's file, as its symbols count
+};
+// A file that the process ran, for tools that look names up later.
+struct ModuleInfo {
+  std::string path;
+  std::string build_id;  // hexadecimal; "" if it has none
 };
 // A stack, innermost call first. Each is listed once, in Snapshot::stacks, and named by its index.
 using StackInfo = std::vector<FrameInfo>;
@@ -60,21 +69,6 @@ struct SegmentInfo {
   StackIndex stack = kNoStack;    // of the request that brought the segment
   std::vector<BlockInfo> blocks;  // by address, without gaps
 };
-
-// What a trace entry tells: PyTorch's words, which to_string gives.
-enum class TraceAction : std::uint8_t {
-  alloc,
-  free_requested,
-  free_completed,
-  segment_alloc,
-  segment_free,
-  segment_map,
-  segment_unmap,
-  snapshot,
-  oom,
-  annotate,
-};
-[[nodiscard]] CISTERN_EXPORT const char* to_string(TraceAction action) noexcept;
 
 // One event of a device's history.
 struct TraceEntry {
@@ -117,9 +111,10 @@ struct CISTERN_EXPORT Snapshot {
   AllocatorSettings settings;
   std::vector<std::vector<TraceEntry>> device_traces;  // of each device, oldest first
   std::vector<ExternalAnnotation> external_annotations;
-  std::vector<StackInfo> stacks;   // what the stack indices name
-  std::vector<std::string> tags;   // what the tag indices name
-  std::vector<std::string> texts;  // what user_metadata names
+  std::vector<StackInfo> stacks;    // what the stack indices name
+  std::vector<ModuleInfo> modules;  // what FrameInfo::module names
+  std::vector<std::string> tags;    // what the tag indices name
+  std::vector<std::string> texts;   // what user_metadata names
 };
 
 // The process-wide heap of every device.

@@ -1,0 +1,100 @@
+#include "allocator/device_cut.h"
+
+#include <algorithm>
+#include <iterator>
+#include <numeric>
+#include <utility>
+
+namespace cistern {
+namespace {
+
+// Some room, for what comes while no lock is held.
+std::size_t with_slack(std::size_t count) { return count + count / 16 + 64; }
+
+// Makes the memory be there: a page that is touched first under the lock keeps others waiting.
+template <class Element>
+void make_room(std::vector<Element>& elements, std::size_t count) {
+  elements.resize(with_slack(count));
+}
+// For elements that are added one by one.
+template <class Element>
+void make_empty_room(std::vector<Element>& elements, std::size_t count) {
+  make_room(elements, count);
+  elements.clear();
+}
+
+// Pages that are about to be unmapped are apart from those around them, but mapped like them: a
+// snapshot has one segment of pages that follow each other.
+bool continues(const SegmentInfo& low, const SegmentInfo& high) {
+  return low.is_expandable && high.is_expandable &&
+         low.address + static_cast<std::uint64_t>(low.total_size) == high.address && low.stream == high.stream &&
+         low.is_large == high.is_large && low.segment_pool_id == high.segment_pool_id;
+}
+
+void lengthen(SegmentInfo& low, const SegmentInfo& high) {
+  low.total_size += high.total_size;
+  low.allocated_size += high.allocated_size;
+  low.active_size += high.active_size;
+  low.requested_size += high.requested_size;
+}
+
+}  // namespace
+
+void DeviceCut::reserve(const Size& size) {
+  make_empty_room(segments, size.segments);
+  make_empty_room(ends, size.segments);
+  make_empty_room(blocks, size.blocks);
+  make_room(history.entries, size.history.entries);
+  make_room(history.stacks.frames, size.history.frames);
+  make_room(history.stacks.ends, size.history.stacks);
+}
+
+bool DeviceCut::has_room_for(const Size& size) const {
+  return segments.capacity() >= size.segments && ends.capacity() >= size.segments && blocks.capacity() >= size.blocks &&
+         history.entries.size() >= size.history.entries && history.stacks.frames.size() >= size.history.frames &&
+         history.stacks.ends.size() >= size.history.stacks;
+}
+
+void DeviceCut::move_to(Snapshot& snapshot, SnapshotStacks& stacks, const TickClock& clock) {
+  std::vector<StackIndex> known(history.stacks.ends.size(), kNoStack);  // indices of the heap's numbers
+  const auto name = [&](StackIndex& stack) {
+    if (stack == kNoStack) return;
+    StackIndex& index = known[static_cast<std::size_t>(stack)];
+    if (index == kNoStack) index = stacks.index_of(history.stacks.stack(static_cast<std::size_t>(stack)));
+    stack = index;
+  };
+  std::vector<std::size_t> order(segments.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::sort(order.begin(), order.end(),
+            [this](std::size_t a, std::size_t b) { return segments[a].address < segments[b].address; });
+  for (BlockInfo& block : blocks) name(block.stack);
+  const std::size_t of_others = snapshot.segments.size();
+  for (const std::size_t i : order) {
+    name(segments[i].stack);
+    if (snapshot.segments.size() > of_others && continues(snapshot.segments.back(), segments[i]))
+      lengthen(snapshot.segments.back(), segments[i]);
+    else
+      snapshot.segments.push_back(std::move(segments[i]));
+    std::vector<BlockInfo>& into = snapshot.segments.back().blocks;
+    const std::size_t first = i == 0 ? 0 : ends[i - 1];
+    into.insert(into.end(), blocks.begin() + static_cast<std::ptrdiff_t>(first),
+                blocks.begin() + static_cast<std::ptrdiff_t>(ends[i]));
+  }
+  snapshot.device_stats.push_back(stats);
+  snapshot.settings.trace_alloc_overflowed = snapshot.settings.trace_alloc_overflowed || history.overflowed;
+  std::vector<TraceEntry> entries = DeviceHistory::entries_of(history, TickClock::Conversion(clock));
+  std::vector<std::int32_t> texts(history.texts.size(), -1);  // indices of the heap's numbers
+  for (TraceEntry& entry : entries) {
+    name(entry.stack);
+    if (entry.user_metadata < 0) continue;
+    const auto text = static_cast<std::size_t>(entry.user_metadata);
+    if (texts[text] < 0) {
+      texts[text] = static_cast<std::int32_t>(snapshot.texts.size());
+      snapshot.texts.push_back(history.texts[text]);
+    }
+    entry.user_metadata = texts[text];
+  }
+  snapshot.device_traces.push_back(std::move(entries));
+}
+
+}  // namespace cistern

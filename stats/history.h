@@ -1,0 +1,179 @@
+#pragma once
+
+// DeviceHistory: what happened on one device, as the Recorder tells it.
+//
+// Not thread-safe: the heap that reports holds its lock around every call. Nothing here fails a
+// request: what cannot be kept is left out, and counted.
+
+#include <cistern/history.h>
+#include <cistern/snapshot.h>
+
+#include "stats/history_ring.h"
+#include "stats/raw_stack_table.h"
+#include "stats/stack_capture.h"
+#include "stats/tags.h"
+#include "stats/text_table.h"
+#include "stats/tick_clock.h"
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace cistern {
+
+// Where a transition happens, and on whose account.
+struct TracePoint {
+  std::uint64_t address = 0;
+  std::int64_t size = 0;    // bytes: requested of a block, all of a segment or range
+  std::int64_t stream = 0;  // as SegmentInfo::stream
+  std::int64_t pool = 0;    // see encode_pool
+  StackId stack = kNoStackId;
+  TagId tag = kUntagged;
+  TextId text = kNoText;  // none: the text that is current
+};
+
+// A pool's id in one number: of the pair one is always 0.
+[[nodiscard]] inline std::int64_t encode_pool(std::uint64_t first, std::uint64_t second) noexcept {
+  return first != 0 ? static_cast<std::int64_t>(first) : -static_cast<std::int64_t>(second);
+}
+[[nodiscard]] inline std::pair<std::int64_t, std::int64_t> decode_pool(std::int64_t pool) noexcept {
+  return pool > 0 ? std::pair<std::int64_t, std::int64_t>{pool, 0} : std::pair<std::int64_t, std::int64_t>{0, -pool};
+}
+
+// Throws InvalidArgument naming the first option out of range.
+void require_valid(const HistoryOptions& options);
+
+class DeviceHistory {
+ public:
+  // Records nothing until it has options.
+  DeviceHistory() = default;
+  DeviceHistory(const DeviceHistory&) = delete;
+  DeviceHistory& operator=(const DeviceHistory&) = delete;
+
+  void add(TraceAction action, const TracePoint& at) noexcept {
+    if ((recorded_actions_ & bit(action)) != 0) write(static_cast<std::uint64_t>(action), at, 1);
+  }
+  // free_requested and free_completed of a free that was complete at once.
+  void add_freed(const TracePoint& at) noexcept {
+    const std::uint32_t both = bit(TraceAction::free_requested) | bit(TraceAction::free_completed);
+    if ((recorded_actions_ & both) == both) {
+      write(kFreed, at, 2);
+    } else {
+      add(TraceAction::free_requested, at);
+      add(TraceAction::free_completed, at);
+    }
+  }
+
+  // The number of a stack, for a request that holds it until let_go; none if stacks are not kept.
+  [[nodiscard]] StackId intern(const CapturedStack& stack) noexcept;
+  // For a block or segment, which holds it as well.
+  [[nodiscard]] StackId keep(StackId stack) noexcept {
+    if (stack != kNoStackId) stacks_.keep(stack);
+    return stack;
+  }
+  void let_go(StackId& stack) noexcept {
+    if (stack == kNoStackId) return;
+    stacks_.let_go(stack);
+    stack = kNoStackId;
+  }
+
+  // What entries carry from now on; "": nothing. Throws std::bad_alloc, unchanged.
+  void set_text(std::string_view text);
+  [[nodiscard]] const std::string& text() const noexcept { return texts_.text(text_); }
+  // An entry with a text of its own. Throws std::bad_alloc, unchanged.
+  void annotate(TracePoint at, std::string_view text);
+
+  // The capacity of the ring that set_options needs with these options.
+  [[nodiscard]] std::size_t capacity_for(const HistoryOptions& options) const noexcept;
+  // Requires: valid options. `ring` is empty; unless the options clear it, what is held moves there.
+  void set_options(HistoryOptions&& options, HistoryRing&& ring) noexcept;
+  [[nodiscard]] const HistoryOptions& options() const noexcept { return options_; }
+  [[nodiscard]] HistoryInfo info() const noexcept;
+
+  // What a snapshot takes while it holds the heap's lock.
+  struct Copy {
+    std::vector<HistoryEntry> entries;  // oldest first
+    std::size_t shown = 0;              // trace entries that they are shown as, the newest
+    bool overflowed = false;
+    RawStackTable::Copy stacks;
+    std::vector<std::string> texts;  // by number
+  };
+  // How much that is: for memory to be there before the lock is taken.
+  struct Size {
+    std::size_t entries = 0;
+    std::size_t frames = 0;
+    std::size_t stacks = 0;
+  };
+  [[nodiscard]] Size size() const noexcept {
+    return {ring_.size(), stacks_.frames_of_copy(), stacks_.stacks_of_copy()};
+  }
+  // Throws std::bad_alloc; allocates little where `copy` has that many elements.
+  void copy_to(Copy& copy) const;
+  // A copy as a snapshot has it, but that its stacks are the device's own numbers. Called without
+  // the lock.
+  [[nodiscard]] static std::vector<TraceEntry> entries_of(const Copy& copy, const TickClock::Conversion& time);
+  [[nodiscard]] const TickClock& clock() const noexcept { return clock_; }
+
+ private:
+  static HistoryOptions off() {
+    HistoryOptions options;
+    options.enabled = HistoryEnabled::none;
+    options.context = HistoryContext::none;
+    return options;
+  }
+  static constexpr std::uint32_t bit(TraceAction action) { return std::uint32_t{1} << static_cast<unsigned>(action); }
+  [[nodiscard]] static std::uint32_t actions_of(const HistoryOptions& options) noexcept;
+  [[nodiscard]] std::size_t shown() const noexcept {
+    return static_cast<std::size_t>(std::min<std::uint64_t>(recorded_ - gone_, ring_.limit()));
+  }
+  void write(std::uint64_t action, const TracePoint& at, unsigned entries) noexcept {
+    HistoryEntry* entry = ring_.next();
+    if (entry == nullptr) {
+      ++lost_;
+      return;
+    }
+    // The event that goes was the last to count these.
+    if (ring_.is_full()) drop_references(*entry);
+    recorded_ += entries;
+    entry->ticks = clock_.now();
+    entry->place = at.address | (action << 56);
+    entry->size = at.size;
+    entry->stream = at.stream;
+    entry->pool = at.pool;
+    entry->stack = keeps_stacks_ ? keep(at.stack) : kNoStackId;
+    entry->text = at.text != kNoText ? at.text : text_;
+    if (entry->text != kNoText) texts_.keep(entry->text);
+    entry->tag = at.tag;
+  }
+
+  void drop_references(HistoryEntry& entry) noexcept {
+    let_go(entry.stack);
+    if (entry.text != kNoText) texts_.let_go(entry.text);
+  }
+
+  std::uint32_t recorded_actions_ = 0;
+  bool keeps_stacks_ = false;  // entries do
+  RawStackTable stacks_;
+  HistoryRing ring_;
+  TickClock clock_;
+  std::uint64_t recorded_ = 0;  // trace entries, since it was cleared
+  std::uint64_t gone_ = 0;      // of those, overwritten before the ring changed its size
+  std::uint64_t lost_ = 0;
+  TextTable texts_;
+  TextId text_ = kNoText;
+  // Of stacks by frame pointers, and by tables: how many, and what those that were timed took.
+  struct Gathered {
+    std::uint64_t count = 0;
+    std::uint64_t timed = 0;
+    std::uint64_t ticks = 0;
+  };
+  std::array<Gathered, 2> gathered_;
+  HistoryOptions options_ = off();
+};
+
+}  // namespace cistern

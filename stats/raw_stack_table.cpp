@@ -1,0 +1,135 @@
+#include "stats/raw_stack_table.h"
+
+#include <algorithm>
+#include <new>
+#include <utility>
+
+namespace cistern {
+namespace {
+
+// Stacks that nothing refers to are dropped together, when they are worth it.
+constexpr std::size_t kUnusedWorthDropping = std::size_t{1} << 20;
+constexpr std::size_t kSmallestIndex = 256;
+
+}  // namespace
+
+// Two lanes, so that a multiplication need not wait for the one before.
+std::uint64_t hash_of(const std::uintptr_t* frames, std::size_t depth) noexcept {
+  std::uint64_t a = 0x9e3779b97f4a7c15ULL ^ depth;
+  std::uint64_t b = 0xc2b2ae3d27d4eb4fULL;
+  std::size_t i = 0;
+  for (; i + 1 < depth; i += 2) {
+    a = (a ^ frames[i]) * 0xff51afd7ed558ccdULL;
+    b = (b ^ frames[i + 1]) * 0xc4ceb9fe1a85ec53ULL;
+    a ^= a >> 32;
+    b ^= b >> 29;
+  }
+  if (i < depth) a = (a ^ frames[i]) * 0xff51afd7ed558ccdULL;
+  std::uint64_t hash = a ^ (b << 21 | b >> 43);
+  hash = (hash ^ (hash >> 30)) * 0xbf58476d1ce4e5b9ULL;
+  return hash ^ (hash >> 31);
+}
+
+std::size_t RawStackTable::place_of(const RawStack& stack) const noexcept {
+  const std::size_t mask = index_.size() - 1;
+  std::size_t place = stack.hash & mask;
+  for (; index_[place] != kNoStackId; place = (place + 1) & mask) {
+    const Stack& known = stacks_[index_[place] - 1];
+    if (known.hash == stack.hash && known.depth == stack.depth &&
+        std::equal(stack.frames, stack.frames + stack.depth, known.frames.get()))
+      break;
+  }
+  return place;
+}
+
+StackId RawStackTable::intern(const RawStack& stack) noexcept {
+  if (stack.depth == 0) return kNoStackId;
+  if (!index_.empty()) {
+    if (const StackId id = index_[place_of(stack)]; id != kNoStackId) {
+      keep(id);
+      return id;
+    }
+  }
+  try {
+    return add(stack);
+  } catch (const std::bad_alloc&) {
+    ++lost_;
+    return kNoStackId;
+  }
+}
+
+StackId RawStackTable::add(const RawStack& stack) {
+  Stack added{stack.hash, nullptr, stack.depth, 1};
+  const std::size_t needed = bytes_of(added);
+  if (unused_bytes_ > kUnusedWorthDropping + (bytes_ - unused_bytes_) ||
+      (bytes_ + needed > limit_ && unused_bytes_ >= needed))
+    drop_unused();
+  if (bytes_ + needed > limit_) {
+    ++lost_;
+    return kNoStackId;
+  }
+  added.frames.reset(new std::uintptr_t[stack.depth]);
+  std::copy_n(stack.frames, stack.depth, added.frames.get());
+  if (2 * (known_ + 1) > index_.size()) {
+    std::vector<StackId> larger(std::max(kSmallestIndex, 2 * index_.size()), kNoStackId);
+    index_.swap(larger);
+    for (const StackId id : larger)
+      if (id != kNoStackId) put_in_index(id);
+  }
+  StackId id = kNoStackId;
+  if (free_.empty()) {
+    // So that every number can be given back.
+    if (free_.capacity() == stacks_.size()) free_.reserve(2 * stacks_.size() + 1);
+    stacks_.push_back(std::move(added));
+    id = static_cast<StackId>(stacks_.size());
+  } else {
+    id = free_.back();
+    free_.pop_back();
+    stacks_[id - 1] = std::move(added);
+  }
+  put_in_index(id);
+  ++known_;
+  frames_ += stack.depth;
+  bytes_ += needed;
+  return id;
+}
+
+// Requires: an equal stack is not there, and a free place is.
+void RawStackTable::put_in_index(StackId id) noexcept {
+  const std::size_t mask = index_.size() - 1;
+  std::size_t place = stacks_[id - 1].hash & mask;
+  while (index_[place] != kNoStackId) place = (place + 1) & mask;
+  index_[place] = id;
+}
+
+void RawStackTable::drop_unused() noexcept {
+  std::fill(index_.begin(), index_.end(), kNoStackId);
+  for (std::size_t i = 0; i < stacks_.size(); ++i) {
+    Stack& stack = stacks_[i];
+    const auto id = static_cast<StackId>(i + 1);
+    if (stack.frames == nullptr) continue;
+    if (stack.references != 0) {
+      put_in_index(id);
+      continue;
+    }
+    --known_;
+    frames_ -= stack.depth;
+    bytes_ -= bytes_of(stack);
+    stack = Stack{};
+    free_.push_back(id);
+  }
+  unused_bytes_ = 0;
+}
+
+void RawStackTable::copy_to(Copy& copy) const {
+  copy.frames.resize(frames_);
+  copy.ends.resize(stacks_.size());
+  std::size_t end = 0;
+  for (std::size_t i = 0; i < stacks_.size(); ++i) {
+    std::copy_n(stacks_[i].frames.get(), stacks_[i].depth, copy.frames.data() + end);
+    end += stacks_[i].depth;
+    copy.ends[i] = static_cast<std::uint32_t>(end);
+  }
+}
+
+}  // namespace cistern

@@ -1,0 +1,104 @@
+// Each stack once, for as long as something refers to it, within the bound.
+
+#include "stats/raw_stack_table.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+#include <vector>
+
+namespace cistern {
+namespace {
+
+struct Frames {
+  explicit Frames(std::vector<std::uintptr_t> addresses) : frames(std::move(addresses)) {}
+  [[nodiscard]] RawStack raw() const {
+    return {frames.data(), static_cast<std::uint32_t>(frames.size()), hash_of(frames.data(), frames.size())};
+  }
+  std::vector<std::uintptr_t> frames;
+};
+
+std::vector<std::uintptr_t> stack_of(const RawStackTable& table, StackId id) {
+  RawStackTable::Copy copy;
+  table.copy_to(copy);
+  const auto frames = copy.stack(id - 1);
+  return {frames.begin(), frames.end()};
+}
+
+TEST(RawStackTable, GivesEqualStacksOneNumberAndOthersAnother) {
+  RawStackTable table;
+  const StackId one = table.intern(Frames({1, 2, 3}).raw());
+  EXPECT_EQ(table.intern(Frames({1, 2, 3}).raw()), one);
+  const StackId two = table.intern(Frames({1, 2}).raw());
+  EXPECT_NE(two, one);
+  EXPECT_EQ(stack_of(table, one), (std::vector<std::uintptr_t>{1, 2, 3}));
+  EXPECT_EQ(stack_of(table, two), (std::vector<std::uintptr_t>{1, 2}));
+  EXPECT_EQ(table.intern({}), kNoStackId) << "an empty stack is none";
+  EXPECT_EQ(table.size(), 2U);
+}
+
+TEST(RawStackTable, TellsStacksOfOneHashApart) {
+  RawStackTable table;
+  RawStack a = Frames({1}).raw();
+  const Frames frames({2});
+  RawStack b = frames.raw();
+  b.hash = a.hash;
+  const Frames other({1});
+  a.frames = other.frames.data();
+  EXPECT_NE(table.intern(a), table.intern(b));
+}
+
+TEST(RawStackTable, KeepsWhatIsReferredToAndGivesTheRestUpWhenItIsFull) {
+  RawStackTable table;
+  table.set_limit(10000);
+  const StackId kept = table.intern(Frames({7, 7, 7}).raw());
+  for (std::uintptr_t i = 0; i < 1000; ++i) {
+    const StackId id = table.intern(Frames({i, i + 1}).raw());
+    ASSERT_NE(id, kNoStackId) << i;
+    table.let_go(id);
+    ASSERT_LE(table.bytes(), 10000U);
+  }
+  EXPECT_EQ(table.lost(), 0U);
+  EXPECT_EQ(table.intern(Frames({7, 7, 7}).raw()), kept);
+  EXPECT_EQ(stack_of(table, kept), (std::vector<std::uintptr_t>{7, 7, 7}));
+}
+
+TEST(RawStackTable, LosesAndCountsWhatDoesNotFit) {
+  RawStackTable table;
+  table.set_limit(1000);
+  std::vector<StackId> held;
+  for (std::uintptr_t i = 0; i < 100; ++i) held.push_back(table.intern(Frames({i, i + 1}).raw()));
+  EXPECT_LE(table.bytes(), 1000U);
+  EXPECT_EQ(held.back(), kNoStackId);
+  EXPECT_EQ(table.lost(), 100 - table.size());
+  EXPECT_EQ(table.intern(Frames({0, 1}).raw()), held.front()) << "what is known is found still";
+}
+
+TEST(RawStackTable, AgreesWithAMapOverRandomUses) {
+  RawStackTable table;
+  table.set_limit(60000);
+  std::mt19937 random(20261121);
+  std::vector<std::pair<StackId, std::vector<std::uintptr_t>>> held;
+  for (int step = 0; step < 20000; ++step) {
+    if (!held.empty() && random() % 2 == 0) {
+      const std::size_t i = random() % held.size();
+      ASSERT_EQ(stack_of(table, held[i].first), held[i].second) << "step " << step;
+      table.let_go(held[i].first);
+      held[i] = held.back();
+      held.pop_back();
+      continue;
+    }
+    std::vector<std::uintptr_t> frames(1 + random() % 4);
+    for (auto& frame : frames) frame = random() % 6;
+    const StackId id = table.intern(Frames(frames).raw());
+    ASSERT_NE(id, kNoStackId);
+    held.emplace_back(id, frames);
+    if (held.size() > 200) {
+      table.let_go(held.front().first);
+      held.erase(held.begin());
+    }
+  }
+}
+
+}  // namespace
+}  // namespace cistern
