@@ -4,6 +4,7 @@
 
 #include "stats/gzip_output.h"
 #include "stats/json_writer.h"
+#include "stats/snapshot_schema.h"
 
 #include <algorithm>
 #include <charconv>
@@ -20,9 +21,6 @@
 
 namespace cistern {
 namespace {
-
-// Of docs/snapshot-schema.json: a reader of one version may meet more members, never fewer.
-constexpr int kSchemaVersion = 1;
 
 // Readers of PyTorch's form expect the list of frames, which stand in the table of stacks.
 void write_stack(JsonWriter& json, StackIndex stack) {
@@ -224,7 +222,7 @@ void write_json(const Snapshot& snapshot, std::ostream& out) {
   JsonWriter json(out);
   json.begin_object();
   // PyTorch's viewer keeps `version` for itself.
-  json.key("schema_version").number(kSchemaVersion);
+  json.key("schema_version").number(kSnapshotSchemaVersion);
   json.key("segments").begin_array();
   for (const SegmentInfo& segment : snapshot.segments) write_segment(json, segment);
   json.end_array();

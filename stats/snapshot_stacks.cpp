@@ -3,6 +3,8 @@
 #include "stats/raw_stack_table.h"
 #include "stats/symbolizer.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -43,8 +45,12 @@ void SnapshotStacks::describe(Snapshot& snapshot) const {
   for (std::size_t i = 0; i < ends_.size(); ++i) {
     for (const std::uintptr_t address : stack(i)) {
       FrameInfo frame;
-      frame.address = address;
-      if (const auto known = symbols.frames.find(address); known != symbols.frames.end()) frame = known->second;
+      if (const auto known = symbols.frames.find(address); known != symbols.frames.end()) {
+        frame = known->second;
+      } else {
+        frame.address = address;
+        frame.name = fmt::format("{:#x}", address);
+      }
       if (snapshot.stacks[i].empty() && is_of_the_heap(frame)) continue;
       snapshot.stacks[i].push_back(std::move(frame));
     }

@@ -104,6 +104,8 @@ void describe(const Module& module, int index, std::span<const std::uintptr_t> a
       if (!frame.name.empty()) break;
       if (const std::string_view name = file.function_at(frame.offset - 1); !name.empty()) frame.name = demangled(name);
     }
+    if (frame.name.empty())
+      frame.name = fmt::format("{}+{:#x}", module.path.substr(module.path.rfind('/') + 1), frame.offset);
   }
 }
 

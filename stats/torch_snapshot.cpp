@@ -57,6 +57,7 @@ class TorchSnapshotWriter {
     list("external_annotations", snapshot_.external_annotations,
          [this](const ExternalAnnotation& info) { annotation(info); });
     list("device_stats", snapshot_.device_stats, [this](const MemoryStats& info) { stats(info); });
+    list("modules", snapshot_.modules, [this](const ModuleInfo& info) { module(info); });
     list("tags", snapshot_.tags, [this](const std::string& name) { writer_.string(name); });
     writer_.end_object();
     writer_.finish();
@@ -94,9 +95,18 @@ class TorchSnapshotWriter {
       writer_.key("name").string(frame.name);
       writer_.key("filename").string(frame.filename);
       writer_.key("line").number(frame.line);
+      place_in_module(frame);
       writer_.end_object();
     }
     writer_.end_array();
+  }
+
+  // What other symbolizers need, where it is known.
+  void place_in_module(const FrameInfo& frame) {
+    if (frame.address != 0) address("address", frame.address);
+    if (named(snapshot_.modules, frame.module, "module") == nullptr) return;
+    number("module", frame.module);
+    address("offset", frame.offset);
   }
 
   // Segments and blocks list their frames even where there are none.
@@ -177,6 +187,13 @@ class TorchSnapshotWriter {
       writer_.end_array();
     }
     writer_.end_array();
+  }
+
+  void module(const ModuleInfo& info) {
+    writer_.begin_object();
+    writer_.key("path").string(info.path);
+    writer_.key("build_id").string(info.build_id);
+    writer_.end_object();
   }
 
   void annotation(const ExternalAnnotation& info) {

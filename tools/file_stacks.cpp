@@ -1,18 +1,11 @@
 #include "tools/file_stacks.h"
 
 namespace cistern {
-namespace {
 
-FrameInfo read_frame(const Place& place) {
-  static_cast<void>(place.object());
-  return {std::string(place.member("filename").text()), place.member("line").integer(),
-          std::string(place.member("name").text())};
-}
-
-}  // namespace
-
-FileStacks::FileStacks(const Place& top, std::vector<StackInfo>& stacks)
+FileStacks::FileStacks(const Place& top, std::size_t modules, std::vector<StackInfo>& stacks)
     : stacks_(stacks),
+      modules_(modules),
+      has_modules_(top.has("modules")),
       frames_name_(top.document().find_string("frames")),
       indices_(top.document().containers(), kNoStack) {
   if (top.has("stacks")) top.member("stacks").for_each([this](const Place& stack) { add(stack); });
@@ -30,9 +23,22 @@ StackIndex FileStacks::index_of(const Place& record) {
 StackIndex FileStacks::add(const Place& frames) {
   StackInfo stack;
   stack.reserve(frames.size());
-  frames.for_each([&stack](const Place& frame) { stack.push_back(read_frame(frame)); });
+  frames.for_each([&](const Place& frame) { stack.push_back(read_frame(frame)); });
   stacks_.push_back(std::move(stack));
   return indices_[frames.document().container_number(frames.value())] = static_cast<StackIndex>(stacks_.size() - 1);
+}
+
+// Where the code was is told in files with a list of modules, which are ours.
+FrameInfo FileStacks::read_frame(const Place& place) const {
+  static_cast<void>(place.object());
+  FrameInfo frame{std::string(place.member("filename").text()), place.member("line").integer(),
+                  std::string(place.member("name").text())};
+  if (!has_modules_) return frame;
+  if (place.has("address")) frame.address = place.member("address").address();
+  if (!place.has("module")) return frame;
+  frame.module = static_cast<std::int32_t>(place.member("module").integer(-1, static_cast<std::int64_t>(modules_) - 1));
+  if (frame.module >= 0) frame.offset = place.member("offset").address();
+  return frame;
 }
 
 }  // namespace cistern

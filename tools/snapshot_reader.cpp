@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "stats/snapshot_schema.h"
 #include "tools/file_stacks.h"
 #include "tools/history_reader.h"
 #include "tools/place.h"
@@ -13,12 +14,17 @@ namespace cistern {
 Snapshot snapshot_of(const SnapshotFile& file) {
   const Place top(file.document, file.name);
   if (!top.is(Value::Kind::object)) top.fail("an object with segments and device_traces");
+  if (top.has("schema_version")) static_cast<void>(top.member("schema_version").integer(1, kSnapshotSchemaVersion));
   Snapshot snapshot;
   const auto read = [&top](std::string_view name, auto& list, auto&& element) {
     if (top.has(name)) top.member(name).for_each([&](const Place& place) { list.push_back(element(place)); });
   };
   read("tags", snapshot.tags, [](const Place& place) { return std::string(place.text()); });
-  FileStacks stacks(top, snapshot.stacks);
+  read("modules", snapshot.modules, [](const Place& place) {
+    static_cast<void>(place.object());
+    return ModuleInfo{std::string(place.member("path").text()), std::string(place.member("build_id").text())};
+  });
+  FileStacks stacks(top, snapshot.modules.size(), snapshot.stacks);
   const std::size_t devices = top.member("device_traces").size();
   snapshot.segments = read_segments(top.member("segments"), devices, stacks, snapshot.tags.size());
   if (top.has("allocator_settings")) snapshot.settings = read_settings(top.member("allocator_settings"));

@@ -24,7 +24,8 @@ enum class BlockState : std::uint8_t { inactive, active_allocated, active_pendin
 [[nodiscard]] CISTERN_EXPORT const char* to_string(BlockState state) noexcept;
 
 // One call of a stack: where it was made. A frame whose code has no line information keeps an
-// empty file and line 0.
+// empty file and line 0; one whose function has no name is called by its place, "libc.so.6+0x2a1ca",
+// or, in no file, by its address.
 struct FrameInfo {
   std::string filename;
   std::int64_t line = 0;

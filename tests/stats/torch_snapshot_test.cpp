@@ -73,6 +73,24 @@ TEST(TorchSnapshot, StacksStandInPlaceOfTheirIndices) {
   EXPECT_FALSE(written.contains("stacks"));
 }
 
+TEST(TorchSnapshot, FramesSayWhereTheirCodeWas) {
+  Snapshot snapshot = sample();
+  snapshot.modules = {{"/lib/a.so", "ab12"}};
+  FrameInfo& frame = snapshot.stacks[0][0];
+  frame.address = 0x7f0000001234;
+  frame.module = 0;
+  frame.offset = 0x1234;
+  json written = as_torch_json(snapshot);
+  json frames = kFrames;
+  frames[0]["address"] = 0x7f0000001234;
+  frames[0]["module"] = 0;
+  frames[0]["offset"] = 0x1234;
+  EXPECT_EQ(written["segments"][0]["blocks"][0]["frames"], frames) << "what is not known is not there";
+  EXPECT_EQ(written["modules"], json::parse(R"([{"path": "/lib/a.so", "build_id": "ab12"}])"));
+  frame.module = 1;
+  EXPECT_EQ(refusal(snapshot), "snapshot: module 1: expected an index below 1, or -1 for none");
+}
+
 TEST(TorchSnapshot, EntriesHavePyTorchsKeys) {
   const json history = as_torch_json(sample())["device_traces"][1];
   EXPECT_EQ(history[0], json({{"action", "alloc"},

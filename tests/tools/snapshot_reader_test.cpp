@@ -425,6 +425,59 @@ TEST(SnapshotReader, StacksThatOurJsonListsKeepTheirIndices) {
   EXPECT_EQ(snapshot.device_traces[0][0].stack, 1);
 }
 
+// A frame of a file with modules, and what may be wrong with it.
+Json with_modules() {
+  Json json = with_history();
+  json["modules"] = {{{"path", "/lib/a.so"}, {"build_id", "ab12"}}};
+  Json& frame = json["device_traces"][0][0]["frames"][0];
+  frame["address"] = 0x7f0000001234;
+  frame["module"] = 0;
+  frame["offset"] = 0x1234;
+  return json;
+}
+
+TEST(SnapshotReader, FramesSayWhereTheirCodeWas) {
+  const Snapshot snapshot = parse_snapshot(with_modules().dump(), "s.json");
+  ASSERT_EQ(snapshot.modules.size(), 1u);
+  EXPECT_EQ(snapshot.modules[0].path, "/lib/a.so");
+  EXPECT_EQ(snapshot.modules[0].build_id, "ab12");
+  const StackIndex stack = snapshot.device_traces[0][0].stack;
+  const FrameInfo& frame = snapshot.stacks.at(static_cast<std::size_t>(stack))[0];
+  EXPECT_EQ(frame.address, 0x7f0000001234u);
+  EXPECT_EQ(frame.module, 0);
+  EXPECT_EQ(frame.offset, 0x1234u);
+  const Snapshot again = parse_snapshot(written(snapshot), "again.json");
+  EXPECT_EQ(written(again), written(snapshot));
+}
+
+TEST(SnapshotReader, AFramesModuleMustBeListed) {
+  Json json = with_modules();
+  json["device_traces"][0][0]["frames"][0]["module"] = 1;
+  EXPECT_THAT(refusal_of(json), HasSubstr("frames[0].module: 1': expected an integer from -1 to 0"));
+  json = with_modules();
+  json["device_traces"][0][0]["frames"][0].erase("offset");
+  EXPECT_THAT(refusal_of(json), EndsWith("expected the key \"offset\""));
+  json = with_modules();
+  json["modules"][0].erase("path");
+  EXPECT_THAT(refusal_of(json), AllOf(HasSubstr("modules[0]"), EndsWith("expected the key \"path\"")));
+}
+
+TEST(SnapshotReader, WithoutAListOfModulesFramesMayHaveAnyMembers) {
+  Json json = with_modules();
+  json.erase("modules");
+  json["device_traces"][0][0]["frames"][0]["module"] = "torch.nn";
+  const Snapshot snapshot = parse_snapshot(json.dump(), "s.json");
+  EXPECT_EQ(snapshot.stacks.at(0)[0].module, -1);
+}
+
+TEST(SnapshotReader, AFileOfALaterVersionIsRefused) {
+  Json json = with_history();
+  json["schema_version"] = 1;
+  EXPECT_EQ(refusal_of(json), "");
+  json["schema_version"] = 2;
+  EXPECT_EQ(refusal_of(json), "s.json: 'schema_version: 2': expected an integer from 1 to 1");
+}
+
 TEST(SnapshotReader, EntriesHaveWhatTheirActionNeeds) {
   for (const char* key : {"action", "addr", "size", "stream"}) {
     Json json = with_history();
