@@ -172,11 +172,19 @@ class DeviceAllocator {
     std::size_t largest_free_block = 0;
   };
   [[nodiscard]] Usage usage() const;
+  // The live blocks of one stack.
+  struct StackFigures {
+    std::vector<std::uintptr_t> frames;  // of the largest kReportedOwners alone; no stack has none
+    std::int64_t bytes = 0;
+    std::int64_t blocks = 0;
+    bool has_stack = false;
+  };
   // All that a report of the heap needs, at one moment: O(blocks).
   struct Figures {
     Usage usage;
     std::vector<TagStats> tags;
     std::vector<StreamStats> streams;
+    std::vector<StackFigures> stacks;  // the largest first; empty if no live block's stack is known
     std::optional<PendingFree> oldest_pending_free;
     std::optional<std::size_t> limit_bytes;
     AllocatorOptions options;
@@ -419,6 +427,7 @@ class DeviceAllocator {
   void check_private_pools() const;
   [[nodiscard]] std::vector<TagStats> tag_stats_locked() const;
   [[nodiscard]] std::vector<StreamStats> stream_stats_locked() const;
+  [[nodiscard]] std::vector<StackFigures> stack_figures_locked() const;
   [[nodiscard]] std::optional<PendingFree> oldest_pending_free_locked() const;
   void check_tags() const;
   void check_streams() const;

@@ -4,14 +4,12 @@
 #include "allocator/pool_filter.h"
 #include "runtime/driver_error.h"
 #include "runtime/process_driver.h"
-#include "stats/report.h"
 #include "stats/summary.h"
 #include "stats/tags.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <utility>
 
@@ -250,42 +248,6 @@ MemoryStats DeviceHeaps::scope_stats(const HeapScopes& scopes, int device) const
 
 std::string DeviceHeaps::summary(int device, bool abbreviated) const {
   return format_summary(stats(device), device, abbreviated, options().summary_title);
-}
-
-std::string DeviceHeaps::report(int device) {
-  const DriverApi& api = contexts_.api();
-  const ContextGuard guard(api, contexts_.primary(device));
-  const auto identify = [&] { return fmt::format("device {}", device); };
-  MemoryReport report;
-  report.device = device;
-  char name[256] = "";
-  check_driver(api, api.device_get_name(name, sizeof name, contexts_.driver_device(device)),
-               DriverEntryId::device_get_name, identify);
-  report.device_name = name;
-  DeviceAllocator::Figures figures = heap(device).figures();
-  check_driver(api, api.mem_get_info(&report.device_free_bytes, &report.device_total_bytes),
-               DriverEntryId::mem_get_info, identify);
-  const DeviceAllocator::Usage& usage = figures.usage;
-  report.stats = usage.stats;
-  const std::size_t held = static_cast<std::size_t>(usage.stats.reserved_bytes.all.current);
-  report.outside_bytes =
-      report.device_total_bytes - std::min(report.device_total_bytes, report.device_free_bytes + held);
-  report.pending_bytes = usage.pending;
-  report.pending_requested_bytes = usage.pending_requested;
-  report.free_whole_bytes = usage.free_whole;
-  report.free_split_bytes = usage.free_split;
-  report.free_private_bytes = usage.free_private;
-  report.largest_free_block_bytes = usage.largest_free_block;
-  report.streams = std::move(figures.streams);
-  report.oldest_pending_free = figures.oldest_pending_free;
-  report.now = std::chrono::steady_clock::now();
-  report.tags = std::move(figures.tags);
-  report.limit_bytes = figures.limit_bytes;
-  report.gives_back_pages = figures.options.policy == Policy::expandable;
-  const auto& divisions = figures.options.roundup_power2_divisions;
-  report.rounds_by_divisions =
-      std::any_of(divisions.begin(), divisions.end(), [](std::uint32_t each) { return each > 1; });
-  return format_report(report);
 }
 
 Snapshot DeviceHeaps::snapshot() const {

@@ -2,6 +2,7 @@
 // that verifies the tags' and the streams' figures.
 
 #include "allocator/device_allocator.h"
+#include "stats/report.h"
 
 #include <fmt/format.h>
 
@@ -9,15 +10,11 @@
 #include <map>
 #include <stdexcept>
 #include <tuple>
+#include <unordered_map>
+#include <utility>
 
 namespace cistern {
 namespace {
-
-// As in snapshots: the legacy default stream is 0, whichever of its two handles was used.
-std::int64_t number_of(const StreamIdentity& stream) {
-  if (stream.id == kLegacyStreamId) return 0;
-  return static_cast<std::int64_t>(reinterpret_cast<std::intptr_t>(stream.handle));
-}
 
 void require_equal(std::int64_t counted, std::int64_t walked, const char* what, std::uint64_t of) {
   if (counted != walked)
@@ -31,7 +28,7 @@ class StreamTable {
   StreamStats& of(const StreamIdentity& stream, int device) {
     StreamStats& stats = streams_[{device, stream.id}];
     stats.device = device;
-    stats.stream = number_of(stream);
+    stats.stream = stream_number(stream);
     stats.stream_id = stream.id;
     return stats;
   }
@@ -88,14 +85,41 @@ std::vector<StreamStats> DeviceAllocator::stream_stats_locked() const {
   return table.take();
 }
 
+std::vector<DeviceAllocator::StackFigures> DeviceAllocator::stack_figures_locked() const {
+  std::unordered_map<StackId, StackFigures> by_stack;
+  for (const Segment* segment = segments_; segment != nullptr; segment = segment->next)
+    for (const Block* block = segment->first; block != nullptr; block = block->next) {
+      if (block->state != BlockState::active_allocated) continue;
+      StackFigures& figures = by_stack[block->stack];
+      figures.bytes += static_cast<std::int64_t>(block->bytes);
+      ++figures.blocks;
+    }
+  if (by_stack.empty() || (by_stack.size() == 1 && by_stack.contains(kNoStackId))) return {};
+  std::vector<std::pair<StackId, StackFigures>> largest(by_stack.begin(), by_stack.end());
+  std::sort(largest.begin(), largest.end(), [](const auto& a, const auto& b) {
+    return a.second.bytes != b.second.bytes ? a.second.bytes > b.second.bytes : a.first < b.first;
+  });
+  std::vector<StackFigures> all;
+  all.reserve(largest.size());
+  for (auto& [stack, figures] : largest) {
+    figures.has_stack = stack != kNoStackId;
+    if (figures.has_stack && all.size() < kReportedOwners) {
+      const auto frames = history_.frames_of(stack);
+      figures.frames.assign(frames.begin(), frames.end());
+    }
+    all.push_back(std::move(figures));
+  }
+  return all;
+}
+
 std::optional<PendingFree> DeviceAllocator::oldest_pending_free_locked() const {
   std::optional<PendingFree> oldest;
   for_each_awaited([&](const Block& block, const StreamIdentity& stream, int device) {
     if (oldest && oldest->since <= block.freed_at) return;
     oldest = PendingFree{block.address,
                          static_cast<std::int64_t>(block.bytes),
-                         number_of(block.segment->stream),
-                         number_of(stream),
+                         stream_number(block.segment->stream),
+                         stream_number(stream),
                          stream.id,
                          device,
                          block.freed_at};
@@ -120,7 +144,12 @@ std::optional<PendingFree> DeviceAllocator::oldest_pending_free() const {
 
 DeviceAllocator::Figures DeviceAllocator::figures() const {
   const Lock lock(mutex_);
-  Figures figures{usage_locked(), tag_stats_locked(), stream_stats_locked(), oldest_pending_free_locked(), {},
+  Figures figures{usage_locked(),
+                  tag_stats_locked(),
+                  stream_stats_locked(),
+                  stack_figures_locked(),
+                  oldest_pending_free_locked(),
+                  {},
                   options_};
   if (limit_bytes_ != kUnlimited) figures.limit_bytes = limit_bytes_;
   return figures;

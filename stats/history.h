@@ -19,6 +19,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -80,6 +81,11 @@ class DeviceHistory {
     if (stack == kNoStackId) return;
     stacks_.let_go(stack);
     stack = kNoStackId;
+  }
+
+  // See RawStackTable.
+  [[nodiscard]] std::span<const std::uintptr_t> frames_of(StackId stack) const noexcept {
+    return stacks_.frames_of(stack);
   }
 
   // What entries carry from now on; "": nothing. Throws std::bad_alloc, unchanged.

@@ -36,6 +36,12 @@ class RawStackTable {
     if (--stacks_[id - 1].references == 0) unused_bytes_ += bytes_of(stacks_[id - 1]);
   }
 
+  // Requires: it is referred to. Valid until the table is changed.
+  [[nodiscard]] std::span<const std::uintptr_t> frames_of(StackId id) const noexcept {
+    const Stack& stack = stacks_[id - 1];
+    return {stack.frames.get(), stack.depth};
+  }
+
   // Bytes from which on new stacks are lost.
   void set_limit(std::size_t bytes) noexcept { limit_ = bytes; }
   [[nodiscard]] std::size_t size() const noexcept { return known_; }

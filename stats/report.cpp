@@ -15,8 +15,11 @@
 namespace cistern {
 namespace {
 
-constexpr std::size_t kNameColumns = 27;  // "  stream " and a handle of 64 bits
-constexpr std::size_t kOwners = 10;
+constexpr std::size_t kNameColumns = kReportedNameColumns;
+constexpr std::size_t kColumns = 110;
+constexpr std::size_t kMeaningColumns = kColumns - kNameColumns - 42;  // behind the figures
+constexpr std::string_view kCalledFrom = "    called from ";
+constexpr std::size_t kOwners = kReportedOwners;
 
 struct Part {
   std::string name;
@@ -145,7 +148,11 @@ void add_owners(std::string& text, std::string_view title, std::vector<MemoryRep
   for (const MemoryReport::Owner& owner : owners) {
     std::string meaning = fmt::format("{} {}", owner.blocks, owner.blocks == 1 ? "block" : "blocks");
     if (owner.at_peak_bytes) meaning += fmt::format(", {} at the peak", format_signed_size(*owner.at_peak_bytes));
-    add_part(text, {plain(owner.name, kNameColumns), owner.bytes, meaning}, total);
+    if (!owner.place.empty()) meaning += ", " + owner.place;
+    add_part(text, {plain(owner.name, kNameColumns), owner.bytes, plain(meaning, kMeaningColumns)}, total);
+    if (!owner.callers.empty())
+      fmt::format_to(std::back_inserter(text), "{}{}\n", kCalledFrom,
+                     plain(owner.callers, kColumns - kCalledFrom.size()));
   }
 }
 

@@ -13,6 +13,11 @@
 
 namespace cistern {
 
+// Owners that a report names, with all others together as the last of them.
+inline constexpr std::size_t kReportedOwners = 10;
+// What a name may take; a stream's is "  stream " and a handle of 64 bits.
+inline constexpr std::size_t kReportedNameColumns = 27;
+
 // What the report is made from, taken at one moment under the heap's lock; in bytes.
 // device_total = device_free + outside + reserved_bytes, and
 // reserved_bytes = allocated_bytes + pending + free_split + free_whole + free_private (of `stats`: all.current).
@@ -40,8 +45,10 @@ struct MemoryReport {
     std::int64_t bytes = 0;
     std::int64_t blocks = 0;
     std::optional<std::int64_t> at_peak_bytes = {};  // when the device had its peak
+    std::string place = {};                          // of the call, "train.cpp:42"
+    std::string callers = {};                        // "step, train, main"
   };
-  std::vector<Owner> stacks;
+  std::vector<Owner> stacks;  // of the largest kReportedOwners, others may have no name
 
   // What is in force: it decides what would help.
   std::optional<std::size_t> limit_bytes;  // of the memory fraction

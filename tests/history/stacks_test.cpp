@@ -7,6 +7,7 @@
 
 #include <thread>
 
+#include "stats/snapshot_stacks.h"
 #include "stats/stack_capture.h"
 #include "stats/symbolizer.h"
 #include "tests/history/trace_replay.h"
@@ -148,6 +149,33 @@ TEST_F(Stacks, NameFunctionFileAndLineAndBeginWithWhatTheUserCalled) {
   EXPECT_THAT(stack[2].name, HasSubstr("TestBody"));
   ASSERT_GE(stack[1].module, 0);
   EXPECT_THAT(snapshot.modules.at(static_cast<std::size_t>(stack[1].module)).path, EndsWith("history_test"));
+}
+
+TEST_F(Stacks, OfLiveBlocksAreOwnersInTheReport) {
+  EXPECT_EQ(allocator.memory_report().find("Owners by stack"), std::string::npos);
+  static_cast<void>(allocator.allocate(512));
+  record(HistoryContext::state);
+  for (int i = 0; i < 3; ++i) static_cast<void>(first_request(allocator, 2 * kMega));
+  giving_back(allocator, second_request(allocator, 20 * kMega));
+  static_cast<void>(second_request(allocator, kMega));
+  const std::string report = allocator.memory_report();
+  EXPECT_THAT(report, HasSubstr("Owners by stack, of 7.00 MiB in callers' blocks:\n"
+                                "  cistern::first_request               6291456     6.00 MiB  85.7 %  "
+                                "3 blocks, stacks_test.cpp:" +
+                                std::to_string(allocating_line) + "\n    called from TestBody"));
+  EXPECT_THAT(report, HasSubstr("\n  cistern::second_request              1048576  1024.00 KiB  14.3 %  1 block, "));
+  EXPECT_THAT(report, HasSubstr("\n  (no stack)                               512    512 bytes   0.0 %  1 block\n"));
+}
+
+TEST(SnapshotStacks, CodeInNoFileIsCalledByItsAddress) {
+  SnapshotStacks stacks;
+  const std::uintptr_t frame = 0x1000;
+  EXPECT_EQ(stacks.index_of({&frame, 1}), 0);
+  Snapshot snapshot;
+  stacks.describe(snapshot);
+  ASSERT_EQ(snapshot.stacks.size(), 1U);
+  EXPECT_EQ(snapshot.stacks[0].at(0).name, "0x1000");
+  EXPECT_EQ(snapshot.stacks[0][0].module, -1);
 }
 
 TEST_F(Stacks, OfPythonAloneAreNoneHere) {

@@ -175,6 +175,22 @@ TEST(MemoryReport, StacksAreOwnersToo) {
   EXPECT_NE(text.find("1 block\n  small "), std::string::npos) << text;
 }
 
+TEST(MemoryReport, AStackIsNamedWithItsPlaceAndItsCallers) {
+  MemoryReport report = example();
+  report.stacks = {{"net::Layer::forward", 9 * kMiB, 3, std::nullopt, "layer.cpp:42", "step, main"},
+                   {"(no stack)", kMiB, 1},
+                   {"wide", 1, 1, std::nullopt, std::string(60, 'f') + ".cpp:7", std::string(200, 'c')}};
+  const std::string text = format_report(report);
+  EXPECT_NE(text.find(R"(callers' blocks:
+  net::Layer::forward                  9437184     9.00 MiB  90.0 %  3 blocks, layer.cpp:42
+    called from step, main
+  (no stack)                           1048576  1024.00 KiB  10.0 %  1 block
+  wide )"),
+            std::string::npos)
+      << text;
+  for (const std::string& line : lines_of(text)) EXPECT_LE(line.size(), 110U) << line;
+}
+
 // What is advised of a device of which a change makes one thing large.
 template <class Change>
 std::string advice_after(Change&& change) {
