@@ -27,6 +27,7 @@ DeviceHeaps::DeviceHeaps(Contexts& contexts, const AllocatorOptions& options)
       options_(options),
       heaps_(static_cast<std::size_t>(contexts.device_count())) {
   require_valid(options_);
+  record_history(options_.history);
   link_->heaps = this;
   if (is_of_process_) add_peer_listener(*this);
 }
@@ -135,7 +136,9 @@ RecordingFilter DeviceHeaps::resolve(const PoolFilter& filter, int device) {
 // it is.
 void DeviceHeaps::set_options(std::string_view text) {
   const std::lock_guard lock(mutex_);
-  AllocatorOptions options = AllocatorOptions::parse(text, options_);
+  AllocatorOptions base = options_;
+  base.history = history_options_;
+  AllocatorOptions options = AllocatorOptions::parse(text, base);
   bool in_use = false;
   for_each([&](const DeviceAllocator& heap) { in_use = in_use || heap.is_used(); });
   const auto caches_segments = [](Policy policy) { return policy == Policy::classic || policy == Policy::expandable; };
@@ -144,13 +147,17 @@ void DeviceHeaps::set_options(std::string_view text) {
     throw NotSupported(fmt::format("policy {}: the policy is fixed by the first allocation, and is {}",
                                    to_string(options.policy), to_string(options_.policy)));
   for_each([&](DeviceAllocator& heap) { heap.prepare(options); });
+  std::vector<HistoryChange> history_changes;
+  HistoryOptions history = options.history;
+  if (options.history_given) history_changes = prepare_history(history);
   for_each([&](DeviceAllocator& heap) {
     heap.set_options(options);
     if (!heap.can_serve(options)) warn_of_fixed_segments(heap.device());
   });
   // Heaps that are made later take the fraction that any text has named.
   options.fraction_given = options.fraction_given || options_.fraction_given;
-  options_ = options;
+  if (options.history_given) apply(history_changes, std::move(history));
+  options_ = std::move(options);
 }
 
 // The pair is in the list by now: a heap that is not there yet finds it when it is made.
@@ -171,7 +178,8 @@ void DeviceHeaps::warn_of_fixed_segments(int device) {
 }
 
 std::string DeviceHeaps::describe_options() const {
-  const AllocatorOptions options = this->options();
+  AllocatorOptions options = this->options();
+  options.history = history_options();
   std::string text = options.describe();
   for_each([&](const DeviceAllocator& heap) {
     if (!heap.can_serve(options))
@@ -281,23 +289,33 @@ Snapshot DeviceHeaps::snapshot() const {
   return snapshot;
 }
 
-void DeviceHeaps::record_history(const HistoryOptions& options) {
-  require_valid(options);
-  const std::lock_guard lock(mutex_);
-  struct Change {
-    DeviceAllocator& heap;
-    HistoryOptions options;
-    HistoryRing ring;
-  };
-  std::vector<Change> changes;
-  for_each([&](DeviceAllocator& heap) { changes.push_back({heap, options, heap.prepare_history(options)}); });
-  HistoryOptions kept = options;
-  for (Change& change : changes) change.heap.record_history(std::move(change.options), std::move(change.ring));
-  kept.clear_history = false;
+struct DeviceHeaps::HistoryChange {
+  DeviceAllocator* heap = nullptr;
+  HistoryOptions options;
+  HistoryRing ring;
+};
+
+std::vector<DeviceHeaps::HistoryChange> DeviceHeaps::prepare_history(const HistoryOptions& options) {
+  std::vector<HistoryChange> changes;
+  for_each([&](DeviceAllocator& heap) { changes.push_back({&heap, options, heap.prepare_history(options)}); });
+  return changes;
+}
+
+void DeviceHeaps::apply(std::vector<HistoryChange>& changes, HistoryOptions&& options) noexcept {
+  for (HistoryChange& change : changes) change.heap->record_history(std::move(change.options), std::move(change.ring));
   const bool off = options.enabled == HistoryEnabled::none;
   const std::size_t entries = options.enabled == HistoryEnabled::all ? options.max_entries : 1;
   annotations_.set_capacity(off ? 0 : entries, off || options.clear_history);
-  history_options_ = std::move(kept);
+  history_options_ = std::move(options);
+  history_options_.clear_history = false;
+}
+
+void DeviceHeaps::record_history(const HistoryOptions& options) {
+  require_valid(options);
+  const std::lock_guard lock(mutex_);
+  HistoryOptions kept = options;
+  std::vector<HistoryChange> changes = prepare_history(options);
+  apply(changes, std::move(kept));
 }
 
 HistoryOptions DeviceHeaps::history_options() const {

@@ -137,6 +137,10 @@ class DeviceHeaps final : private PeerListener {
 
  private:
   void warn_of_fixed_segments(int device);
+  // In two steps, of which only the first may fail. Require: mutex_.
+  struct HistoryChange;
+  [[nodiscard]] std::vector<HistoryChange> prepare_history(const HistoryOptions& options);
+  void apply(std::vector<HistoryChange>& changes, HistoryOptions&& options) noexcept;
   void peer_enabled(int from, int to) override;
 
   Contexts& contexts_;

@@ -132,7 +132,7 @@ AllocatorOptions AllocatorOptions::parse(std::string_view text, const AllocatorO
   AllocatorOptions& options = reading.options;
   options.text = text;
   options.without_effect.clear();
-  options.fraction_given = false;
+  options.fraction_given = options.history_given = false;
   options.max_split_size_bytes = defaults.max_split_size_bytes;
   options.max_non_split_rounding_bytes = defaults.max_non_split_rounding_bytes;
   options.roundup_power2_divisions = defaults.roundup_power2_divisions;
@@ -170,6 +170,11 @@ std::string AllocatorOptions::describe() const {
   line("graph_capture_record_stream_reuse", graph_capture_record_stream_reuse ? "True" : "False");
   line("oom_dump", oom_dump);
   line("summary_title", summary_title);
+  line("history", cistern::to_string(history.enabled));
+  line("history_context", cistern::to_string(history.context));
+  line("history_entries", history.max_entries == kUnlimitedEntries ? "unlimited" : fmt::to_string(history.max_entries));
+  line("history_frames", fmt::to_string(history.max_frames));
+  line("history_stacks_mb", mebibytes_text(history.max_stack_bytes));
   for (const std::string& entry : without_effect) line("without effect", entry);
   return lines;
 }

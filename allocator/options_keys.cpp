@@ -17,6 +17,8 @@ constexpr std::array<std::string_view, 5> kPolicies{"classic", "expandable", "pa
 constexpr std::array<std::string_view, 2> kRules{"current", "2.4"};
 constexpr std::array<std::string_view, 2> kBackends{"native", "cudaMallocAsync"};
 constexpr std::array<std::string_view, 2> kTitles{"cistern", "PyTorch"};
+constexpr std::array<std::string_view, 3> kHistoryKinds{"none", "state", "all"};
+constexpr std::array<std::string_view, 4> kHistoryContexts{"none", "state", "alloc", "all"};
 
 void read_policy(const OptionPair& pair, OptionsReading& reading) {
   reading.policy = static_cast<Policy>(choice_value(pair, kPolicies));
@@ -75,6 +77,33 @@ void read_summary_title(const OptionPair& pair, OptionsReading& reading) {
   reading.options.summary_title = kTitles[choice_value(pair, kTitles)];
 }
 
+HistoryOptions& history_of(OptionsReading& reading) {
+  reading.options.history_given = true;
+  return reading.options.history;
+}
+
+void read_history(const OptionPair& pair, OptionsReading& reading) {
+  history_of(reading).enabled = static_cast<HistoryEnabled>(choice_value(pair, kHistoryKinds));
+}
+
+void read_history_context(const OptionPair& pair, OptionsReading& reading) {
+  history_of(reading).context = static_cast<HistoryContext>(choice_value(pair, kHistoryContexts));
+}
+
+void read_history_entries(const OptionPair& pair, OptionsReading& reading) {
+  constexpr std::uint64_t most = std::uint64_t{1} << 40;
+  history_of(reading).max_entries =
+      !pair.is_list && pair.value == "unlimited" ? kUnlimitedEntries : integer_value(pair, 1, most, "(or unlimited)");
+}
+
+void read_history_frames(const OptionPair& pair, OptionsReading& reading) {
+  history_of(reading).max_frames = integer_value(pair, 1, 128);
+}
+
+void read_history_stack_bytes(const OptionPair& pair, OptionsReading& reading) {
+  history_of(reading).max_stack_bytes = mebibytes_value(pair, 1);
+}
+
 // Divisions between powers of two: `text` is all or part of the pair's value.
 std::uint32_t divisions_value(const OptionPair& pair, std::string_view text, bool zero_allowed) {
   constexpr std::uint64_t most = std::uint64_t{1} << 31;
@@ -126,11 +155,16 @@ struct Key {
   std::string_view name;
   void (*read)(const OptionPair& pair, OptionsReading& reading);
 };
-constexpr std::array<Key, 13> kKeys{{
+constexpr std::array<Key, 18> kKeys{{
     {"backend", read_backend},
     {"expandable_segments", read_expandable_segments},
     {"garbage_collection_threshold", read_garbage_collection_threshold},
     {"graph_capture_record_stream_reuse", read_capture_reuse},
+    {"history", read_history},
+    {"history_context", read_history_context},
+    {"history_entries", read_history_entries},
+    {"history_frames", read_history_frames},
+    {"history_stacks_mb", read_history_stack_bytes},
     {"max_non_split_rounding_mb", read_max_non_split_rounding},
     {"max_split_size_mb", read_max_split_size},
     {"oom_dump", read_oom_dump},
@@ -237,6 +271,10 @@ PytorchRules rules_of(const std::vector<OptionPair>& pairs, PytorchRules otherwi
   return reading.options.pytorch_rules;
 }
 
+std::string_view to_string(HistoryEnabled enabled) noexcept { return kHistoryKinds[static_cast<std::size_t>(enabled)]; }
+std::string_view to_string(HistoryContext context) noexcept {
+  return kHistoryContexts[static_cast<std::size_t>(context)];
+}
 std::string_view to_string(PytorchRules rules) noexcept { return kRules[static_cast<std::size_t>(rules)]; }
 
 }  // namespace cistern

@@ -33,6 +33,8 @@ void apply_option(const OptionPair& pair, OptionsReading& reading);
 [[nodiscard]] PytorchRules rules_of(const std::vector<OptionPair>& pairs, PytorchRules otherwise);
 
 [[nodiscard]] std::string_view to_string(PytorchRules rules) noexcept;
+[[nodiscard]] std::string_view to_string(HistoryEnabled enabled) noexcept;
+[[nodiscard]] std::string_view to_string(HistoryContext context) noexcept;
 
 // For options that were not read from text. Throws InvalidArgument naming the first field out
 // of range and what was expected; NotSupported for a policy that is not built.

@@ -5,6 +5,7 @@
 #include <bit>
 
 #include "allocator/options_keys.h"
+#include "stats/history.h"
 
 namespace cistern {
 namespace {
@@ -34,6 +35,7 @@ void require_valid(const AllocatorOptions& options) {
   require(!options.oom_dump.empty(), "oom_dump", options.oom_dump, "stderr, stdout, off or a file's path");
   require(options.summary_title == "cistern" || options.summary_title == "PyTorch", "summary_title",
           options.summary_title, "cistern or PyTorch");
+  require_valid(options.history);
 }
 
 }  // namespace cistern

@@ -5,6 +5,7 @@
 // docs/options.md lists every key.
 
 #include <cistern/export.h>
+#include <cistern/history.h>
 
 #include <array>
 #include <cstddef>
@@ -53,12 +54,15 @@ struct AllocatorOptions {
   std::string oom_dump = "stderr";
   // The word in the summary's title: "cistern", or "PyTorch" for the original text.
   std::string summary_title = "cistern";
+  // What the history records from the start; record_history replaces it.
+  HistoryOptions history = HistoryOptions::always_on();
 
   // The text these options were read from, known keys that have no effect (one line each,
-  // key and reason), and whether the text named a memory fraction.
+  // key and reason), and whether the text named a memory fraction, or anything of the history.
   std::string text;
   std::vector<std::string> without_effect;
   bool fraction_given = false;
+  bool history_given = false;
 
   // Reads "key:value,key:[a:b,c:d]". As in PyTorch, a text that leaves out max_split_size_mb,
   // max_non_split_rounding_mb, roundup_power2_divisions or garbage_collection_threshold resets

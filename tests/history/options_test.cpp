@@ -92,6 +92,35 @@ TEST_F(HistoryOfAnAllocator, ABadOptionIsNamedAndNothingIsChanged) {
   EXPECT_THAT(trace(), ElementsAre("segment_alloc 2097152", "alloc 1000"));
 }
 
+TEST_F(HistoryOfAnAllocator, TextOfOptionsChangesWhatItNames) {
+  allocator.record_history({.max_entries = 5000, .max_frames = 7});
+  allocator.set_options("oom_dump:off");
+  EXPECT_EQ(allocator.history_options().max_frames, 7U) << "nothing of the history is named";
+  allocator.set_options("history_context:state,history_entries:3");
+  const HistoryOptions options = allocator.history_options();
+  EXPECT_EQ(options.context, HistoryContext::state);
+  EXPECT_EQ(options.max_entries, 3U);
+  EXPECT_EQ(options.max_frames, 7U);
+  EXPECT_THROW(allocator.set_options("history:none,policy:paged"), NotSupported);
+  EXPECT_EQ(allocator.history_options().enabled, HistoryEnabled::all) << "a text that is refused changes nothing";
+  static_cast<void>(allocator.allocate(1000));
+  allocator.set_options("history:none");
+  EXPECT_THAT(trace(), IsEmpty());
+}
+
+TEST(HistoryFromTheStart, IsAsTheOptionsSay) {
+  SimulatedDriver driver({.capacity_bytes = 256 * kMega, .backing = Backing::none});
+  CachingAllocator quiet({.driver = &driver.api(), .options = AllocatorOptions::parse("history:none")});
+  static_cast<void>(quiet.allocate(1000));
+  EXPECT_THAT(quiet.snapshot().device_traces.at(0), IsEmpty());
+  CachingAllocator loud({.driver = &driver.api(), .options = AllocatorOptions::parse("history_context:all")});
+  static_cast<void>(loud.allocate(1000));
+  EXPECT_FALSE(loud.snapshot().stacks.empty());
+  AllocatorOptions bad;
+  bad.history.max_entries = 0;
+  EXPECT_THROW(CachingAllocator({.driver = &driver.api(), .options = bad}), InvalidArgument);
+}
+
 TEST(TraceActions, HaveTheNamesThatPyTorchGivesThem) {
   for (const char* name : {"alloc", "free_requested", "free_completed", "segment_alloc", "segment_free", "segment_map",
                            "segment_unmap", "snapshot", "oom", "annotate"})

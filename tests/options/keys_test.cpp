@@ -98,6 +98,30 @@ TEST(OptionKeys, SummaryTitleIsOneOfTwo) {
   EXPECT_THAT(refusal("summary_title:pytorch"), HasSubstr("cistern or PyTorch"));
 }
 
+TEST(OptionKeys, OfTheHistoryAreThoseOfRecordHistory) {
+  const AllocatorOptions options = AllocatorOptions::parse(
+      "history:state,history_context:alloc,history_entries:1000,history_frames:20,history_stacks_mb:8");
+  EXPECT_TRUE(options.history_given);
+  EXPECT_EQ(options.history.enabled, HistoryEnabled::state);
+  EXPECT_EQ(options.history.context, HistoryContext::alloc);
+  EXPECT_EQ(options.history.max_entries, 1000U);
+  EXPECT_EQ(options.history.max_frames, 20U);
+  EXPECT_EQ(options.history.max_stack_bytes, 8 * kMiB);
+  const AllocatorOptions later = AllocatorOptions::parse("history_entries:unlimited", options);
+  EXPECT_EQ(later.history.max_entries, kUnlimitedEntries);
+  EXPECT_EQ(later.history.context, HistoryContext::alloc) << "what a text leaves out stays";
+  EXPECT_FALSE(AllocatorOptions::parse("oom_dump:off", options).history_given);
+}
+
+TEST(OptionKeys, OfTheHistoryAreRefusedOutOfRange) {
+  EXPECT_THAT(refusal("history:off"), AllOf(HasSubstr("'off'"), HasSubstr("none or state or all")));
+  EXPECT_THAT(refusal("history_context:frees"), HasSubstr("none or state or alloc or all"));
+  EXPECT_THAT(refusal("history_entries:0"), HasSubstr("expected an integer"));
+  EXPECT_THAT(refusal("history_entries:[1:2]"), HasSubstr("expected an integer"));
+  EXPECT_THAT(refusal("history_frames:129"), HasSubstr("from 1 to 128"));
+  EXPECT_THAT(refusal("history_stacks_mb:0"), HasSubstr("expected an integer of MiB"));
+}
+
 TEST(OptionKeys, DescriptionListsEveryOptionInForce) {
   EXPECT_EQ(AllocatorOptions::parse("max_split_size_mb:32,garbage_collection_threshold:0.8,oom_dump:off").describe(),
             "policy: classic\n"
@@ -111,6 +135,11 @@ TEST(OptionKeys, DescriptionListsEveryOptionInForce) {
             "graph_capture_record_stream_reuse: False\n"
             "oom_dump: off\n"
             "summary_title: cistern\n"
+            "history: all\n"
+            "history_context: none\n"
+            "history_entries: 65536\n"
+            "history_frames: 64\n"
+            "history_stacks_mb: 64\n"
             "without effect: garbage_collection_threshold: acts only while a memory fraction limits the heap: give "
             "per_process_memory_fraction, or set it by call\n");
 }
