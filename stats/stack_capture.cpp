@@ -18,26 +18,34 @@ constexpr std::size_t kMostAtTheBottom = 3;
 // One of so many stacks of a thread is timed.
 constexpr unsigned kTimedEvery = 16;
 
-// The end of the calling thread's stack; 0 if it is not known.
-std::uintptr_t stack_end() noexcept {
+// The calling thread's own stack: all of it above a frame can be read. Empty if it is not known.
+struct StackExtent {
+  std::uintptr_t lowest = 0;
+  std::uintptr_t end = 0;
+};
+
+StackExtent stack_of_thread() noexcept {
   pthread_attr_t attributes;
-  if (pthread_getattr_np(pthread_self(), &attributes) != 0) return 0;
+  if (pthread_getattr_np(pthread_self(), &attributes) != 0) return {};
   void* lowest = nullptr;
   std::size_t bytes = 0;
   const int result = pthread_attr_getstack(&attributes, &lowest, &bytes);
   pthread_attr_destroy(&attributes);
-  return result == 0 ? reinterpret_cast<std::uintptr_t>(lowest) + bytes : 0;
+  const auto begin = reinterpret_cast<std::uintptr_t>(lowest);
+  return result == 0 ? StackExtent{begin, begin + bytes} : StackExtent{};
 }
 
 struct OfThread {
-  std::uintptr_t end = stack_end();
+  StackExtent stack = stack_of_thread();
   unsigned count = 0;
 };
 
 // A frame is the caller's frame pointer, then the return address (x86-64: the psABI's section 3.2.2;
-// aarch64: AAPCS64's frame record). Each lies above the one before, on the thread's stack.
-[[gnu::no_sanitize("address", "thread")]] std::size_t walk_chain(std::uintptr_t frame, std::uintptr_t end,
+// aarch64: AAPCS64's frame record). Each lies above the one before, on the thread's stack. A fiber's
+// stack is elsewhere: between it and the thread's may be nothing, so nothing is read there.
+[[gnu::no_sanitize("address", "thread")]] std::size_t walk_chain(std::uintptr_t frame, const StackExtent& stack,
                                                                  std::uintptr_t* frames, std::size_t most) noexcept {
+  const std::uintptr_t end = frame < stack.lowest ? 0 : stack.end;
   std::size_t depth = 0;
   while (depth < most && frame % sizeof(std::uintptr_t) == 0 && frame + 2 * sizeof(std::uintptr_t) <= end) {
     const auto* record = reinterpret_cast<const std::uintptr_t*>(frame);
@@ -125,7 +133,7 @@ class Verdicts {
 
   CapturedStack stack;
   stack.frames = frames;
-  std::size_t depth = walk_chain(frame, thread.end, frames, most);
+  std::size_t depth = walk_chain(frame, thread.stack, frames, most);
   stack.hash = hash_of(frames, depth);
   Verdicts verdicts;
   const Verdicts::Verdict verdict = verdicts.of(stack.hash);

@@ -4,6 +4,7 @@
 #include <cistern/simulated.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <ucontext.h>
 
 #include <thread>
 
@@ -278,6 +279,27 @@ TEST(StackCapture, UsesTheUnwindTablesWhereTheChainIsBroken) {
   EXPECT_TRUE(by_tables);
   EXPECT_EQ(frames_named(frames, "nested"), 4);
   EXPECT_EQ(frames_named(frames, "calls_one_without"), 1) << "who called the function without a frame pointer";
+}
+#endif
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+std::vector<std::uintptr_t> frames_of_fiber;
+bool fiber_by_tables = false;
+
+TEST(StackCapture, UsesTheUnwindTablesOnAStackThatIsNotTheThreads) {
+  // Lower than the thread's stack, with a gap in between.
+  std::vector<char> memory(256 * 1024);
+  ucontext_t fiber;
+  ucontext_t back;
+  ASSERT_EQ(getcontext(&fiber), 0);
+  fiber.uc_stack.ss_sp = memory.data();
+  fiber.uc_stack.ss_size = memory.size();
+  fiber.uc_link = &back;
+  makecontext(
+      &fiber, [] { nested(5, 128, frames_of_fiber, fiber_by_tables); }, 0);
+  ASSERT_EQ(swapcontext(&back, &fiber), 0);
+  EXPECT_TRUE(fiber_by_tables);
+  EXPECT_EQ(frames_named(frames_of_fiber, "nested"), 6);
 }
 #endif
 
