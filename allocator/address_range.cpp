@@ -88,6 +88,12 @@ bool AddressRange::is_wholly_free() const {
   });
 }
 
+void AddressRange::reserve_pieces(std::size_t more_pages) {
+  std::size_t pages = more_pages;
+  for (const Segment* segment : segments) pages += segment->bytes / page_bytes;
+  if (pages > segments.capacity()) segments.reserve(std::max(pages, 2 * segments.capacity()));
+}
+
 void AddressRange::insert(Segment* segment) noexcept {
   segments.insert(segments.begin() + static_cast<std::ptrdiff_t>(index_of(segment->address)), segment);
 }

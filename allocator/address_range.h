@@ -52,7 +52,10 @@ struct AddressRange {
   // Whether all its memory is free, and none on its way.
   [[nodiscard]] bool is_wholly_free() const;
 
-  // Requires: capacity for it (segments.reserve).
+  // Makes capacity for all segments that there can be when so many pages come: one a page. Throws
+  // std::bad_alloc, unchanged.
+  void reserve_pieces(std::size_t more_pages);
+  // Requires: capacity for it.
   void insert(Segment* segment) noexcept;
   void erase(const Segment* segment) noexcept;
   // Verifies order and extents: throws std::logic_error.

@@ -57,7 +57,7 @@ struct Segment {
   bool releasing = false;
   // Of those, a driver's allocation on its way back: told of as released already.
   bool going_back = false;
-  // In an address range: mapped by a map that failed and could not be rolled back, so far.
+  // In an address range: mapped by a map that failed and could not be rolled back, and nobody is at it.
   bool is_stray = false;
   // Of the driver's own making, in the default pool of a policy that caches: nothing but the
   // heap's own figures follow it.
@@ -72,6 +72,11 @@ struct Segment {
   AddressRange* range = nullptr;
   Segment* previous = nullptr;
   Segment* next = nullptr;
+  Segment* next_chosen = nullptr;  // see SegmentList
+  // Of pages on their way to the driver: the size of the block that they were cut from, and how far
+  // their unmap came.
+  std::size_t cut_from_bytes = 0;
+  std::size_t unmapped_bytes = 0;
 
   [[nodiscard]] std::uint64_t end() const { return address + bytes; }
 };

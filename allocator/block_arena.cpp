@@ -1,5 +1,7 @@
 #include "allocator/block_arena.h"
 
+#include <new>
+
 namespace cistern {
 namespace {
 
@@ -16,9 +18,23 @@ std::uint32_t scatter(std::uint64_t number) {
 
 }  // namespace
 
-void BlockArena::reserve(std::size_t blocks, std::size_t segments) {
-  while (free_block_count_ < blocks) add_block_chunk();
-  while (free_segment_count_ < segments) add_segment_chunk();
+void BlockArena::make(std::size_t blocks, std::size_t segments) {
+  try {
+    while (free_block_count_ < blocks + kept_blocks_) add_block_chunk();
+    while (free_segment_count_ < segments + kept_segments_) add_segment_chunk();
+  } catch (const std::bad_alloc&) {
+    if (!has(blocks, segments)) throw;
+  }
+}
+
+void BlockArena::keep_back(std::size_t blocks, std::size_t segments) noexcept {
+  const bool is_more = blocks > kept_blocks_ || segments > kept_segments_;
+  kept_blocks_ = blocks;
+  kept_segments_ = segments;
+  try {
+    if (is_more) reserve(0, 0);
+  } catch (...) {  // the next one that asks tries again
+  }
 }
 
 Block* BlockArena::take_block() noexcept {

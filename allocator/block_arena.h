@@ -15,8 +15,17 @@ namespace cistern {
 class BlockArena {
  public:
   // Makes the next `blocks` calls of take_block and `segments` of take_segment succeed without
-  // allocating. Throws std::bad_alloc and changes nothing that shows.
-  void reserve(std::size_t blocks, std::size_t segments = 1);
+  // allocating, beside what is kept back, which serves as well when the host has no memory. Throws
+  // std::bad_alloc and changes nothing that shows.
+  void reserve(std::size_t blocks, std::size_t segments = 1) {
+    if (!has(blocks + kept_blocks_, segments + kept_segments_)) make(blocks, segments);
+  }
+  // Keeps so many back from now on, for what must not fail; as far as there is memory.
+  void keep_back(std::size_t blocks, std::size_t segments) noexcept;
+  // Whether so many are at hand.
+  [[nodiscard]] bool has(std::size_t blocks, std::size_t segments) const noexcept {
+    return free_block_count_ >= blocks && free_segment_count_ >= segments;
+  }
   // Requires: reserved. The fields are those of a new object, but priority.
   [[nodiscard]] Block* take_block() noexcept;
   [[nodiscard]] Segment* take_segment() noexcept;
@@ -27,6 +36,7 @@ class BlockArena {
   void give_back(Segment* segment) noexcept;
 
  private:
+  void make(std::size_t blocks, std::size_t segments);
   void add_block_chunk();
   void add_segment_chunk();
 
@@ -38,6 +48,8 @@ class BlockArena {
   std::size_t free_segment_count_ = 0;
   std::size_t taken_blocks_ = 0;
   std::size_t taken_segments_ = 0;
+  std::size_t kept_blocks_ = 0;
+  std::size_t kept_segments_ = 0;
 };
 
 }  // namespace cistern

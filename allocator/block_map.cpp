@@ -1,5 +1,7 @@
 #include "allocator/block_map.h"
 
+#include <new>
+
 namespace cistern {
 
 // Addresses are multiples of 512: the multiplication carries their bits to the top half, and
@@ -39,8 +41,15 @@ void BlockMap::erase_at(std::size_t slot) {
   --size_;
 }
 
+// Half full is the most by choice; without host memory to grow, up to seven eighths serve, slower.
 void BlockMap::insert(std::uint64_t address, Block* block) {
-  if ((size_ + 1) * 2 > capacity_) grow(capacity_ == 0 ? 64 : capacity_ * 2);
+  if ((size_ + 1) * 2 > capacity_) {
+    try {
+      grow(capacity_ == 0 ? 64 : capacity_ * 2);
+    } catch (const std::bad_alloc&) {
+      if ((size_ + 1) * 8 > capacity_ * 7) throw;
+    }
+  }
   entries_[slot_of(address)] = {address, block};
   ++size_;
 }

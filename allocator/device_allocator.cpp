@@ -55,8 +55,9 @@ void* DeviceAllocator::allocate(std::size_t bytes, const StreamIdentity& stream)
   const GatheredStack stack(gathers.includes(HistoryContext::state), gathers.most_frames());
   Section section(*this, stack);
   Lock& lock = section.lock;
-  // A hit needs at most one new block; with it at hand nothing below can fail half way.
-  arena_.reserve(1);
+  // A hit needs at most one new block, a miss two and a segment; with them at hand nothing below can
+  // fail half way.
+  arena_.reserve(2);
   poll_pending(lock);
   if (!captured_frees_.empty()) complete_captured_frees(stream, lock);
   Request request = make_request(bytes);
@@ -70,7 +71,7 @@ void* DeviceAllocator::allocate_in(PoolId id, std::size_t bytes, const StreamIde
   const GatheredStack stack(gathers.includes(HistoryContext::state), gathers.most_frames());
   Section section(*this, stack);
   Lock& lock = section.lock;
-  arena_.reserve(1);
+  arena_.reserve(2);
   poll_pending(lock);
   if (!captured_frees_.empty()) complete_captured_frees(stream, lock);
   Request request = make_request(bytes);

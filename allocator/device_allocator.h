@@ -21,6 +21,7 @@
 #include "allocator/block_map.h"
 #include "allocator/budgets.h"
 #include "allocator/captured_frees.h"
+#include "allocator/climb.h"
 #include "allocator/device_cut.h"
 #include "allocator/driver_scope.h"
 #include "allocator/event_pools.h"
@@ -30,6 +31,7 @@
 #include "allocator/pool_checkpoint.h"
 #include "allocator/pool_routing.h"
 #include "allocator/private_pools.h"
+#include "allocator/segment_list.h"
 #include "allocator/segment_source.h"
 #include "allocator/size_policy.h"
 #include "allocator/stream_pools.h"
@@ -54,11 +56,15 @@
 
 namespace cistern {
 
+class JsonWriter;
+class SnapshotSource;
+
 // What the heaps of one allocator share; all of it outlives them.
 struct HeapSurroundings {
   Contexts& contexts;
   EventPools& event_pools;
   Observers& observers;
+  SnapshotSource& snapshots;
 };
 
 class DeviceAllocator {
@@ -206,9 +212,17 @@ class DeviceAllocator {
   // Verifies the heap's invariants: throws std::logic_error naming the first that fails.
   void check() const;
 
-  // For fork: nothing else may be called between the two.
+  // For fork, and for a snapshot that is written as it goes: nothing else but the next five may be
+  // called between the two.
   void lock_for_fork() { mutex_.lock(); }
   void unlock_after_fork() { mutex_.unlock(); }
+  // The parts of a snapshot, without host memory for a copy. The heap's stacks are numbered from
+  // `first_stack` on in the snapshot's table.
+  void stream_segments(JsonWriter& json, StackIndex first_stack) const;
+  void stream_history(JsonWriter& json, StackIndex first_stack);
+  void stream_stacks(JsonWriter& json) const;
+  [[nodiscard]] MemoryStats stats_of_cut() const;
+  [[nodiscard]] const DeviceHistory& history() const noexcept { return history_; }
 
  private:
   // The heap's lock, and on whose account it is held.
@@ -337,32 +351,30 @@ class DeviceAllocator {
   [[nodiscard]] bool expands(const Request& request) const;
 
   // range_growth.cpp
-  [[nodiscard]] Block* grow(const Request& request, Lock& lock);
+  [[nodiscard]] Block* grow(const Request& request, Climb& climb, Lock& lock);
+  void provide_for_growth(const Request& request, Climb& climb);
   [[nodiscard]] std::optional<AddressRange::Room> find_room(const Request& request) const;
   [[nodiscard]] bool add_range(const Request& request, Lock& lock);
   void link_range(AddressRange* range) noexcept;
-  [[nodiscard]] Block* map_pages(AddressRange& range, const Pages& gap, Lock& lock);
+  [[nodiscard]] Block* map_pages(AddressRange& range, const Pages& gap, Climb& climb, Lock& lock);
+  void count_mapped(std::size_t came, std::size_t went) noexcept;
   [[nodiscard]] Block* take_in(Segment* segment, Block* block, const Lock& lock) noexcept;
   [[nodiscard]] Block* land(Segment* segment) noexcept;
   Segment* join(Segment* low, Segment* high) noexcept;
 
   // range_release.cpp
   using RangeFilter = std::function<bool(const AddressRange&)>;
-  struct OwnerWait;
-  struct Departure;
   std::size_t release_ranges(const RangeFilter& chosen, std::size_t most, Lock& lock);
-  [[nodiscard]] std::vector<Departure> cut_free_pages(const RangeFilter& chosen, std::size_t most,
-                                                      std::vector<OwnerWait>& waits);
-  [[nodiscard]] static std::size_t index_of(const std::vector<OwnerWait>& waits, const PoolPair* owner) noexcept;
-  [[nodiscard]] static std::size_t count_departures(const Segment& segment);
-  void cut_segment_pages(Segment* segment, std::size_t wait, std::size_t& left,
-                         std::vector<Departure>& departures) noexcept;
+  [[nodiscard]] SegmentList cut_free_pages(const RangeFilter& chosen, std::size_t most);
+  void cut_segment_pages(Segment* segment, std::size_t& left, SegmentList& departing) noexcept;
+  [[nodiscard]] bool can_cut_out(const Block& block, const Pages& pages) noexcept;
   [[nodiscard]] Segment* cut_out(Block* block, const Pages& pages) noexcept;
   [[nodiscard]] Segment* part_before(Block* block) noexcept;
-  [[nodiscard]] CUresult wait_for_owner(const OwnerWait& wait, bool during_capture) const noexcept;
-  void depart(Departure& departure, const OwnerWait& wait) noexcept;
-  [[nodiscard]] std::size_t take_out(const Departure& departure, const Lock& lock) noexcept;
+  [[nodiscard]] PageSource::Outcome unmap_all(SegmentList& departing, SegmentList& tried, bool during_capture) noexcept;
+  [[nodiscard]] CUresult wait_for_owner(const PoolPair& owner, bool during_capture) const noexcept;
+  [[nodiscard]] std::size_t take_out(Segment* segment, const Lock& lock) noexcept;
   void drop_empty_ranges(Lock& lock) noexcept;
+  void keep_spare(std::unique_ptr<AddressRange> range) noexcept;
   void abandon_ranges() noexcept;
 
   // range_moves.cpp
@@ -375,10 +387,10 @@ class DeviceAllocator {
   void choose_search() noexcept;
 
   // segments.cpp: from and to the driver.
-  [[nodiscard]] Block* allocate_segment(const Request& request, Lock& lock);
-  [[nodiscard]] Block* add_segment(Segment* segment, Block* block, const Request& request, std::uint64_t address,
+  [[nodiscard]] Block* allocate_segment(const Request& request, Climb& climb, Lock& lock);
+  [[nodiscard]] Block* add_segment(const Climb::Metadata& metadata, const Request& request, std::uint64_t address,
                                    const Lock& lock);
-  [[nodiscard]] std::size_t release_segments(const std::vector<Segment*>& segments, Lock& lock);
+  [[nodiscard]] std::size_t release_segments(SegmentList segments, Lock& lock);
   void release_uncached(Block* block, Lock& lock) noexcept;
   void remove_segment(Segment* segment);
   void link_segment(Segment* segment) noexcept;
@@ -411,7 +423,7 @@ class DeviceAllocator {
   [[nodiscard]] bool release_oversize(const Request& request, Lock& lock);
   void full_flush(Lock& lock);
   void wait_for_pending(Lock& lock);
-  [[nodiscard]] std::vector<Segment*> wholly_free_segments(bool of_default_pool = true) const;
+  [[nodiscard]] SegmentList wholly_free_segments(bool of_default_pool = true) const;
   // By which PyTorch gives free blocks back.
   using ReleaseOrder = std::tuple<bool, PoolId, bool, std::int64_t, std::size_t, std::uint64_t>;
   [[nodiscard]] static ReleaseOrder release_order(const PoolPair& owner, PoolKind kind, std::size_t bytes,
@@ -476,12 +488,15 @@ class DeviceAllocator {
   std::vector<std::shared_ptr<void>> retired_owners_;  // of streams whose uses are over
   Segment* segments_ = nullptr;                        // all of them, newest first
   AddressRange* ranges_ = nullptr;                     // of expandable segments, by address
-  std::vector<CUdevice> peers_;                        // that may use them
-  int range_operations_ = 0;                           // maps and unmaps under way, with the lock given up
-  bool grants_access_ = false;                         // and none may begin: access is being given
-  bool out_of_addresses_ = false;                      // as of the last range that was asked for
-  std::size_t held_bytes_ = 0;                         // of all segments
-  std::size_t arriving_bytes_ = 0;                     // asked of the driver by threads that gave the lock up
+  std::size_t mapped_pages_ = 0;                       // of those, and on their way
+  std::unique_ptr<AddressRange> spare_range_;          // and host memory for one more, in the end
+  PageSource::Room spare_handles_;
+  std::vector<CUdevice> peers_;     // that may use them; the same while a map is under way
+  int range_operations_ = 0;        // maps and unmaps under way, with the lock given up
+  bool grants_access_ = false;      // and none may begin: access is being given
+  bool out_of_addresses_ = false;   // as of the last range that was asked for
+  std::size_t held_bytes_ = 0;      // of all segments
+  std::size_t arriving_bytes_ = 0;  // asked of the driver by threads that gave the lock up
   double fraction_ = 1.0;
   std::size_t limit_bytes_ = kUnlimited;
   std::array<std::uint64_t, 2> searches_{};  // of each pool, counted while garbage collection is on

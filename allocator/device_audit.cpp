@@ -169,17 +169,22 @@ void DeviceAllocator::check_private_pools() const {
 // Each range's order, and that every segment of a range is a segment of the heap.
 void DeviceAllocator::check_ranges() const {
   std::size_t in_ranges = 0;
+  std::size_t pages = 0;
   const AddressRange* previous = nullptr;
   for (const AddressRange* range = ranges_; range != nullptr; range = range->next) {
     range->check();
     require(previous == nullptr || previous->end() <= range->address, "address ranges are in order");
-    for (const Segment* segment : range->segments) in_ranges += segment->first != nullptr ? 1 : 0;
+    for (const Segment* segment : range->segments) {
+      in_ranges += segment->first != nullptr ? 1 : 0;
+      pages += segment->bytes / range->page_bytes;
+    }
     previous = range;
   }
   std::size_t in_heap = 0;
   for (const Segment* segment = segments_; segment != nullptr; segment = segment->next)
     in_heap += segment->range != nullptr ? 1 : 0;
   require(in_ranges == in_heap, "expandable segments are their ranges'");
+  require(pages == mapped_pages_, "the count of mapped pages");
   require(plain_search_ == (options_.policy == Policy::classic && ranges_ == nullptr), "which search is made");
 }
 

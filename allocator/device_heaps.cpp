@@ -25,6 +25,7 @@ DeviceHeaps::DeviceHeaps(Contexts& contexts, const AllocatorOptions& options)
       is_of_process_(process_driver_loaded() && &contexts.api() == &process_driver()),
       event_pools_(contexts.api(), contexts.device_count()),
       options_(options),
+      settings_(settings_of(options)),
       heaps_(static_cast<std::size_t>(contexts.device_count())) {
   require_valid(options_);
   record_history(options_.history);
@@ -49,7 +50,7 @@ DeviceAllocator& DeviceHeaps::heap(int device) {
   const std::lock_guard lock(mutex_);
   auto& slot = heaps_[static_cast<std::size_t>(device)];
   if (slot.load(std::memory_order_acquire) == nullptr) {
-    const HeapSurroundings surroundings{contexts_, event_pools_, observers_};
+    const HeapSurroundings surroundings{contexts_, event_pools_, observers_, *this};
     auto made = std::make_unique<DeviceAllocator>(surroundings, device, options_, history_options_);
     made->set_history_text(user_metadata_);
     for (HeapScopes* scopes : scopes_)
@@ -147,6 +148,7 @@ void DeviceHeaps::set_options(std::string_view text) {
     throw NotSupported(fmt::format("policy {}: the policy is fixed by the first allocation, and is {}",
                                    to_string(options.policy), to_string(options_.policy)));
   for_each([&](DeviceAllocator& heap) { heap.prepare(options); });
+  AllocatorSettings settings = settings_of(options);
   std::vector<HistoryChange> history_changes;
   HistoryOptions history = options.history;
   if (options.history_given) history_changes = prepare_history(history);
@@ -154,6 +156,8 @@ void DeviceHeaps::set_options(std::string_view text) {
     heap.set_options(options);
     if (!heap.can_serve(options)) warn_of_fixed_segments(heap.device());
   });
+  settings.trace_alloc_max_entries = settings_.trace_alloc_max_entries;
+  settings_ = std::move(settings);
   // Heaps that are made later take the fraction that any text has named.
   options.fraction_given = options.fraction_given || options_.fraction_given;
   if (options.history_given) apply(history_changes, std::move(history));
@@ -200,9 +204,11 @@ MemoryStats DeviceHeaps::stats(int device, ReservedByPrivatePool* pools) const {
   return unused_stats();
 }
 
-MemoryStats DeviceHeaps::unused_stats() const {
+MemoryStats DeviceHeaps::unused_stats() const { return unused_stats_of(options()); }
+
+MemoryStats DeviceHeaps::unused_stats_of(const AllocatorOptions& options) {
   MemoryStats none;
-  none.max_split_size = static_cast<std::int64_t>(options().max_split_size_bytes);
+  none.max_split_size = static_cast<std::int64_t>(options.max_split_size_bytes);
   return none;
 }
 
@@ -259,8 +265,6 @@ std::string DeviceHeaps::summary(int device, bool abbreviated) const {
 }
 
 Snapshot DeviceHeaps::snapshot() const {
-  const AllocatorOptions options = this->options();
-  const HistoryOptions history = history_options();
   Snapshot snapshot;
   SnapshotStacks stacks;
   for (int device = 0; device < contexts_.device_count(); ++device) {
@@ -274,11 +278,17 @@ Snapshot DeviceHeaps::snapshot() const {
   stacks.describe(snapshot);
   snapshot.external_annotations = annotations_.all();
   snapshot.tags = tag_registry().names();  // after the blocks: every one of theirs is there
-  AllocatorSettings& settings = snapshot.settings;
-  settings.trace_alloc_max_entries =
-      history.max_entries == kUnlimitedEntries ? -1 : static_cast<std::int64_t>(history.max_entries);
-  if (history.enabled == HistoryEnabled::state) settings.trace_alloc_max_entries = 1;
-  if (history.enabled == HistoryEnabled::none) settings.trace_alloc_max_entries = 0;
+  const bool has_overflowed = snapshot.settings.trace_alloc_overflowed;
+  {
+    const std::lock_guard lock(mutex_);
+    snapshot.settings = settings_;
+  }
+  snapshot.settings.trace_alloc_overflowed = has_overflowed;
+  return snapshot;
+}
+
+AllocatorSettings DeviceHeaps::settings_of(const AllocatorOptions& options) {
+  AllocatorSettings settings;
   settings.text = options.text;
   settings.max_split_size = static_cast<std::int64_t>(options.max_split_size_bytes);
   settings.garbage_collection_threshold = options.garbage_collection_threshold;
@@ -286,7 +296,7 @@ Snapshot DeviceHeaps::snapshot() const {
   settings.expandable_segments = options.policy == Policy::expandable;
   for (std::size_t i = 0; i < options.roundup_power2_divisions.size(); ++i)
     settings.roundup_power2_divisions[std::int64_t{1} << i] = options.roundup_power2_divisions[i];
-  return snapshot;
+  return settings;
 }
 
 struct DeviceHeaps::HistoryChange {
@@ -306,6 +316,8 @@ void DeviceHeaps::apply(std::vector<HistoryChange>& changes, HistoryOptions&& op
   const bool off = options.enabled == HistoryEnabled::none;
   const std::size_t entries = options.enabled == HistoryEnabled::all ? options.max_entries : 1;
   annotations_.set_capacity(off ? 0 : entries, off || options.clear_history);
+  const bool is_unlimited = options.enabled == HistoryEnabled::all && entries == kUnlimitedEntries;
+  settings_.trace_alloc_max_entries = is_unlimited ? -1 : static_cast<std::int64_t>(off ? 0 : entries);
   history_options_ = std::move(options);
   history_options_.clear_history = false;
 }

@@ -10,19 +10,21 @@
 #include "allocator/device_allocator.h"
 #include "allocator/event_pools.h"
 #include "allocator/observers.h"
+#include "allocator/out_of_memory_dump.h"
 #include "allocator/scopes.h"
 #include "runtime/context.h"
 #include "runtime/peer_access.h"
 #include "stats/annotation_ring.h"
 
 #include <atomic>
+#include <iosfwd>
 #include <memory>
 #include <mutex>
 #include <vector>
 
 namespace cistern {
 
-class DeviceHeaps final : private PeerListener {
+class DeviceHeaps final : private PeerListener, private SnapshotSource {
  public:
   // `contexts` must outlive the heaps. Throws InvalidArgument for options out of range,
   // NotSupported for a policy that is not built.
@@ -142,6 +144,12 @@ class DeviceHeaps final : private PeerListener {
   [[nodiscard]] std::vector<HistoryChange> prepare_history(const HistoryOptions& options);
   void apply(std::vector<HistoryChange>& changes, HistoryOptions&& options) noexcept;
   void peer_enabled(int from, int to) override;
+  [[nodiscard]] static AllocatorSettings settings_of(const AllocatorOptions& options);
+  [[nodiscard]] static MemoryStats unused_stats_of(const AllocatorOptions& options);
+  // streamed_snapshot.cpp
+  [[nodiscard]] Written write_snapshot(int descriptor, int* error) noexcept override;
+  void stream_snapshot(std::ostream& out) noexcept;
+  void stream_heaps(JsonWriter& json);
 
   Contexts& contexts_;
   const bool is_of_process_;  // over the process's own driver, whose streams name none
@@ -149,6 +157,7 @@ class DeviceHeaps final : private PeerListener {
   Observers observers_;
   mutable std::mutex mutex_;  // guards the options, the making of heaps and the open scopes
   AllocatorOptions options_;
+  AllocatorSettings settings_;  // the options as a snapshot has them, with those of the history
   HistoryOptions history_options_ = HistoryOptions::always_on();
   std::string user_metadata_;
   AnnotationRing annotations_{kDefaultHistoryEntries};

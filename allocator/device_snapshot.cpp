@@ -1,10 +1,16 @@
 // What a heap shows of itself: its part of a snapshot, and its history's options.
 
 #include "allocator/device_allocator.h"
+#include "stats/json_writer.h"
+#include "stats/snapshot_members.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <span>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 namespace cistern {
 namespace {
@@ -12,8 +18,19 @@ namespace {
 // In a snapshot's table of all names, which begins with number 1.
 TagIndex index_of(TagId tag) { return tag == kUntagged ? kNoTag : TagIndex{tag} - 1; }
 
-// A segment without its blocks; returns how many there are, which go to the end of `blocks`.
-std::size_t describe(const Segment& segment, int device, SegmentInfo& info, std::vector<BlockInfo>& blocks) {
+BlockInfo describe(const Block& block) {
+  return {block.address,
+          static_cast<std::int64_t>(block.bytes),
+          static_cast<std::int64_t>(block.requested),
+          block.state,
+          static_cast<StackIndex>(block.stack) - 1,
+          block.state == BlockState::inactive ? kNoTag : index_of(block.tag)};
+}
+
+// A segment without its blocks, each of which goes to visit(BlockInfo).
+template <class Visit>
+SegmentInfo describe(const Segment& segment, int device, Visit&& visit) {
+  SegmentInfo info;
   info.device = device;
   info.address = segment.address;
   info.total_size = static_cast<std::int64_t>(segment.bytes);
@@ -23,18 +40,30 @@ std::size_t describe(const Segment& segment, int device, SegmentInfo& info, std:
   if (const PrivatePool* home = segment.owner->home)
     info.segment_pool_id = {static_cast<std::int64_t>(home->id.first), static_cast<std::int64_t>(home->id.second)};
   info.stack = static_cast<StackIndex>(segment.stack) - 1;
-  const std::size_t before = blocks.size();
   for (const Block* block = segment.first; block != nullptr; block = block->next) {
-    const auto bytes = static_cast<std::int64_t>(block->bytes);
-    const auto requested = static_cast<std::int64_t>(block->requested);
-    const TagIndex tag = block->state == BlockState::inactive ? kNoTag : index_of(block->tag);
-    blocks.push_back({block->address, bytes, requested, block->state, static_cast<StackIndex>(block->stack) - 1, tag});
-    if (block->state == BlockState::active_allocated) info.allocated_size += bytes;
-    if (block->state == BlockState::inactive) continue;
-    info.active_size += bytes;
-    info.requested_size += requested;
+    const BlockInfo described = describe(*block);
+    visit(described);
+    if (described.state == BlockState::active_allocated) info.allocated_size += described.size;
+    if (described.state == BlockState::inactive) continue;
+    info.active_size += described.size;
+    info.requested_size += described.requested_size;
   }
-  return blocks.size() - before;
+  return info;
+}
+
+// The index of a stack in a table in which others come before the heap's own.
+StackIndex behind(StackIndex first, StackIndex stack) { return stack == kNoStack ? kNoStack : first + stack; }
+
+void write(JsonWriter& json, const Segment& segment, int device, StackIndex first_stack) {
+  SegmentInfo info = describe(segment, device, [](const BlockInfo&) {});
+  info.stack = behind(first_stack, info.stack);
+  begin_segment(json, info);
+  for (const Block* block = segment.first; block != nullptr; block = block->next) {
+    BlockInfo described = describe(*block);
+    described.stack = behind(first_stack, described.stack);
+    write_block(json, described);
+  }
+  end_segment(json);
 }
 
 }  // namespace
@@ -94,11 +123,13 @@ std::vector<SegmentInfo> DeviceAllocator::segments_of(PoolId id) const {
   std::vector<SegmentInfo> segments;
   for (const Segment* segment = segments_; segment != nullptr; segment = segment->next) {
     if (segment->owner->home != pool) continue;
-    SegmentInfo& info = segments.emplace_back();
-    describe(*segment, device_, info, info.blocks);
+    std::vector<BlockInfo> blocks;
+    SegmentInfo info = describe(*segment, device_, [&blocks](const BlockInfo& block) { blocks.push_back(block); });
     // Stacks and tags are named in whole snapshots alone.
     info.stack = kNoStack;
-    for (BlockInfo& block : info.blocks) block.stack = kNoStack, block.tag = kNoTag;
+    for (BlockInfo& block : blocks) block.stack = kNoStack, block.tag = kNoTag;
+    info.blocks = std::move(blocks);
+    segments.push_back(std::move(info));
   }
   std::sort(segments.begin(), segments.end(),
             [](const SegmentInfo& a, const SegmentInfo& b) { return a.address < b.address; });
@@ -126,17 +157,60 @@ DeviceCut::Size DeviceAllocator::size_of_cut() const { return {arena_.segments()
 
 // A segment that is on its way back to the driver is gone from the history, and so from the rest,
 // too: its address may belong to another already.
+MemoryStats DeviceAllocator::stats_of_cut() const {
+  MemoryStats stats = recorder_.stats();
+  for (const Segment* segment = segments_; segment != nullptr; segment = segment->next)
+    if (segment->going_back)
+      Recorder::count_release(stats, segment->kind, static_cast<std::int64_t>(segment->bytes), segment->oversize);
+  return stats;
+}
+
 void DeviceAllocator::take_cut(DeviceCut& cut) const {
-  cut.stats = recorder_.stats();
+  cut.stats = stats_of_cut();
   for (const Segment* segment = segments_; segment != nullptr; segment = segment->next) {
-    if (segment->going_back) {
-      Recorder::count_release(cut.stats, segment->kind, static_cast<std::int64_t>(segment->bytes), segment->oversize);
-      continue;
-    }
-    describe(*segment, device_, cut.segments.emplace_back(), cut.blocks);
+    if (segment->going_back) continue;
+    cut.segments.push_back(
+        describe(*segment, device_, [&cut](const BlockInfo& block) { cut.blocks.push_back(block); }));
     cut.ends.push_back(cut.blocks.size());
   }
   history_.copy_to(cut.history);
+}
+
+// By address: those of address ranges are in order; others are in no list while they are not going back.
+void DeviceAllocator::stream_segments(JsonWriter& json, StackIndex first_stack) const {
+  SegmentList others;
+  for (Segment* segment = segments_; segment != nullptr; segment = segment->next)
+    if (segment->range == nullptr && !segment->going_back) others.push_back(segment);
+  others.sort([](const Segment& a, const Segment& b) { return a.address < b.address; });
+  for (const AddressRange* range = ranges_; range != nullptr; range = range->next) {
+    while (!others.empty() && others.first()->address < range->address)
+      write(json, *others.pop_front(), device_, first_stack);
+    for (const Segment* segment : range->segments)
+      if (segment->first != nullptr) write(json, *segment, device_, first_stack);
+  }
+  while (const Segment* segment = others.pop_front()) write(json, *segment, device_, first_stack);
+}
+
+void DeviceAllocator::stream_history(JsonWriter& json, StackIndex first_stack) {
+  const TickClock::Conversion time(history_.clock());
+  history_.for_each_shown(time, [&](TraceEntry entry, std::string_view text) {
+    entry.stack = behind(first_stack, entry.stack);
+    write_entry(json, entry, text);
+  });
+  recorder_.snapshot_taken();
+}
+
+// As addresses: to find their names takes host memory.
+void DeviceAllocator::stream_stacks(JsonWriter& json) const {
+  history_.for_each_stack([&json](std::span<const std::uintptr_t> addresses) {
+    json.begin_array();
+    for (const std::uintptr_t address : addresses) {
+      FrameInfo frame;
+      frame.address = address;
+      write_frame(json, frame);
+    }
+    json.end_array();
+  });
 }
 
 }  // namespace cistern

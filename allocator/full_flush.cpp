@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
+#include <utility>
 
 namespace cistern {
 
@@ -51,26 +51,26 @@ void DeviceAllocator::wait_for_pending(Lock& lock) {
   const DriverScope scope(api_, context_, !routing_.empty());
   PendingFrees::Batch batch;
   pending_.take_all(batch);
-  const std::vector<PendingFrees::Entry>& entries = batch.entries;
   ++reclaims_in_flight_;
   lock.unlock();
   CUresult result = CUDA_SUCCESS;
-  std::size_t done = 0;
-  while (done < entries.size() && (result = api_.event_synchronize(entries[done].event)) == CUDA_SUCCESS) ++done;
+  const PendingFrees::Node* not_done = batch.first;
+  while (not_done != nullptr && (result = api_.event_synchronize(not_done->event)) == CUDA_SUCCESS)
+    not_done = not_done->next;
   lock.lock();
   --reclaims_in_flight_;
-  for (std::size_t i = 0; i < done; ++i)
-    if (Block* block = pending_.finish(entries[i])) complete_free(block, lock);
+  while (batch.first != not_done)
+    if (Block* block = pending_.finish_first(batch)) complete_free(block, lock);
   reclaimed_.notify_all();
-  pending_.put_back(batch, done);
+  pending_.put_back(batch);
   check_driver(api_, result, DriverEntryId::event_synchronize,
                [&] { return fmt::format("an event that guards a free on device {}", device_); });
 }
 
 // Of the default pool, if asked for, and of the private pools that have no use left, in the order
 // in which PyTorch gives them back. Expandable segments go by the page: release_ranges.
-std::vector<Segment*> DeviceAllocator::wholly_free_segments(bool of_default_pool) const {
-  std::vector<Segment*> segments;
+SegmentList DeviceAllocator::wholly_free_segments(bool of_default_pool) const {
+  SegmentList segments;
   for (Segment* segment = segments_; segment != nullptr; segment = segment->next) {
     const Block* block = segment->first;
     const PrivatePool* home = segment->owner->home;
@@ -78,9 +78,8 @@ std::vector<Segment*> DeviceAllocator::wholly_free_segments(bool of_default_pool
     if (segment->range != nullptr) continue;
     if (!segment->releasing && block->state == BlockState::inactive && !block->is_split()) segments.push_back(segment);
   }
-  std::sort(segments.begin(), segments.end(), [](const Segment* a, const Segment* b) {
-    return release_order(*a->owner, a->kind, a->bytes, a->address) <
-           release_order(*b->owner, b->kind, b->bytes, b->address);
+  segments.sort([](const Segment& a, const Segment& b) {
+    return release_order(*a.owner, a.kind, a.bytes, a.address) < release_order(*b.owner, b.kind, b.bytes, b.address);
   });
   return segments;
 }
@@ -98,18 +97,18 @@ std::size_t DeviceAllocator::trim(std::size_t target_bytes) {
   Section section(*this, stack);
   Lock& lock = section.lock;
   poll_pending(lock);
-  std::vector<Segment*> segments = wholly_free_segments();
-  std::sort(segments.begin(), segments.end(), [](const Segment* a, const Segment* b) {
-    return a->bytes != b->bytes ? a->bytes > b->bytes : a->address < b->address;
+  SegmentList segments = wholly_free_segments();
+  segments.sort([](const Segment& a, const Segment& b) {
+    return a.bytes != b.bytes ? a.bytes > b.bytes : a.address < b.address;
   });
   std::size_t held = held_bytes_;
-  std::vector<Segment*> chosen;
-  for (Segment* segment : segments) {
-    if (held <= target_bytes) break;
+  SegmentList chosen;
+  while (held > target_bytes && !segments.empty()) {
+    Segment* segment = segments.pop_front();
     held -= segment->bytes;
     chosen.push_back(segment);
   }
-  std::size_t released = release_segments(chosen, lock);
+  std::size_t released = release_segments(std::move(chosen), lock);
   if (held_bytes_ > target_bytes)
     released += release_ranges(
         [](const AddressRange& range) {

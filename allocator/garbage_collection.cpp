@@ -3,6 +3,8 @@
 
 #include "allocator/device_allocator.h"
 
+#include <utility>
+
 namespace cistern {
 
 bool DeviceAllocator::collects_garbage() const {
@@ -19,31 +21,39 @@ void DeviceAllocator::collect_garbage(Lock& lock) {
   const std::size_t target = held_bytes_ - threshold;
 
   const std::uint64_t now = searches_[static_cast<std::size_t>(PoolKind::large)];
-  std::vector<Segment*> candidates;
+  SegmentList candidates;
+  std::size_t count = 0;
   std::uint64_t total_age = 0;
-  for (Segment* segment : wholly_free_segments()) {
+  SegmentList free = wholly_free_segments();
+  while (Segment* segment = free.pop_front()) {
     if (segment->kind != PoolKind::large || segment->owner->home != nullptr) continue;
     candidates.push_back(segment);
+    ++count;
     total_age += now - segment->first->free_since;
   }
 
-  std::vector<Segment*> chosen;
+  SegmentList chosen;
   std::size_t chosen_bytes = 0;
   bool chose_one = true;
-  while (chosen_bytes < target && chose_one && !candidates.empty()) {
-    const double threshold_age = static_cast<double>(total_age) / static_cast<double>(candidates.size());
+  while (chosen_bytes < target && chose_one && count != 0) {
+    const double threshold_age = static_cast<double>(total_age) / static_cast<double>(count);
     chose_one = false;
-    std::erase_if(candidates, [&](Segment* segment) {
+    SegmentList younger;
+    while (Segment* segment = candidates.pop_front()) {
       const std::uint64_t age = now - segment->first->free_since;
-      if (static_cast<double>(age) < threshold_age) return false;
+      if (static_cast<double>(age) < threshold_age) {
+        younger.push_back(segment);
+        continue;
+      }
       chose_one = true;
       chosen_bytes += segment->bytes;
       total_age -= age;
+      --count;
       chosen.push_back(segment);
-      return true;
-    });
+    }
+    candidates = std::move(younger);
   }
-  static_cast<void>(release_segments(chosen, lock));
+  static_cast<void>(release_segments(std::move(chosen), lock));
 }
 
 }  // namespace cistern

@@ -35,6 +35,13 @@ OutOfMemoryCause find_cause(const OutOfMemoryReport& report) {
   return OutOfMemoryCause::device_full;
 }
 
+// Whether what a flush gives back would have been enough.
+bool fits_after_flush(const OutOfMemoryReport& report) {
+  const std::size_t flushed = report.free_whole_bytes + report.pending_free_bytes;
+  return report.device_free_bytes + flushed >= report.segment_bytes &&
+         (!report.limit_bytes || report.reserved_bytes - flushed + report.segment_bytes <= *report.limit_bytes);
+}
+
 // Sentences on who uses the device; nothing where nobody can tell.
 using ProcessesText = FixedText<1024>;
 ProcessesText describe_processes(const DriverApi& api, CUdevice device) noexcept {
@@ -56,7 +63,7 @@ ProcessesText describe_processes(const DriverApi& api, CUdevice device) noexcept
 
 }  // namespace
 
-// Gives the lock up, tells the observers, writes the summary where oom_dump says, throws. All of it
+// Gives the lock up, tells the observers, writes summary and snapshot where oom_dump says, throws. All of it
 // without host memory, which may be as short. A failure inside an observer is told to its caller
 // alone: telling observers of it would not end.
 void DeviceAllocator::fail(const Request& request, Lock& lock) {
@@ -78,11 +85,12 @@ void DeviceAllocator::fail(const Request& request, Lock& lock) {
   lock.unlock();
   OutOfMemoryError::Text text = format_out_of_memory(report, processes);
   OutOfMemoryDump dump(place);
-  if (dump.is_file()) text.append(" The memory summary is in ").append(place).append(".");
+  dump.name_files(text);
   if (!Observers::is_observing()) surroundings_.observers.out_of_memory(report);
   SummaryText summary;
   append_summary(summary, stats, device_, false, title);
   dump.write(text, summary);
+  dump.write_snapshot(surroundings_.snapshots);
   throw OutOfMemoryError(report, text);
 }
 
@@ -133,6 +141,10 @@ OutOfMemoryReport DeviceAllocator::make_report(const Request& request, const Mem
     report.advice =
         "research_after_flush:True would have served this request: a free block large enough was there after the "
         "last flush.";
+  else if (caches_ && capture_under_way() && fits_after_flush(report))
+    report.advice =
+        "A capture is under way, during which nothing is waited for and nothing cached is given back: empty_cache() "
+        "before the capture would have made room, and the next request after it does.";
   else if (report.cause == OutOfMemoryCause::address_space)
     report.advice =
         "Each stream and pool size has an address range of an eighth more than the device's memory: fewer streams or "

@@ -1,6 +1,6 @@
 #pragma once
 
-// Where the text and the summary go when memory runs out: the option oom_dump.
+// Where the text, the summary and the snapshot go when memory runs out: the option oom_dump.
 
 #include <cistern/error.h>
 
@@ -13,24 +13,45 @@ namespace cistern {
 // An option's value that can be copied without host memory: a path may be that long.
 using DumpPlace = FixedText<4096>;
 
-// One dump, open from its beginning: the error's text names the file only if there is one. Takes
+// Who can write the snapshot of all heaps.
+class SnapshotSource {
+ public:
+  enum class Written { whole, without_names, not_all };
+  // Writes it, as write_json does, to a file that is open and empty. Without host memory for a copy it
+  // is written while other threads wait, with addresses in place of the names of stacks.
+  // `not_all`: the system refused to write, as `error` says. Called without a lock.
+  [[nodiscard]] virtual Written write_snapshot(int descriptor, int* error) noexcept = 0;
+
+ protected:
+  ~SnapshotSource() = default;
+};
+
+// One dump, open from its beginning: the error's text names the files only if there are any. Takes
 // no host memory, never throws.
 class OutOfMemoryDump {
  public:
   // `where`: "stderr", "stdout", "off", or a file's path, to which it appends. What cannot be
-  // opened is said on standard error, which gets the dump instead.
+  // opened is said on standard error, which gets the dump instead. Beside a regular file there is one
+  // for the snapshot, named after it, the process and the dump; the seventeenth takes the first one's.
   explicit OutOfMemoryDump(const DumpPlace& where) noexcept;
   ~OutOfMemoryDump();
   OutOfMemoryDump(const OutOfMemoryDump&) = delete;
   OutOfMemoryDump& operator=(const OutOfMemoryDump&) = delete;
 
-  // Whether there is a file to look into.
-  [[nodiscard]] bool is_file() const noexcept { return is_file_; }
+  // Adds a sentence on the files to look into, if there are any.
+  void name_files(OutOfMemoryError::Text& text) const noexcept;
   // In one piece: the dumps of two threads do not mix.
   void write(std::string_view text, std::string_view summary) noexcept;
+  // After it, since it takes longer. Adds a line to the dump if the snapshot is not as others are.
+  void write_snapshot(SnapshotSource& source) noexcept;
 
  private:
+  void open_snapshot() noexcept;
+
+  DumpPlace place_;
+  FixedText<DumpPlace::capacity() + 48> snapshot_path_;
   int descriptor_ = -1;  // -1: nothing is to be written
+  int snapshot_ = -1;    // likewise
   bool is_file_ = false;
 };
 

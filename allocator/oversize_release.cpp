@@ -4,6 +4,7 @@
 #include "allocator/device_allocator.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace cistern {
 
@@ -14,22 +15,23 @@ bool DeviceAllocator::release_oversize(const Request& request, Lock& lock) {
   BlockPool& pool = request.pools->of(request.kind);
   if (Block* block = pool.best_fit(wanted); block != nullptr && block->segment->range == nullptr) {
     if (block->is_split()) return false;
-    return release_segments({block->segment}, lock) != 0;
+    return release_segments(SegmentList(block->segment), lock) != 0;
   }
   // No single block is large enough: the largest ones together, if their sum is. What was
   // given back stays so even when it was not enough, as in PyTorch.
-  std::vector<Segment*> chosen;
-  std::vector<Block*> by_size;
+  SegmentList largest_first;
   pool.for_each([&](Block* block) {
     if (block->bytes >= least && block->bytes < wanted && !block->is_split() && block->segment->range == nullptr)
-      by_size.push_back(block);
+      largest_first.push_front(block->segment);
   });
+  SegmentList chosen;
   std::size_t sum = 0;
-  for (auto block = by_size.rbegin(); block != by_size.rend() && sum < wanted; ++block) {
-    sum += (*block)->bytes;
-    chosen.push_back((*block)->segment);
+  while (sum < wanted && !largest_first.empty()) {
+    Segment* segment = largest_first.pop_front();
+    sum += segment->bytes;
+    chosen.push_back(segment);
   }
-  static_cast<void>(release_segments(chosen, lock));
+  static_cast<void>(release_segments(std::move(chosen), lock));
   return sum >= wanted;
 }
 

@@ -34,12 +34,6 @@ CUresult PageSource::free(std::uint64_t address, std::size_t bytes) const {
   return api_.mem_address_free(address, bytes);
 }
 
-std::vector<CUmemAccessDesc> PageSource::access_for(const std::vector<CUdevice>& peers) const {
-  std::vector<CUmemAccessDesc> access{read_and_write(device_)};
-  for (const CUdevice peer : peers) access.push_back(read_and_write(peer));
-  return access;
-}
-
 // Neither property can be added to memory that is there.
 CUmemAllocationProp PageSource::properties(bool shareable) const {
   CUmemAllocationProp properties{};
@@ -51,24 +45,28 @@ CUmemAllocationProp PageSource::properties(bool shareable) const {
   return properties;
 }
 
-PageSource::Outcome PageSource::map(const Pages& pages, const std::vector<CUdevice>& peers, bool shareable) {
+void PageSource::make_room(Room& room, std::size_t pages) {
+  if (room.empty()) room.emplace_back();
+  room.front().reserve(pages);
+}
+
+PageSource::Outcome PageSource::map(const Pages& pages, const std::vector<CUdevice>& peers, bool shareable,
+                                    Room& room) {
   try {
     // They may be what the device is short of.
     if (owes_releases()) release_owed();
     // All host memory first: nothing below may fail for want of it.
-    std::list<Handles> handles(1);
-    handles.front().reserve(pages.bytes / pages.page_bytes);
-    const std::vector<CUmemAccessDesc> access = access_for(peers);
-    const Outcome outcome = map_all(pages, access, properties(shareable), handles.front());
-    release(handles);
-    return outcome;
+    make_room(room, pages.bytes / pages.page_bytes);
   } catch (...) {  // as the driver says when the host has none left for it
     return {CUDA_ERROR_OUT_OF_MEMORY, DriverEntryId::mem_create, 0};
   }
+  const Outcome outcome = map_all(pages, peers, properties(shareable), room.front());
+  release(room);
+  return outcome;
 }
 
 // Leaves the handles to the caller, who releases them whether this succeeds or not.
-PageSource::Outcome PageSource::map_all(const Pages& pages, const std::vector<CUmemAccessDesc>& access,
+PageSource::Outcome PageSource::map_all(const Pages& pages, const std::vector<CUdevice>& peers,
                                         const CUmemAllocationProp& properties, Handles& handles) {
   const std::size_t page = pages.page_bytes;
   for (std::size_t at = 0; at < pages.bytes; at += page) {
@@ -84,13 +82,19 @@ PageSource::Outcome PageSource::map_all(const Pages& pages, const std::vector<CU
   }
   if (outcome.result == CUDA_SUCCESS) {
     outcome.call = DriverEntryId::mem_set_access;
-    outcome.result = api_.mem_set_access(pages.address, pages.bytes, access.data(), access.size());
+    outcome.result = allow_all(pages, peers);
     if (outcome.result == CUDA_SUCCESS) return outcome;
   }
   // From the last one back, so that what stays, if the driver refuses, is one piece.
   while (outcome.done != 0 && api_.mem_unmap(pages.address + outcome.done - page, page) == CUDA_SUCCESS)
     outcome.done -= page;
   return outcome;
+}
+
+CUresult PageSource::allow_all(const Pages& pages, const std::vector<CUdevice>& peers) const {
+  CUresult result = allow(pages, device_);
+  for (std::size_t i = 0; i < peers.size() && result == CUDA_SUCCESS; ++i) result = allow(pages, peers[i]);
+  return result;
 }
 
 PageSource::Outcome PageSource::unmap(const Pages& pages) const {
@@ -114,7 +118,7 @@ bool PageSource::owes_releases() noexcept {
 }
 
 void PageSource::release_owed() noexcept {
-  std::list<Handles> owed;
+  Room owed;
   {
     const std::lock_guard lock(mutex_);
     owed.swap(unreleased_);
@@ -122,14 +126,15 @@ void PageSource::release_owed() noexcept {
   release(owed);
 }
 
-void PageSource::release(std::list<Handles>& handles) noexcept {
-  for (Handles& some : handles)
-    std::erase_if(some,
+void PageSource::release(Room& handles) noexcept {
+  for (auto some = handles.begin(); some != handles.end();) {
+    std::erase_if(*some,
                   [this](CUmemGenericAllocationHandle handle) { return api_.mem_release(handle) == CUDA_SUCCESS; });
-  handles.remove_if([](const Handles& some) { return some.empty(); });
-  if (handles.empty()) return;
-  const std::lock_guard lock(mutex_);
-  unreleased_.splice(unreleased_.end(), handles);
+    const auto place = some++;
+    if (place->empty()) continue;
+    const std::lock_guard lock(mutex_);
+    unreleased_.splice(unreleased_.end(), handles, place);
+  }
 }
 
 }  // namespace cistern

@@ -40,9 +40,15 @@ class PageSource {
   [[nodiscard]] CUresult reserve(std::size_t bytes, std::uint64_t* address) const;
   // Requires: nothing is mapped in it.
   [[nodiscard]] CUresult free(std::uint64_t address, std::size_t bytes) const;
+  // Host memory for the handles of one map.
+  using Handles = std::vector<CUmemGenericAllocationHandle>;
+  using Room = std::list<Handles>;
+  // Makes room for so many pages. Throws std::bad_alloc, unchanged.
+  static void make_room(Room& room, std::size_t pages);
   // Makes new memory at the pages, readable and writable by the device and by `peers`. All or
-  // nothing. `shareable`: other processes may import it (export_fd).
-  [[nodiscard]] Outcome map(const Pages& pages, const std::vector<CUdevice>& peers, bool shareable);
+  // nothing. `shareable`: other processes may import it (export_fd). Takes no host memory if `room`
+  // suffices, which can be used again.
+  [[nodiscard]] Outcome map(const Pages& pages, const std::vector<CUdevice>& peers, bool shareable, Room& room);
   // Unmaps the pages in order, and stops at the first that the driver refuses. Waits for nothing
   // by itself. Requires: they are mapped.
   [[nodiscard]] Outcome unmap(const Pages& pages) const;
@@ -53,23 +59,21 @@ class PageSource {
   [[nodiscard]] CUresult allow(const Pages& pages, CUdevice peer) const;
 
  private:
-  using Handles = std::vector<CUmemGenericAllocationHandle>;
-
   PageSource(const DriverApi& api, CUdevice device, bool has_descriptors, bool has_rdma)
       : api_(api), device_(device), has_descriptors_(has_descriptors), has_rdma_(has_rdma) {}
-  [[nodiscard]] Outcome map_all(const Pages& pages, const std::vector<CUmemAccessDesc>& access,
+  [[nodiscard]] Outcome map_all(const Pages& pages, const std::vector<CUdevice>& peers,
                                 const CUmemAllocationProp& properties, Handles& handles);
-  [[nodiscard]] std::vector<CUmemAccessDesc> access_for(const std::vector<CUdevice>& peers) const;
+  [[nodiscard]] CUresult allow_all(const Pages& pages, const std::vector<CUdevice>& peers) const;
   [[nodiscard]] CUmemAllocationProp properties(bool shareable) const;
-  // Releases handles; those that are refused join unreleased_.
-  void release(std::list<Handles>& handles) noexcept;
+  // Releases handles; those that are refused join unreleased_, with the room that they are in.
+  void release(Room& handles) noexcept;
 
   const DriverApi& api_;
   const CUdevice device_;
   const bool has_descriptors_;
   const bool has_rdma_;
   std::mutex mutex_;
-  std::list<Handles> unreleased_;  // guarded by mutex_
+  Room unreleased_;  // guarded by mutex_
 };
 
 }  // namespace cistern

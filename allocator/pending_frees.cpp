@@ -4,88 +4,87 @@
 #include <utility>
 
 namespace cistern {
+namespace {
 
-PendingFrees::Queue& PendingFrees::queue_of(const Entry& entry) {
-  auto place = std::lower_bound(queues_.begin(), queues_.end(), entry, [](const Queue& queue, const Entry& wanted) {
+constexpr std::size_t kNodesPerChunk = 64;
+
+}  // namespace
+
+// Where the entry's queue is, or belongs.
+PendingFrees::Queues::iterator PendingFrees::place_of(const Entry& entry) noexcept {
+  return std::lower_bound(queues_.begin(), queues_.end(), entry, [](const Queue& queue, const Entry& wanted) {
     return queue.stream_id != wanted.stream.id ? queue.stream_id > wanted.stream.id : queue.device < wanted.device;
   });
-  if (place == queues_.end() || place->stream_id != entry.stream.id || place->device != entry.device) {
-    Queue queue;
-    queue.device = entry.device;
-    queue.stream_id = entry.stream.id;
-    if (!storage_.empty()) {
-      queue.entries = std::move(storage_.back());
-      storage_.pop_back();
-    }
-    place = queues_.insert(place, std::move(queue));
-  }
-  return *place;
 }
 
 void PendingFrees::add(const Entry& entry) {
-  Queue& queue = queue_of(entry);
-  try {
-    queue.entries.push_back(entry);
-  } catch (...) {
-    drop_empty_queues();
-    throw;
-  }
+  if (free_ == nullptr) add_chunk();
+  auto queue = place_of(entry);
+  if (queue == queues_.end() || !is_for(*queue, entry))
+    queue = queues_.insert(queue, Queue{entry.device, entry.stream.id, nullptr, nullptr});
+  Node* node = std::exchange(free_, free_->next);
+  *node = Node{entry, nullptr};
+  (queue->first == nullptr ? queue->first : queue->last->next) = node;
+  queue->last = node;
   ++size_;
 }
 
-void PendingFrees::pop_front(Queue& queue) {
-  ++queue.head;
+PendingFrees::Node* PendingFrees::pop_front(Queue& queue) noexcept {
+  Node* node = std::exchange(queue.first, queue.first->next);
+  if (queue.first == nullptr) queue.last = nullptr;
   --size_;
-  // Moves the rest down once half is used up: amortised constant, and no growth.
-  if (queue.head >= 32 && queue.head * 2 >= queue.entries.size()) {
-    queue.entries.erase(queue.entries.begin(), queue.entries.begin() + static_cast<std::ptrdiff_t>(queue.head));
-    queue.head = 0;
-  }
+  return node;
 }
 
-void PendingFrees::drop_empty_queues() {
-  for (auto queue = queues_.begin(); queue != queues_.end();) {
-    if (queue->head < queue->entries.size()) {
-      ++queue;
-      continue;
-    }
-    queue->entries.clear();
-    try {
-      storage_.push_back(std::move(queue->entries));
-    } catch (...) {  // keeping storage for reuse is a convenience: without memory it is dropped
-    }
-    queue = queues_.erase(queue);
-  }
-}
-
-Block* PendingFrees::finish(const Entry& entry) {
+Block* PendingFrees::finish(Node* node) noexcept {
+  const Entry entry = *node;
+  node->next = std::exchange(free_, node);
   pools_.of(entry.device).release(entry.event);
   return --entry.block->pending_events == 0 ? entry.block : nullptr;
 }
 
-void PendingFrees::take_all(Batch& batch) {
-  batch.entries.reserve(size_);
+void PendingFrees::drop_empty_queues() noexcept {
+  if (batches_ == nullptr) std::erase_if(queues_, [](const Queue& queue) { return queue.first == nullptr; });
+}
+
+void PendingFrees::take_all(Batch& batch) noexcept {
+  Node** end = &batch.first;
   for (Queue& queue : queues_) {
-    batch.entries.insert(batch.entries.end(), queue.entries.begin() + static_cast<std::ptrdiff_t>(queue.head),
-                         queue.entries.end());
-    queue.head = queue.entries.size();
+    if (queue.first == nullptr) continue;
+    *end = std::exchange(queue.first, nullptr);
+    end = &std::exchange(queue.last, nullptr)->next;
   }
   size_ = 0;
-  drop_empty_queues();
   batch.next = batches_;
   batches_ = &batch;
 }
 
-void PendingFrees::put_back(Batch& batch, std::size_t first) {
+Block* PendingFrees::finish_first(Batch& batch) noexcept {
+  Node* node = std::exchange(batch.first, batch.first->next);
+  return finish(node);
+}
+
+void PendingFrees::put_back(Batch& batch) noexcept {
   Batch** link = &batches_;
   while (*link != &batch) link = &(*link)->next;
   *link = batch.next;
-  for (std::size_t i = batch.entries.size(); i-- > first;) {
-    const Entry& entry = batch.entries[i];
-    Queue& queue = queue_of(entry);
-    queue.entries.insert(queue.entries.begin() + static_cast<std::ptrdiff_t>(queue.head), entry);
+  while (batch.first != nullptr) {
+    Queue& queue = *place_of(*batch.first);
+    Node* const first = batch.first;
+    Node* last = first;
     ++size_;
+    for (; last->next != nullptr && is_for(queue, *last->next); last = last->next) ++size_;
+    batch.first = std::exchange(last->next, queue.first);
+    if (queue.first == nullptr) queue.last = last;
+    queue.first = first;
   }
+  drop_empty_queues();
+}
+
+void PendingFrees::add_chunk() {
+  chunks_.push_back(std::make_unique<Node[]>(kNodesPerChunk));
+  Node* nodes = chunks_.back().get();
+  for (std::size_t i = kNodesPerChunk; i-- > 0;) nodes[i].next = std::exchange(free_, &nodes[i]);
 }
 
 }  // namespace cistern

@@ -6,6 +6,7 @@
 // One queue a stream, in the order of the records, so that one slow stream never hides
 // another's finished frees. Queues are visited with the legacy default stream first, then
 // by descending stream id: the order in which PyTorch's recorded runs did.
+// Only add takes host memory: when memory runs out, what is pending is waited for without any.
 // Not thread-safe: the owning DeviceAllocator holds its lock around every call.
 
 #include "allocator/block.h"
@@ -14,6 +15,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 namespace cistern {
@@ -25,6 +27,10 @@ class PendingFrees {
     int device = 0;  // the stream's, and so the event's
     StreamIdentity stream;
     Block* block = nullptr;
+  };
+  // An entry in its queue, or in a batch.
+  struct Node : Entry {
+    Node* next = nullptr;
   };
 
   PendingFrees(const DriverApi& api, EventPools& pools) : api_(api), pools_(pools) {}
@@ -41,45 +47,55 @@ class PendingFrees {
   template <class Completed>
   [[nodiscard]] CUresult poll(Completed&& completed);
 
-  // Entries that somebody waits for, in the order of polling. Not to be moved meanwhile.
+  // Entries that somebody waits for, in the order of polling. Not to be moved meanwhile. Whoever
+  // took them may read them without the lock.
   struct Batch {
-    std::vector<Entry> entries;
+    Node* first = nullptr;
     Batch* next = nullptr;
   };
   // Takes every entry out into a batch, for a caller that will wait for them and then put the rest
-  // back. Throws std::bad_alloc, unchanged.
-  void take_all(Batch& batch);
-  // Puts entries [first, last) of a batch back, before what was added since; the batch is over.
-  void put_back(Batch& batch, std::size_t first);
-  // Ends one entry whose event is done: returns its block if that was the last event.
-  [[nodiscard]] Block* finish(const Entry& entry);
+  // back.
+  void take_all(Batch& batch) noexcept;
+  // Ends the batch's first entry, whose event is done: returns its block if that was the last event.
+  [[nodiscard]] Block* finish_first(Batch& batch) noexcept;
+  // Puts what is left of a batch back, before what was added since; the batch is over.
+  void put_back(Batch& batch) noexcept;
 
   // Visits every entry, those that somebody waits for too.
   template <class Visit>
   void for_each(Visit&& visit) const {
     for (const Batch* batch = batches_; batch != nullptr; batch = batch->next)
-      for (const Entry& entry : batch->entries) visit(entry);
+      for (const Node* node = batch->first; node != nullptr; node = node->next) visit(*node);
     for (const Queue& queue : queues_)
-      for (std::size_t i = queue.head; i < queue.entries.size(); ++i) visit(queue.entries[i]);
+      for (const Node* node = queue.first; node != nullptr; node = node->next) visit(*node);
   }
 
  private:
   struct Queue {
     int device = 0;
     std::uint64_t stream_id = 0;
-    std::size_t head = 0;
-    std::vector<Entry> entries;  // [head, size) are queued
+    Node* first = nullptr;
+    Node* last = nullptr;
   };
-  Queue& queue_of(const Entry& entry);
-  void pop_front(Queue& queue);
-  void drop_empty_queues();
+  using Queues = std::vector<Queue>;
+  [[nodiscard]] Queues::iterator place_of(const Entry& entry) noexcept;
+  [[nodiscard]] static bool is_for(const Queue& queue, const Entry& entry) {
+    return queue.stream_id == entry.stream.id && queue.device == entry.device;
+  }
+  [[nodiscard]] Node* pop_front(Queue& queue) noexcept;
+  [[nodiscard]] Block* finish(Node* node) noexcept;
+  void drop_empty_queues() noexcept;
+  void add_chunk();
 
   const DriverApi& api_;
   EventPools& pools_;
-  std::vector<Queue> queues_;                // by descending stream id, then device; none is empty
-  std::vector<std::vector<Entry>> storage_;  // of queues that became empty, for reuse
-  std::size_t size_ = 0;
+  // By descending stream id, then device. None is empty, but while somebody waits: who puts entries
+  // back finds the queue that they were in.
+  Queues queues_;
+  std::size_t size_ = 0;      // in the queues
   Batch* batches_ = nullptr;  // that somebody waits for
+  std::vector<std::unique_ptr<Node[]>> chunks_;
+  Node* free_ = nullptr;  // linked by `next`
 };
 
 template <class Completed>
@@ -87,14 +103,12 @@ CUresult PendingFrees::poll(Completed&& completed) {
   CUresult result = CUDA_SUCCESS;
   bool emptied = false;
   for (Queue& queue : queues_) {
-    while (queue.head < queue.entries.size()) {
-      const Entry entry = queue.entries[queue.head];
-      result = api_.event_query(entry.event);
+    while (queue.first != nullptr) {
+      result = api_.event_query(queue.first->event);
       if (result != CUDA_SUCCESS) break;
-      pop_front(queue);
-      if (Block* block = finish(entry)) completed(block);
+      if (Block* block = finish(pop_front(queue))) completed(block);
     }
-    emptied = emptied || queue.head == queue.entries.size();
+    emptied = emptied || queue.first == nullptr;
     if (result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_READY) break;
     result = CUDA_SUCCESS;
   }

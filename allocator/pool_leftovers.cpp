@@ -3,7 +3,7 @@
 
 #include "allocator/device_allocator.h"
 
-#include <algorithm>
+#include <utility>
 
 namespace cistern {
 namespace {
@@ -49,7 +49,7 @@ void DeviceAllocator::release_leftovers(Lock& lock) noexcept {
 }
 
 void DeviceAllocator::move_leftovers(Lock& lock) {
-  std::vector<Segment*> chosen;
+  SegmentList chosen;
   for (Segment* segment = segments_; segment != nullptr; segment = segment->next) {
     PrivatePool* home = segment->owner->home;
     if (home == nullptr || !home->is_freeable() || !home->settings.ends_by_itself || !is_wholly_free(*segment))
@@ -73,7 +73,7 @@ void DeviceAllocator::move_leftovers(Lock& lock) {
     if (pool.is_freeable() && pool.settings.ends_by_itself && heir != nullptr)
       move_leftover_ranges([&](const AddressRange& range) { return range.owner->home == &pool; }, *heir);
   });
-  static_cast<void>(release_segments(chosen, lock));
+  static_cast<void>(release_segments(std::move(chosen), lock));
   static_cast<void>(release_ranges(
       [](const AddressRange& range) {
         const PrivatePool* home = range.owner->home;
@@ -99,10 +99,10 @@ void DeviceAllocator::move_segment(Segment* segment, PoolPair& to) noexcept {
 std::size_t DeviceAllocator::trim_pool(PoolId id) {
   Section section(*this);
   PrivatePool& pool = used_pool(id);
-  std::vector<Segment*> chosen;
+  SegmentList chosen;
   for (Segment* segment = segments_; segment != nullptr; segment = segment->next)
     if (segment->owner->home == &pool && is_wholly_free(*segment)) chosen.push_back(segment);
-  const std::size_t released = release_segments(chosen, section.lock);
+  const std::size_t released = release_segments(std::move(chosen), section.lock);
   // The lock was given up, and the pool may have ended.
   return released +
          release_ranges(

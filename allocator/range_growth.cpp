@@ -10,10 +10,13 @@
 
 #include <fmt/format.h>
 
+#include <memory>
 #include <utility>
 
 namespace cistern {
 namespace {
+
+std::size_t page_bytes_of(PoolKind kind) { return kind == PoolKind::small ? kSmallSegment : kLargeSegment; }
 
 // Free blocks that PyTorch's reservation also leaves room to move: an eighth more than the device has.
 std::size_t range_bytes(std::size_t device_bytes, std::size_t page_bytes) {
@@ -24,7 +27,7 @@ std::size_t range_bytes(std::size_t device_bytes, std::size_t page_bytes) {
 
 // One attempt, as allocate_segment. A request may take several maps, with free blocks between
 // them; those that were made before one that fails stay, as free memory.
-Block* DeviceAllocator::grow(const Request& request, Lock& lock) {
+Block* DeviceAllocator::grow(const Request& request, Climb& climb, Lock& lock) {
   for (;;) {
     wait_for_grants(lock);
     const auto room = find_room(request);
@@ -36,11 +39,23 @@ Block* DeviceAllocator::grow(const Request& request, Lock& lock) {
       room->head->segment->pool->erase(room->head);
       return room->head;
     }
-    Block* block = map_pages(*room->range, room->gap, lock);
+    Block* block = map_pages(*room->range, room->gap, climb, lock);
     if (block == nullptr) return nullptr;
     if (block->bytes >= request.rounded) return block;
     put_in_pool(block);
   }
+}
+
+// All host memory that `grow` needs, while there is some. Throws std::bad_alloc, unchanged.
+void DeviceAllocator::provide_for_growth(const Request& request, Climb& climb) {
+  const std::size_t page_bytes = page_bytes_of(request.kind);
+  if (request.rounded > range_bytes(device_total_bytes_, page_bytes)) return;
+  const std::size_t most = (request.rounded + page_bytes - 1) / page_bytes;
+  PageSource::make_room(climb.handles, most);
+  if (spare_range_ == nullptr) spare_range_ = std::make_unique<AddressRange>();
+  spare_range_->segments.reserve(most);
+  for (AddressRange* range = ranges_; range != nullptr; range = range->next)
+    if (range->owner == request.pools && range->kind == request.kind) range->reserve_pieces(most);
 }
 
 std::optional<AddressRange::Room> DeviceAllocator::find_room(const Request& request) const {
@@ -54,12 +69,14 @@ std::optional<AddressRange::Room> DeviceAllocator::find_room(const Request& requ
 // A new address range for the request's pool. False: there are no addresses left, or it could not
 // hold the request at all.
 bool DeviceAllocator::add_range(const Request& request, Lock& lock) {
-  auto range = std::make_unique<AddressRange>();
-  range->page_bytes = request.kind == PoolKind::small ? kSmallSegment : kLargeSegment;
-  range->bytes = range_bytes(device_total_bytes_, range->page_bytes);
+  const std::size_t page_bytes = page_bytes_of(request.kind);
+  const std::size_t bytes = range_bytes(device_total_bytes_, page_bytes);
+  if (request.rounded > bytes) return false;
+  auto range = spare_range_ != nullptr ? std::move(spare_range_) : std::make_unique<AddressRange>();
+  range->page_bytes = page_bytes;
+  range->bytes = bytes;
   range->kind = request.kind;
   range->owner = request.pools;
-  if (request.rounded > range->bytes) return false;
   const bool during_capture = !routing_.empty();
   lock.unlock();
   CUresult result = CUDA_ERROR_INVALID_CONTEXT;
@@ -70,7 +87,10 @@ bool DeviceAllocator::add_range(const Request& request, Lock& lock) {
   }
   lock.lock();
   out_of_addresses_ = result == CUDA_ERROR_OUT_OF_MEMORY;
-  if (out_of_addresses_) return false;
+  if (out_of_addresses_) {
+    keep_spare(std::move(range));
+    return false;
+  }
   check_driver(api_, result, DriverEntryId::mem_address_reserve,
                [&] { return fmt::format("{} bytes of addresses for device {}", range->bytes, device_); });
   ++request.pools->references;
@@ -88,12 +108,12 @@ void DeviceAllocator::link_range(AddressRange* range) noexcept {
 
 // Maps a gap's pages. The free block that they are in then, merged with its neighbours, and in no
 // pool; null if the device has no memory. Any other refusal is thrown.
-Block* DeviceAllocator::map_pages(AddressRange& range, const Pages& gap, Lock& lock) {
-  arena_.reserve(1);
-  range.segments.reserve(range.segments.size() + 1);
-  const std::vector<CUdevice> peers = peers_;
-  Segment* segment = arena_.take_segment();
-  Block* block = arena_.take_block();
+Block* DeviceAllocator::map_pages(AddressRange& range, const Pages& gap, Climb& climb, Lock& lock) {
+  const std::size_t pages = gap.bytes / gap.page_bytes;
+  range.reserve_pieces(pages);
+  const Climb::Metadata metadata = climb.take_metadata();
+  const auto [segment, block] = metadata;
+  count_mapped(pages, 0);
   segment->address = gap.address;
   segment->bytes = gap.bytes;
   segment->range = &range;
@@ -107,7 +127,7 @@ Block* DeviceAllocator::map_pages(AddressRange& range, const Pages& gap, Lock& l
   PageSource::Outcome outcome{CUDA_ERROR_INVALID_CONTEXT, DriverEntryId::ctx_set_current, 0};
   try {
     const DriverScope scope(api_, context_, during_capture);
-    outcome = pages_->map(gap, peers, shareable);
+    outcome = pages_->map(gap, peers_, shareable, climb.handles);
   } catch (...) {  // no context: nothing was mapped
   }
   lock.lock();
@@ -115,19 +135,28 @@ Block* DeviceAllocator::map_pages(AddressRange& range, const Pages& gap, Lock& l
   arriving_bytes_ -= gap.bytes;
   reclaimed_.notify_all();
   if (outcome.result == CUDA_SUCCESS) return take_in(segment, block, lock);
-  arena_.give_back(block);
+  count_mapped(0, (gap.bytes - outcome.done) / gap.page_bytes);
   // What could not be rolled back keeps its place, so that nobody maps there: the next release tries again.
   if (outcome.done != 0) {
     segment->bytes = outcome.done;
     segment->is_stray = true;
+    climb.give_back({nullptr, block});
   } else {
     range.erase(segment);
-    arena_.give_back(segment);
+    climb.give_back(metadata);
     if (range.segments.empty()) drop_empty_ranges(lock);
   }
   if (outcome.result == CUDA_ERROR_OUT_OF_MEMORY) return nullptr;
   throw_driver_error(api_, outcome.result, outcome.call,
                      fmt::format("{} bytes at {:#x} on device {}", gap.bytes, gap.address, device_));
+}
+
+// What may have to be cut in pieces once, a page each at the worst, has the blocks and segments for it
+// kept back: a flush must not need host memory.
+void DeviceAllocator::count_mapped(std::size_t came, std::size_t went) noexcept {
+  mapped_pages_ += came;
+  mapped_pages_ -= went;
+  arena_.keep_back(2 * mapped_pages_, mapped_pages_);
 }
 
 // Pages that were mapped become one free block.

@@ -8,28 +8,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <memory>
+#include <utility>
 
 namespace cistern {
-
-// The last work of a range's stream, which an unmap must not overtake: unlike a free of the
-// driver's, it promises to wait for nothing.
-struct DeviceAllocator::OwnerWait {
-  PoolPair* owner = nullptr;
-  StreamIdentity stream;
-  bool is_ended = false;
-  std::shared_ptr<StreamEnd> end;
-  CUresult result = CUDA_SUCCESS;
-};
-
-// Pages on their way to the driver, and what became of them.
-struct DeviceAllocator::Departure {
-  Segment* segment = nullptr;
-  std::size_t wait = 0;  // index of its owner's
-  // Of the block that the pages were cut from.
-  std::size_t block_bytes = 0;
-  std::uint64_t block_address = 0;
-  PageSource::Outcome outcome{CUDA_ERROR_INVALID_CONTEXT, DriverEntryId::ctx_set_current, 0};
-};
 
 // Gives back the whole pages of free blocks in the ranges that `chosen` names, at most so many bytes
 // as it takes to reach `most`, from the highest addresses down. Returns the bytes. If the driver
@@ -38,98 +20,53 @@ std::size_t DeviceAllocator::release_ranges(const RangeFilter& chosen, std::size
   const bool owes_releases = pages_ != nullptr && pages_->owes_releases();
   if (ranges_ == nullptr && !owes_releases) return 0;
   wait_for_grants(lock);
-  std::vector<OwnerWait> waits;
-  std::vector<Departure> departures = cut_free_pages(chosen, most, waits);
-  for (const OwnerWait& wait : waits) ++wait.owner->waiters;
+  SegmentList departing = cut_free_pages(chosen, most);
+  for (Segment* segment = departing.first(); segment != nullptr; segment = segment->next_chosen)
+    ++segment->range->owner->waiters;
   ++reclaims_in_flight_;
   ++range_operations_;
   const bool during_capture = !routing_.empty();
   lock.unlock();
-  if (!departures.empty() || owes_releases) {
-    try {
-      const DriverScope scope(api_, context_, during_capture);
-      for (OwnerWait& wait : waits) wait.result = wait_for_owner(wait, during_capture);
-      for (Departure& departure : departures) depart(departure, waits[departure.wait]);
-      if (owes_releases) pages_->release_owed();
-    } catch (...) {  // no context: nothing was unmapped, as the outcomes say
-    }
-  }
+  SegmentList tried;
+  PageSource::Outcome refusal;
+  if (!departing.empty() || owes_releases) refusal = unmap_all(departing, tried, during_capture);
   lock.lock();
-  for (const OwnerWait& wait : waits) --wait.owner->waiters;
   --range_operations_;
-  const Departure* refused = nullptr;
   std::size_t released = 0;
-  for (Departure& departure : departures) {
-    released += take_out(departure, lock);
-    // A stream that is captured cannot be waited for, and what was its memory waits with it.
-    const CUresult result = departure.outcome.result;
-    if (result != CUDA_SUCCESS && result != CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED && refused == nullptr)
-      refused = &departure;
+  while (Segment* segment = tried.pop_front()) {
+    --segment->range->owner->waiters;
+    released += take_out(segment, lock);
   }
   drop_empty_ranges(lock);
   --reclaims_in_flight_;
   reclaimed_.notify_all();
   if (!private_pools_.empty()) private_pools_.drop_unreferenced(retired_owners_);
-  if (refused != nullptr)
-    throw_driver_error(api_, refused->outcome.result, refused->outcome.call,
-                       fmt::format("free pages on device {}", device_));
+  if (refusal.result != CUDA_SUCCESS)
+    throw_driver_error(api_, refusal.result, refusal.call, fmt::format("free pages on device {}", device_));
   return released;
 }
 
 // Cuts the free pages out of their segments. Each piece is a segment of its own from here on, in
-// no pool. All host memory is taken before anything is changed: throws std::bad_alloc, unchanged.
-std::vector<DeviceAllocator::Departure> DeviceAllocator::cut_free_pages(const RangeFilter& chosen, std::size_t most,
-                                                                        std::vector<OwnerWait>& waits) {
-  std::vector<Departure> departures;
-  std::size_t cuts = 0;
-  for (AddressRange* range = ranges_; range != nullptr; range = range->next) {
-    if (!chosen(*range)) continue;
-    std::size_t in_range = 0;
-    for (const Segment* segment : range->segments) in_range += count_departures(*segment);
-    if (in_range == 0) continue;
-    range->segments.reserve(range->segments.size() + 2 * in_range);
-    cuts += in_range;
-    if (index_of(waits, range->owner) == waits.size())
-      waits.push_back({range->owner, range->owner->stream, range->owner->is_ended, range->owner->end, CUDA_SUCCESS});
-  }
-  departures.reserve(cuts);
-  arena_.reserve(2 * cuts, 2 * cuts);
+// no pool.
+SegmentList DeviceAllocator::cut_free_pages(const RangeFilter& chosen, std::size_t most) {
+  SegmentList departing;
   std::size_t left = most;
   for (AddressRange* range = ranges_; range != nullptr; range = range->next) {
     if (!chosen(*range)) continue;
-    const std::size_t wait = index_of(waits, range->owner);
     // From the end, so that a block changes its segment once, however many cuts are made before it.
-    for (std::size_t i = range->segments.size(); i-- > 0;)
-      cut_segment_pages(range->segments[i], wait, left, departures);
+    for (std::size_t i = range->segments.size(); i-- > 0;) cut_segment_pages(range->segments[i], left, departing);
   }
-  const auto order = [](const Departure& departure) {
-    const AddressRange& range = *departure.segment->range;
-    return release_order(*range.owner, range.kind, departure.block_bytes, departure.block_address);
+  const auto order = [](const Segment& segment) {
+    return release_order(*segment.range->owner, segment.range->kind, segment.cut_from_bytes, segment.address);
   };
-  std::sort(departures.begin(), departures.end(),
-            [&order](const Departure& a, const Departure& b) { return order(a) < order(b); });
-  return departures;
+  departing.sort([&order](const Segment& a, const Segment& b) { return order(a) < order(b); });
+  return departing;
 }
 
-std::size_t DeviceAllocator::index_of(const std::vector<OwnerWait>& waits, const PoolPair* owner) noexcept {
-  std::size_t index = 0;
-  while (index < waits.size() && waits[index].owner != owner) ++index;
-  return index;
-}
-
-// How many pieces of a segment may depart.
-std::size_t DeviceAllocator::count_departures(const Segment& segment) {
-  if (segment.releasing) return segment.is_stray ? 1 : 0;
-  std::size_t count = 0;
-  for (const Block* block = segment.first; block != nullptr; block = block->next)
-    if (block->state == BlockState::inactive && segment.range->pages_in(*block).bytes != 0) ++count;
-  return count;
-}
-
-void DeviceAllocator::cut_segment_pages(Segment* segment, std::size_t wait, std::size_t& left,
-                                        std::vector<Departure>& departures) noexcept {
+void DeviceAllocator::cut_segment_pages(Segment* segment, std::size_t& left, SegmentList& departing) noexcept {
   if (segment->releasing) {
-    if (segment->is_stray) departures.push_back({segment, wait});
+    // Not one's that somebody else unmaps already.
+    if (std::exchange(segment->is_stray, false)) departing.push_back(segment);
     return;
   }
   const AddressRange& range = *segment->range;
@@ -142,12 +79,34 @@ void DeviceAllocator::cut_segment_pages(Segment* segment, std::size_t wait, std:
           left < pages.bytes ? (left + range.page_bytes - 1) / range.page_bytes * range.page_bytes : pages.bytes;
       pages.address += pages.bytes - wanted;
       pages.bytes = wanted;
-      left -= std::min(left, wanted);
-      const std::size_t block_bytes = block->bytes;
-      const std::uint64_t block_address = block->address;
-      departures.push_back({cut_out(block, pages), wait, block_bytes, block_address});
+      if (can_cut_out(*block, pages)) {
+        left -= std::min(left, wanted);
+        const std::size_t block_bytes = block->bytes;
+        Segment* piece = cut_out(block, pages);
+        piece->cut_from_bytes = block_bytes;
+        departing.push_back(piece);
+      }
     }
     block = previous;
+  }
+}
+
+// Whether there are the blocks and segments that a cut takes. They are kept back for it: only where
+// there was no host memory when the pages came, or since, pages may have to stay.
+bool DeviceAllocator::can_cut_out(const Block& block, const Pages& pages) noexcept {
+  const bool has_head = block.address < pages.address;
+  const bool has_tail = pages.address + pages.bytes < block.address + block.bytes;
+  const std::size_t blocks = (has_head ? 1 : 0) + (has_tail ? 1 : 0);
+  const std::size_t pieces =
+      (has_head || block.previous != nullptr ? 1 : 0) + (has_tail || block.next != nullptr ? 1 : 0);
+  std::vector<Segment*>& segments = block.segment->range->segments;
+  if (arena_.has(blocks, pieces) && segments.capacity() - segments.size() >= pieces) return true;
+  try {
+    arena_.reserve(blocks, pieces);
+    segments.reserve(segments.size() + pieces);
+    return true;
+  } catch (...) {
+    return false;
   }
 }
 
@@ -194,36 +153,57 @@ Segment* DeviceAllocator::part_before(Block* block) noexcept {
   return high;
 }
 
+// Unmaps what departs, each behind the last work of its range's stream, which an unmap must not
+// overtake: unlike a free of the driver's, it promises to wait for nothing. How far each came is noted
+// in it. Returns the first refusal, or success. Called without the lock: the streams stay what they are
+// while they have waiters.
+PageSource::Outcome DeviceAllocator::unmap_all(SegmentList& departing, SegmentList& tried,
+                                               bool during_capture) noexcept {
+  PageSource::Outcome refusal;
+  try {
+    const DriverScope scope(api_, context_, during_capture);
+    const PoolPair* owner = nullptr;
+    CUresult waited = CUDA_SUCCESS;
+    while (Segment* segment = departing.pop_front()) {
+      const AddressRange& range = *segment->range;
+      if (range.owner != owner) waited = wait_for_owner(*range.owner, during_capture);
+      owner = range.owner;
+      PageSource::Outcome outcome{waited, DriverEntryId::stream_synchronize, 0};
+      if (waited == CUDA_SUCCESS) outcome = pages_->unmap({segment->address, segment->bytes, range.page_bytes});
+      segment->unmapped_bytes = outcome.done;
+      // A stream that is captured cannot be waited for, and what was its memory waits with it.
+      if (outcome.result != CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED && refusal.result == CUDA_SUCCESS) refusal = outcome;
+      tried.push_back(segment);
+    }
+    pages_->release_owed();
+  } catch (...) {  // no context: nothing was unmapped
+    while (Segment* segment = departing.pop_front()) tried.push_back(segment);
+    refusal = {CUDA_ERROR_INVALID_CONTEXT, DriverEntryId::ctx_set_current, 0};
+  }
+  return refusal;
+}
+
 // Waiting for the device would invalidate a capture, of whichever thread: then the pages stay.
-CUresult DeviceAllocator::wait_for_owner(const OwnerWait& wait, bool during_capture) const noexcept {
+CUresult DeviceAllocator::wait_for_owner(const PoolPair& owner, bool during_capture) const noexcept {
   const auto wait_for_device = [&] {
     return during_capture ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : api_.ctx_synchronize();
   };
-  if (wait.is_ended) {
-    if (wait.end == nullptr) return wait_for_device();
-    return wait.end->event == nullptr ? CUDA_SUCCESS : api_.event_synchronize(wait.end->event);
+  if (owner.is_ended) {
+    if (owner.end == nullptr) return wait_for_device();
+    return owner.end->event == nullptr ? CUDA_SUCCESS : api_.event_synchronize(owner.end->event);
   }
-  const StreamUse owner{wait.stream, device_, nullptr};
-  if (!names_its_stream(owner)) return wait_for_device();
+  const StreamUse use{owner.stream, device_, nullptr};
+  if (!names_its_stream(use)) return wait_for_device();
   // A capture would end by it.
-  if (is_captured(owner)) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-  return api_.stream_synchronize(wait.stream.handle);
-}
-
-void DeviceAllocator::depart(Departure& departure, const OwnerWait& wait) noexcept {
-  if (wait.result != CUDA_SUCCESS) {
-    departure.outcome = {wait.result, DriverEntryId::stream_synchronize, 0};
-    return;
-  }
-  const Segment& segment = *departure.segment;
-  departure.outcome = pages_->unmap({segment.address, segment.bytes, segment.range->page_bytes});
+  if (is_captured(use)) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  return api_.stream_synchronize(owner.stream.handle);
 }
 
 // What was unmapped is gone, and what was not is free memory as before. Returns the bytes that went.
-std::size_t DeviceAllocator::take_out(const Departure& departure, const Lock& lock) noexcept {
-  Segment* segment = departure.segment;
-  const std::size_t gone = departure.outcome.done;
+std::size_t DeviceAllocator::take_out(Segment* segment, const Lock& lock) noexcept {
+  const std::size_t gone = std::exchange(segment->unmapped_bytes, 0);
   const bool is_held = segment->first != nullptr;  // else of a map that failed: never counted
+  count_mapped(0, gone / segment->range->page_bytes);
   if (gone != 0 && is_held) {
     const auto bytes = static_cast<std::int64_t>(gone);
     TracePoint at = point_of(*segment, lock);
@@ -244,7 +224,10 @@ std::size_t DeviceAllocator::take_out(const Departure& departure, const Lock& lo
   }
   segment->address += gone;
   segment->bytes -= gone;
-  if (!is_held) return 0;
+  if (!is_held) {
+    segment->is_stray = true;
+    return 0;
+  }
   segment->first->address = segment->address;
   segment->first->bytes = segment->bytes;
   put_in_pool(land(segment));
@@ -290,9 +273,19 @@ void DeviceAllocator::drop_empty_ranges(Lock& lock) noexcept {
       continue;
     }
     --range->owner->references;
-    delete range;
+    keep_spare(std::unique_ptr<AddressRange>(range));
   }
   choose_search();
+}
+
+// One is kept, as new but for what its vector has room for.
+void DeviceAllocator::keep_spare(std::unique_ptr<AddressRange> range) noexcept {
+  if (spare_range_ != nullptr && spare_range_->segments.capacity() >= range->segments.capacity()) return;
+  std::vector<Segment*> room = std::move(range->segments);
+  room.clear();
+  *range = AddressRange{};
+  range->segments = std::move(room);
+  spare_range_ = std::move(range);
 }
 
 // For a heap that ends: everything goes, blocks in use included. The device's work is over.

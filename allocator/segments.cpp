@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
 namespace cistern {
 
 // What the driver refuses here stays with the driver: a heap that ends has nobody to tell. Work on
@@ -27,13 +29,11 @@ DeviceAllocator::~DeviceAllocator() {
 
 // One attempt. nullptr: the limit forbids it or the driver has no memory; any other
 // failure of the driver is thrown.
-Block* DeviceAllocator::allocate_segment(const Request& request, Lock& lock) {
+Block* DeviceAllocator::allocate_segment(const Request& request, Climb& climb, Lock& lock) {
   if (limit_bytes_ != kUnlimited && held_bytes_ + arriving_bytes_ + request.segment_bytes > limit_bytes_)
     return nullptr;
-  if (expands(request)) return grow(request, lock);
-  arena_.reserve(1);
-  Segment* segment = arena_.take_segment();
-  Block* block = arena_.take_block();
+  if (expands(request)) return grow(request, climb, lock);
+  const Climb::Metadata metadata = climb.take_metadata();
   arriving_bytes_ += request.segment_bytes;
   const bool during_capture = !routing_.empty();
   lock.unlock();
@@ -50,15 +50,15 @@ Block* DeviceAllocator::allocate_segment(const Request& request, Lock& lock) {
   }
   lock.lock();
   arriving_bytes_ -= request.segment_bytes;
-  if (result == CUDA_SUCCESS) return add_segment(segment, block, request, address, lock);
-  arena_.give_back(block);
-  arena_.give_back(segment);
+  if (result == CUDA_SUCCESS) return add_segment(metadata, request, address, lock);
+  climb.give_back(metadata);
   if (result == CUDA_ERROR_OUT_OF_MEMORY) return nullptr;
   throw_driver_error(api_, result, failed_call, fmt::format("{} bytes on device {}", request.segment_bytes, device_));
 }
 
-Block* DeviceAllocator::add_segment(Segment* segment, Block* block, const Request& request, std::uint64_t address,
+Block* DeviceAllocator::add_segment(const Climb::Metadata& metadata, const Request& request, std::uint64_t address,
                                     const Lock& lock) {
+  const auto [segment, block] = metadata;
   segment->address = address;
   segment->bytes = request.segment_bytes;
   segment->stream = request.pools->stream;
@@ -83,10 +83,9 @@ Block* DeviceAllocator::add_segment(Segment* segment, Block* block, const Reques
 
 // Gives back segments that are wholly free. Returns the bytes; if the driver refuses one,
 // that one stays cached, the others go, and the refusal is thrown.
-std::size_t DeviceAllocator::release_segments(const std::vector<Segment*>& segments, Lock& lock) {
+std::size_t DeviceAllocator::release_segments(SegmentList segments, Lock& lock) {
   if (segments.empty()) return 0;
-  std::vector<CUresult> results(segments.size(), CUDA_ERROR_INVALID_CONTEXT);
-  for (Segment* segment : segments) {
+  for (Segment* segment = segments.first(); segment != nullptr; segment = segment->next_chosen) {
     segment->pool->erase(segment->first);
     segment->releasing = segment->going_back = true;
     recorder_.release_begins(point_of(*segment, lock));
@@ -94,33 +93,38 @@ std::size_t DeviceAllocator::release_segments(const std::vector<Segment*>& segme
   ++reclaims_in_flight_;
   const bool during_capture = !routing_.empty();
   lock.unlock();
+  SegmentList gone;
+  SegmentList kept;
+  CUresult refusal = CUDA_ERROR_INVALID_CONTEXT;
   try {
     const DriverScope scope(api_, context_, during_capture);
-    for (std::size_t i = 0; i < segments.size(); ++i)
-      results[i] = source_.release(segments[i]->address, segments[i]->bytes);
-  } catch (...) {  // no context: none was released, as `results` says
+    while (Segment* segment = segments.pop_front()) {
+      const CUresult result = source_.release(segment->address, segment->bytes);
+      if (result != CUDA_SUCCESS && kept.empty()) refusal = result;
+      (result == CUDA_SUCCESS ? gone : kept).push_back(segment);
+    }
+  } catch (...) {  // no context: none was released
+    while (Segment* segment = segments.pop_front()) kept.push_back(segment);
   }
   lock.lock();
   --reclaims_in_flight_;
   std::size_t released = 0;
-  std::size_t refused = segments.size();
-  for (std::size_t i = 0; i < segments.size(); ++i) {
-    if (results[i] == CUDA_SUCCESS) {
-      released += segments[i]->bytes;
-      remove_segment(segments[i]);
-    } else {
-      segments[i]->releasing = segments[i]->going_back = false;
-      recorder_.release_refused(point_of(*segments[i], lock));
-      segments[i]->pool->insert(segments[i]->first);
-      if (refused == segments.size()) refused = i;
-    }
+  while (Segment* segment = gone.pop_front()) {
+    released += segment->bytes;
+    remove_segment(segment);
+  }
+  const std::uint64_t first_kept = kept.empty() ? 0 : kept.first()->address;
+  while (Segment* segment = kept.pop_front()) {
+    segment->releasing = segment->going_back = false;
+    recorder_.release_refused(point_of(*segment, lock));
+    segment->pool->insert(segment->first);
   }
   reclaimed_.notify_all();
   // A pool may have waited for its last segment only.
   if (!private_pools_.empty()) private_pools_.drop_unreferenced(retired_owners_);
-  if (refused < segments.size())
-    throw_driver_error(api_, results[refused], source_.release_entry(),
-                       fmt::format("the segment at {:#x} on device {}", segments[refused]->address, device_));
+  if (first_kept != 0)
+    throw_driver_error(api_, refusal, source_.release_entry(),
+                       fmt::format("the segment at {:#x} on device {}", first_kept, device_));
   return released;
 }
 
@@ -129,7 +133,7 @@ std::size_t DeviceAllocator::release_segments(const std::vector<Segment*>& segme
 void DeviceAllocator::release_uncached(Block* block, Lock& lock) noexcept {
   complete_free(block, lock);
   try {
-    static_cast<void>(release_segments({block->segment}, lock));
+    static_cast<void>(release_segments(SegmentList(block->segment), lock));
   } catch (...) {  // a free never throws; the segment is still accounted for
     if (!lock.owns_lock()) lock.lock();
   }

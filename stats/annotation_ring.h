@@ -29,9 +29,18 @@ class AnnotationRing {
   void set_capacity(std::size_t capacity, bool clear) noexcept;
   [[nodiscard]] std::vector<ExternalAnnotation> all() const;
 
-  // For fork: nothing else may be called between the two.
+  // For fork, and for those who look at everything at one moment: nothing but for_each may be called
+  // between the two.
   void lock_for_fork() const { mutex_.lock(); }
   void unlock_after_fork() const { mutex_.unlock(); }
+  // visit(name, whether it is a start, device, microseconds since the epoch), oldest first. Takes no
+  // host memory.
+  template <class Visit>
+  void for_each(Visit&& visit) const {
+    const TickClock::Conversion time(clock_);
+    for (const Annotation& annotation : annotations_)
+      visit(annotation.name, annotation.is_start, annotation.device, time.unix_us(annotation.ticks));
+  }
 
  private:
   struct Annotation {

@@ -18,7 +18,9 @@ void require(bool holds, std::string_view name, std::size_t value, std::string_v
   if (!holds) throw InvalidArgument(fmt::format("record_history: {} {}: expected {}", name, value, expected));
 }
 
-TraceEntry describe(const HistoryEntry& entry, TraceAction action, std::int64_t time_us) {
+}  // namespace
+
+TraceEntry DeviceHistory::describe(const HistoryEntry& entry, TraceAction action, std::int64_t time_us) {
   TraceEntry described;
   described.action = action;
   described.address = entry.address();
@@ -31,8 +33,6 @@ TraceEntry describe(const HistoryEntry& entry, TraceAction action, std::int64_t 
   described.tag = static_cast<TagIndex>(entry.tag) - 1;
   return described;
 }
-
-}  // namespace
 
 const char* to_string(TraceAction action) noexcept {
   const auto index = static_cast<std::size_t>(action);
@@ -138,33 +138,17 @@ void DeviceHistory::copy_to(Copy& copy) const {
   copy.shown = shown();
   stacks_.copy_to(copy.stacks);
   copy.texts = texts_.copy();
-  copy.overflowed = recorded_ > copy.shown || lost_ != 0;
+  copy.overflowed = has_overflowed();
 }
 
 std::vector<TraceEntry> DeviceHistory::entries_of(const Copy& copy, const TickClock::Conversion& time) {
-  std::size_t all = 0;
-  for (const HistoryEntry& entry : copy.entries) all += entry.action() == kFreed ? 2 : 1;
-  // A ring of n entries shows n, however many more are in those that stand for two.
-  std::size_t skipped = all - copy.shown;
   std::vector<TraceEntry> entries;
   entries.reserve(copy.shown);
-  const auto show = [&](const HistoryEntry& entry, TraceAction action, std::int64_t at) {
-    if (skipped != 0)
-      --skipped;
-    else
-      entries.push_back(describe(entry, action, at));
-  };
-  // Counters of several cores may differ by a little: the order is that of the writing.
-  std::int64_t latest = 0;
-  for (const HistoryEntry& entry : copy.entries) {
-    latest = std::max(latest, time.unix_us(entry.ticks));
-    if (entry.action() == kFreed) {
-      show(entry, TraceAction::free_requested, latest);
-      show(entry, TraceAction::free_completed, latest);
-    } else {
-      show(entry, static_cast<TraceAction>(entry.action()), latest);
-    }
-  }
+  show(
+      [&copy](auto&& take) {
+        for (const HistoryEntry& entry : copy.entries) take(entry);
+      },
+      copy.shown, time, [&entries](const TraceEntry& entry) { entries.push_back(entry); });
   return entries;
 }
 

@@ -125,7 +125,29 @@ class DeviceHistory {
   [[nodiscard]] static std::vector<TraceEntry> entries_of(const Copy& copy, const TickClock::Conversion& time);
   [[nodiscard]] const TickClock& clock() const noexcept { return clock_; }
 
+  // The same without a copy, for when there is no host memory for one: visit(entry, its text), oldest
+  // first; visit(addresses) for each number of a stack from 1, without addresses for one that is free.
+  template <class Visit>
+  void for_each_shown(const TickClock::Conversion& time, Visit&& visit) const {
+    show([this](auto&& take) { ring_.for_each(take); }, shown(), time,
+         [&](const TraceEntry& entry) {
+           visit(entry, std::string_view(texts_.text(static_cast<TextId>(std::max(entry.user_metadata, 0)))));
+         });
+  }
+  template <class Visit>
+  void for_each_stack(Visit&& visit) const {
+    stacks_.for_each(visit);
+  }
+  [[nodiscard]] std::size_t stack_count() const noexcept { return stacks_.stacks_of_copy(); }
+  // Whether anything is missing of what was recorded.
+  [[nodiscard]] bool has_overflowed() const noexcept { return recorded_ > shown() || lost_ != 0; }
+
  private:
+  static TraceEntry describe(const HistoryEntry& entry, TraceAction action, std::int64_t time_us);
+  // Calls visit(entry) for the newest `shown` trace entries of those that for_each(take) passes on.
+  template <class ForEach, class Visit>
+  static void show(ForEach&& for_each, std::size_t shown, const TickClock::Conversion& time, Visit&& visit);
+
   static HistoryOptions off() {
     HistoryOptions options;
     options.enabled = HistoryEnabled::none;
@@ -181,5 +203,30 @@ class DeviceHistory {
   std::array<Gathered, 2> gathered_;
   HistoryOptions options_ = off();
 };
+
+// A ring of n entries shows n, however many more are in those that stand for two. Counters of several
+// cores may differ by a little: the order is that of the writing.
+template <class ForEach, class Visit>
+void DeviceHistory::show(ForEach&& for_each, std::size_t shown, const TickClock::Conversion& time, Visit&& visit) {
+  std::size_t all = 0;
+  for_each([&all](const HistoryEntry& entry) { all += entry.action() == kFreed ? 2 : 1; });
+  std::size_t skipped = all - shown;
+  std::int64_t latest = 0;
+  const auto show_one = [&](const HistoryEntry& entry, TraceAction action) {
+    if (skipped != 0)
+      --skipped;
+    else
+      visit(describe(entry, action, latest));
+  };
+  for_each([&](const HistoryEntry& entry) {
+    latest = std::max(latest, time.unix_us(entry.ticks));
+    if (entry.action() == kFreed) {
+      show_one(entry, TraceAction::free_requested);
+      show_one(entry, TraceAction::free_completed);
+    } else {
+      show_one(entry, static_cast<TraceAction>(entry.action()));
+    }
+  });
+}
 
 }  // namespace cistern

@@ -5,18 +5,29 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cassert>
 #include <cmath>
 #include <iterator>
 #include <ostream>
 
 namespace cistern {
-namespace {
 
-// Large enough that handing it to the stream costs nothing beside formatting.
-constexpr std::size_t kBufferBytes = std::size_t{64} << 10;
+JsonWriter::Buffer& JsonWriter::Buffer::operator+=(std::string_view text) {
+  while (!text.empty()) {
+    if (used_ == bytes_.size()) flush();
+    const std::size_t piece = std::min(text.size(), bytes_.size() - used_);
+    std::copy_n(text.data(), piece, bytes_.data() + used_);
+    used_ += piece;
+    text.remove_prefix(piece);
+  }
+  return *this;
+}
 
-}  // namespace
+void JsonWriter::Buffer::flush() {
+  out_.write(bytes_.data(), static_cast<std::streamsize>(used_));
+  used_ = 0;
+}
 
 JsonWriter& JsonWriter::begin_object() { return begin(Scope::object, '{'); }
 JsonWriter& JsonWriter::end_object() { return end(Scope::object, '}'); }
@@ -39,10 +50,11 @@ JsonWriter& JsonWriter::string(std::string_view text) {
   return *this;
 }
 
-JsonWriter& JsonWriter::verbatim_object(std::string_view json) {
+JsonWriter& JsonWriter::verbatim_object(std::string_view json, std::string_view text) {
   before_value(true);
   buffer_ += json;
-  if (buffer_.size() >= kBufferBytes) flush();
+  append_quoted(text);
+  buffer_ += '}';
   return *this;
 }
 
@@ -76,17 +88,19 @@ JsonWriter& JsonWriter::number(double value) {
     buffer_ += "null";
     return *this;
   }
-  const std::string text = fmt::format("{}", value);
+  std::array<char, 64> digits;
+  const auto end = fmt::format_to_n(digits.data(), digits.size(), "{}", value);
+  const std::string_view text(digits.data(), end.size);
   buffer_ += text;
   // Readers that tell 0 from 0.0 must see a fraction.
-  if (text.find_first_of(".e") == std::string::npos) buffer_ += ".0";
+  if (text.find_first_of(".e") == std::string_view::npos) buffer_ += ".0";
   return *this;
 }
 
 void JsonWriter::finish() {
   assert(levels_.empty() && "finished inside an object or an array");
   buffer_ += '\n';
-  flush();
+  buffer_.flush();
   out_.flush();
 }
 
@@ -101,7 +115,6 @@ JsonWriter& JsonWriter::end([[maybe_unused]] Scope scope, char bracket) {
   assert(!levels_.empty() && levels_.back().scope == scope && !after_key_ && "ends what was begun last");
   levels_.pop_back();
   buffer_ += bracket;
-  if (buffer_.size() >= kBufferBytes) flush();
   return *this;
 }
 
@@ -165,11 +178,6 @@ void JsonWriter::append_ascii(char character) {
       else
         buffer_ += character;
   }
-}
-
-void JsonWriter::flush() {
-  out_.write(buffer_.data(), static_cast<std::streamsize>(buffer_.size()));
-  buffer_.clear();
 }
 
 }  // namespace cistern

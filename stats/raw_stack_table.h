@@ -60,6 +60,11 @@ class RawStackTable {
   };
   // Throws std::bad_alloc; allocates nothing where `copy` has room for what size_of_copy said.
   void copy_to(Copy& copy) const;
+  // visit(std::span of addresses) for each number from 1; an empty one for a number that is free.
+  template <class Visit>
+  void for_each(Visit&& visit) const {
+    for (const Stack& stack : stacks_) visit(std::span<const std::uintptr_t>(stack.frames.get(), stack.depth));
+  }
   [[nodiscard]] std::size_t frames_of_copy() const noexcept { return frames_; }
   [[nodiscard]] std::size_t stacks_of_copy() const noexcept { return stacks_.size(); }
 

@@ -50,7 +50,8 @@ struct AllocatorOptions {
   // Reuse a block within a capture, although other streams of the capture used it, once the graph's
   // edges order all later work of its stream behind them. Not under the rules of 2.4.
   bool graph_capture_record_stream_reuse = false;
-  // Where the summary goes when memory runs out: "stderr", "stdout", "off" or a file to append to.
+  // Where the summary goes when memory runs out: "stderr", "stdout", "off" or a file to append to,
+  // beside which a snapshot is written.
   std::string oom_dump = "stderr";
   // The word in the summary's title: "cistern", or "PyTorch" for the original text.
   std::string summary_title = "cistern";

@@ -6,12 +6,19 @@
 #include <cuda.h>
 #include <gtest/gtest.h>
 
-#include <cstdio>
-#include <fstream>
+#include <sys/resource.h>
+
+#include <csignal>
+#include <filesystem>
 #include <memory>
+#include <regex>
+#include <set>
 #include <sstream>
 #include <string>
 #include <vector>
+
+#include "tests/allocator/capturing_driver.h"
+#include "tests/allocator/dump_files.h"
 
 namespace cistern {
 namespace {
@@ -179,22 +186,22 @@ TEST_F(OutOfMemoryTest, AFreeMemoryCallbackMaySaveTheRequest) {
 
 TEST_F(OutOfMemoryTest, TheSummaryGoesToTheFileThatOomDumpNames) {
   const std::string path = testing::TempDir() + "cistern-oom-dump.txt";
-  std::remove(path.c_str());
+  remove_dump(path);
   allocator_.set_options("oom_dump:" + path);
   failing_request(200 * kMega);
-  std::ifstream file(path);
-  std::stringstream written;
-  written << file.rdbuf();
-  EXPECT_EQ(written.str(), "cistern: " + text_ + "\n" + allocator_.memory_summary());
-  std::remove(path.c_str());
+  EXPECT_EQ(read_whole(path), "cistern: " + text_ + "\n" + allocator_.memory_summary());
+  remove_dump(path);
 }
 
 TEST_F(OutOfMemoryTest, TheErrorNamesTheFileAndNoneThatCannotBeOpened) {
   const std::string path = testing::TempDir() + "cistern-oom-named.txt";
   allocator_.set_options("oom_dump:" + path);
   failing_request(200 * kMega);
-  EXPECT_NE(text_.find("The memory summary is in " + path + "."), std::string::npos) << text_;
-  std::remove(path.c_str());
+  const std::string snapshot = snapshot_named_in(text_);
+  EXPECT_NE(text_.find("The memory summary is in " + path + " and a snapshot in " + snapshot + "."), std::string::npos)
+      << text_;
+  EXPECT_TRUE(std::filesystem::exists(snapshot));
+  remove_dump(path);
 
   allocator_.set_options("oom_dump:/nowhere/at/all.txt");
   testing::internal::CaptureStderr();
@@ -203,6 +210,65 @@ TEST_F(OutOfMemoryTest, TheErrorNamesTheFileAndNoneThatCannotBeOpened) {
   EXPECT_EQ(text_.find("/nowhere"), std::string::npos) << text_;
   EXPECT_NE(said.find("cannot append to '/nowhere/at/all.txt'"), std::string::npos) << said;
   EXPECT_NE(said.find(allocator_.memory_summary()), std::string::npos) << said;
+}
+
+TEST_F(OutOfMemoryTest, ADumpHasTheSnapshotOfItsMoment) {
+  const std::string path = testing::TempDir() + "cistern-oom-snapshot.txt";
+  allocator_.set_options("oom_dump:" + path);
+  static_cast<void>(allocator_.allocate(3 * kMega));
+  failing_request(200 * kMega);
+  const std::string dumped = read_whole(snapshot_named_in(text_));
+  Snapshot now = allocator_.snapshot();
+  ASSERT_EQ(now.device_traces[0].back().action, TraceAction::snapshot) << "the dump's";
+  now.device_traces[0].pop_back();
+  std::ostringstream expected;
+  write_json(now, expected);
+  // Times are counted back from the moment of looking.
+  const auto without_times = [](const std::string& json) {
+    return std::regex_replace(json, std::regex("\"time_us\": [0-9]+"), "");
+  };
+  EXPECT_EQ(without_times(dumped), without_times(expected.str()));
+  remove_dump(path);
+}
+
+// A program that looks for what fits does not fill the disk.
+TEST_F(OutOfMemoryTest, SixteenSnapshotsAreKept) {
+  const std::string path = testing::TempDir() + "cistern-oom-kept.txt";
+  allocator_.set_options("oom_dump:" + path);
+  std::vector<std::string> names;
+  for (int i = 0; i < 17; ++i) {
+    failing_request(200 * kMega);
+    names.push_back(snapshot_named_in(text_));
+  }
+  EXPECT_EQ(names.front(), names.back());
+  EXPECT_EQ(std::set<std::string>(names.begin(), names.end()).size(), 16U);
+  remove_dump(path);
+}
+
+TEST_F(OutOfMemoryTest, ADeviceAsThePlaceGetsNoSnapshotBesideIt) {
+  allocator_.set_options("oom_dump:/dev/null");
+  failing_request(200 * kMega);
+  EXPECT_NE(text_.find("The memory summary is in /dev/null."), std::string::npos) << text_;
+}
+
+// A file system that is full, or here a limit on the size of files.
+TEST_F(OutOfMemoryTest, ASnapshotThatCannotBeWrittenWholeIsRemovedAndTheDumpSaysSo) {
+  const std::string path = testing::TempDir() + "cistern-oom-limited.txt";
+  allocator_.set_options("oom_dump:" + path);
+  for (int i = 0; i < 400; ++i) static_cast<void>(allocator_.allocate(1000));
+  struct rlimit before {};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  const struct rlimit limited { 32 * 1024, before.rlim_max };
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &limited), 0);
+  failing_request(200 * kMega);
+  EXPECT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
+  static_cast<void>(std::signal(SIGXFSZ, handler));
+  const std::string snapshot = snapshot_named_in(text_);
+  EXPECT_FALSE(std::filesystem::exists(snapshot));
+  EXPECT_NE(read_whole(path).find("oom_dump: cannot write '" + snapshot + "': error 27"), std::string::npos)
+      << read_whole(path);
+  remove_dump(path);
 }
 
 // The figures stand in PyTorch's order, and add up to the device and to what is held.
@@ -225,7 +291,7 @@ TEST_F(OutOfMemoryTest, TheTextNamesWhoUsesTheDeviceAndAddsUp) {
 // An observer that runs out itself is told so, once, and ends; nobody else is.
 TEST_F(OutOfMemoryTest, AFailureInsideAnObserverReachesItsCallerAlone) {
   const std::string path = testing::TempDir() + "cistern-oom-nested.txt";
-  std::remove(path.c_str());
+  remove_dump(path);
   allocator_.set_options("oom_dump:" + path);
   int seen = 0;
   int nested = 0;
@@ -241,11 +307,9 @@ TEST_F(OutOfMemoryTest, AFailureInsideAnObserverReachesItsCallerAlone) {
   EXPECT_EQ(seen, 1);
   EXPECT_EQ(nested, 1);
   EXPECT_EQ(allocator_.memory_stats().num_ooms, 2);
-  std::ifstream file(path);
-  std::stringstream written;
-  written << file.rdbuf();
-  EXPECT_EQ(written.str().find("cistern: CUDA"), written.str().rfind("cistern: CUDA")) << "one dump";
-  std::remove(path.c_str());
+  const std::string written = read_whole(path);
+  EXPECT_EQ(written.find("cistern: CUDA"), written.rfind("cistern: CUDA")) << "one dump";
+  remove_dump(path);
 }
 
 TEST_F(OutOfMemoryTest, TheSummaryGoesToStandardErrorByDefault) {
@@ -253,6 +317,50 @@ TEST_F(OutOfMemoryTest, TheSummaryGoesToStandardErrorByDefault) {
   testing::internal::CaptureStderr();
   failing_request(200 * kMega);
   EXPECT_NE(testing::internal::GetCapturedStderr().find(allocator_.memory_summary()), std::string::npos);
+}
+
+// Nothing is flushed and nothing waited for while a stream is captured: that would end the capture.
+// The cached 60 MiB serve again as soon as it is over.
+TEST(OutOfMemoryInCapture, LeavesTheCaptureAndTheCacheAloneAndARetryAfterwardsIsServed) {
+  CapturingDriver captures({.capacity_bytes = 128 * kMega, .backing = Backing::none});
+  CachingAllocator allocator({.driver = &captures.api, .options = AllocatorOptions::parse("oom_dump:off")});
+  const StreamHandle stream = captures.driver.create_stream();
+  const StreamHandle side = captures.driver.create_stream();
+  allocator.deallocate(allocator.allocate(40 * kMega, stream));
+  void* awaited = allocator.allocate(60 * kMega, stream);
+  captures.driver.occupy(side, 1ms);
+  allocator.deallocate(awaited, side);
+
+  captures.begin_capture(stream, 7);
+  allocator.begin_allocate_to_pool(0, {1, 0}, PoolFilter::capture(7));
+  const MemoryStats before = allocator.memory_stats();
+  std::string text;
+  OutOfMemoryReport report;
+  try {
+    static_cast<void>(allocator.allocate(100 * kMega, stream));
+  } catch (const OutOfMemoryError& error) {
+    text = error.what();
+    report = error.report();
+  }
+  EXPECT_EQ(report.pending_free_bytes, 60 * kMega);
+  EXPECT_EQ(report.free_whole_bytes, 40 * kMega);
+  EXPECT_NE(text.find("A capture is under way"), std::string::npos) << text;
+  MemoryStats after = allocator.memory_stats();
+  EXPECT_EQ(after.num_ooms, 1);
+  after.num_ooms = 0;
+  EXPECT_EQ(after, before) << "nothing else has changed";
+  EXPECT_EQ(captures.driver.host_synchronizations(), 0U);
+  void* in_graph = allocator.allocate(2 * kMega, stream);
+  EXPECT_FALSE(captures.invalidated());
+  allocator.end_allocate_to_pool(0, {1, 0});
+  captures.end_capture(stream);
+
+  void* block = allocator.allocate(100 * kMega, stream);
+  EXPECT_EQ(allocator.memory_stats().num_alloc_retries, 1);
+  allocator.deallocate(block);
+  allocator.deallocate(in_graph);
+  allocator.release_pool(0, {1, 0});
+  EXPECT_NO_THROW(allocator.check());
 }
 
 }  // namespace

@@ -84,6 +84,34 @@ TEST_F(PendingFreesTest, AFreeOfWhatADestroyedStreamUsedWaitsForAnotherThreadsCa
   EXPECT_EQ(allocator_.allocate(kMega, owner_), first);
 }
 
+// Its stream's queue is empty to everybody while somebody waits for what was in it.
+TEST_F(PendingFreesTest, WhatCouldNotBeAwaitedIsPendingAgainAlthoughOthersPolledMeanwhile) {
+  struct Refusing {
+    SimulatedDriver& driver;
+    CachingAllocator* allocator = nullptr;
+    StreamHandle third = nullptr;
+  } refusing{driver_, nullptr, driver_.create_stream()};
+  DriverApi api = driver_.api();
+  api.event_synchronize = {&refusing, [](void* self, CUevent) {
+                             const auto& now = *static_cast<Refusing*>(self);
+                             // Another thread's doings, for the lock is given up.
+                             now.allocator->deallocate(now.allocator->allocate(kMega), now.third);
+                             now.driver.run_until_idle(now.third);
+                             static_cast<void>(now.allocator->allocate(kMega));
+                             return CUDA_ERROR_LAUNCH_FAILED;
+                           }};
+  CachingAllocator allocator({.driver = &api, .options = AllocatorOptions::parse("oom_dump:off")});
+  refusing.allocator = &allocator;
+  void* first = allocator.allocate(kMega, owner_);
+  driver_.occupy(reader_, 10ms);
+  allocator.deallocate(first, reader_);
+  EXPECT_THROW(allocator.empty_cache(), DriverError);
+  EXPECT_NO_THROW(allocator.check());
+  EXPECT_NE(allocator.allocate(kMega, owner_), first);
+  driver_.run_until_idle(reader_);
+  EXPECT_EQ(allocator.allocate(kMega, owner_), first);
+}
+
 TEST_F(PendingFreesTest, RecordingTheOwnStreamDelaysNothing) {
   void* first = allocator_.allocate(kMega, owner_);
   driver_.occupy(owner_, 10ms);

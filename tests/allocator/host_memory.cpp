@@ -1,0 +1,38 @@
+#include "tests/allocator/host_memory.h"
+
+#include <cstddef>
+#include <cstdlib>
+#include <new>
+
+namespace cistern::testing_host {
+
+thread_local bool is_gone = false;
+thread_local int refused_requests = 0;
+
+}  // namespace cistern::testing_host
+
+namespace {
+
+bool refuses() {
+  if (cistern::testing_host::is_gone) ++cistern::testing_host::refused_requests;
+  return cistern::testing_host::is_gone;
+}
+
+}  // namespace
+
+extern "C" {
+void* __libc_malloc(std::size_t bytes);
+void* __libc_calloc(std::size_t count, std::size_t bytes);
+void* __libc_realloc(void* pointer, std::size_t bytes);
+
+void* malloc(std::size_t bytes) { return refuses() ? nullptr : __libc_malloc(bytes); }
+void* calloc(std::size_t count, std::size_t bytes) { return refuses() ? nullptr : __libc_calloc(count, bytes); }
+void* realloc(void* pointer, std::size_t bytes) { return refuses() ? nullptr : __libc_realloc(pointer, bytes); }
+}
+
+void* operator new(std::size_t bytes) {
+  if (void* pointer = std::malloc(bytes == 0 ? 1 : bytes)) return pointer;
+  throw std::bad_alloc();
+}
+void operator delete(void* pointer) noexcept { std::free(pointer); }
+void operator delete(void* pointer, std::size_t) noexcept { std::free(pointer); }
