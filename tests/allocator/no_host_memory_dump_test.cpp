@@ -9,20 +9,20 @@
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <cstddef>
+#include <fstream>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "tests/allocator/dump_files.h"
 #include "tests/allocator/refusing_driver.h"
+#include "tests/history/json_schema.h"
 #include "tools/snapshot_reader.h"
 
 namespace cistern {
 namespace {
-
-using namespace std::chrono_literals;
 
 constexpr std::size_t kMega = 1024 * 1024;
 
@@ -88,15 +88,14 @@ TEST_P(NoHostMemoryDump, HasWhatACopyHas) {
   allocator_.record_history(history);
   allocator_.set_user_metadata("step \"1\"");
   allocator_.mark_range("forward", true, 0);
-  const StreamHandle side = driver_.driver.create_stream();
   std::vector<void*> blocks;
   {
     const TagScope tag("weights");
     for (std::size_t i = 0; i < 6; ++i) blocks.push_back(allocator_.allocate((3 * i + 1) * kMega));
   }
   blocks.push_back(allocator_.allocate(1000));
-  allocator_.begin_allocate_to_pool(0, {3, 0}, PoolFilter::stream(side));
-  blocks.push_back(allocator_.allocate(2 * kMega, side));
+  allocator_.begin_allocate_to_pool(0, {3, 0}, PoolFilter::every_stream());
+  blocks.push_back(allocator_.allocate(2 * kMega));
   allocator_.end_allocate_to_pool(0, {3, 0});
   allocator_.deallocate(blocks[1]);
   allocator_.deallocate(blocks[4]);
@@ -104,6 +103,8 @@ TEST_P(NoHostMemoryDump, HasWhatACopyHas) {
   const std::string text = failure(100 * kMega);
   const std::string path = snapshot_named_in(text);
   ASSERT_NE(path, "") << text;
+  const auto schema = nlohmann::json::parse(std::ifstream(CISTERN_SOURCE_DIR "/docs/snapshot-schema.json"));
+  EXPECT_EQ(schema_faults(schema, nlohmann::json::parse(read_whole(path))), std::vector<std::string>());
   const Snapshot streamed = read_snapshot(path);
   Snapshot copied = allocator_.snapshot();
 
