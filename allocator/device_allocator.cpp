@@ -1,5 +1,6 @@
 #include "allocator/device_allocator.h"
 
+#include "allocator/range_search.h"
 #include "runtime/driver_error.h"
 
 #include <fmt/format.h>
@@ -133,7 +134,7 @@ Block* DeviceAllocator::take_free_block(const Request& request) {
   if (collects_garbage() && request.pools->home == nullptr) ++searches_[static_cast<std::size_t>(request.kind)];
   BlockPool& pool = request.pools->of(request.kind);
   Block* block = pool.best_fit(request.rounded);
-  if (!plain_search_) block = choose_beside_ranges(pool, block);
+  if (!plain_search_) block = choose_beside_ranges(pool, block, options_.policy == Policy::expandable);
   if (block == nullptr || !policy_.may_serve(block->bytes, request.rounded)) return nullptr;
   pool.erase(block);
   return block;

@@ -346,8 +346,7 @@ class DeviceAllocator {
   [[nodiscard]] Block* serve_miss(const Request& request, Lock& lock);
   [[nodiscard]] bool call_free_memory_callbacks(const Request& request, Lock& lock);
 
-  // range_search.cpp: blocks of expandable segments beside others.
-  [[nodiscard]] Block* choose_beside_ranges(const BlockPool& pool, Block* block) const;
+  // range_search.cpp
   [[nodiscard]] bool expands(const Request& request) const;
 
   // range_growth.cpp

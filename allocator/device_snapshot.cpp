@@ -1,5 +1,6 @@
 // What a heap shows of itself: its part of a snapshot, and its history's options.
 
+#include "allocator/address_range.h"
 #include "allocator/device_allocator.h"
 #include "stats/json_writer.h"
 #include "stats/snapshot_members.h"
@@ -36,7 +37,11 @@ SegmentInfo describe(const Segment& segment, int device, Visit&& visit) {
   info.total_size = static_cast<std::int64_t>(segment.bytes);
   info.stream = stream_number(segment.stream);
   info.is_large = segment.kind == PoolKind::large;
-  info.is_expandable = segment.range != nullptr;
+  if (const AddressRange* range = segment.range) {
+    info.is_expandable = true;
+    info.range_address = range->address;
+    info.range_size = static_cast<std::int64_t>(range->bytes);
+  }
   if (const PrivatePool* home = segment.owner->home)
     info.segment_pool_id = {static_cast<std::int64_t>(home->id.first), static_cast<std::int64_t>(home->id.second)};
   info.stack = static_cast<StackIndex>(segment.stack) - 1;

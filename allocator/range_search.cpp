@@ -1,5 +1,4 @@
-// The search where a pool may have blocks of expandable segments. The order in which they are
-// preferred is PyTorch's.
+#include "allocator/range_search.h"
 
 #include "allocator/address_range.h"
 #include "allocator/device_allocator.h"
@@ -17,11 +16,8 @@ std::size_t room_from(const Block& block) {
 
 }  // namespace
 
-// The block that serves instead of the best fit, which may be null. While segments expand, that
-// with the least room to grow among those that follow by size, so that an open end stays for what
-// needs it. When the policy is classic again, none of an address range.
-Block* DeviceAllocator::choose_beside_ranges(const BlockPool& pool, Block* block) const {
-  if (options_.policy != Policy::expandable) {
+Block* choose_beside_ranges(const BlockPool& pool, Block* block, bool segments_expand) {
+  if (!segments_expand) {
     while (block != nullptr && block->segment->range != nullptr) block = pool.after(block);
     return block;
   }

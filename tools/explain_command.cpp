@@ -99,23 +99,39 @@ void print_served(const CutBlock& block, const Placement& placement, std::ostrea
   out << fmt::format("handed out {}, {}\n", bytes_text(block.bytes), rest_text(block.rest_bytes));
 }
 
+// What stays free of the block that the driver's memory becomes part of.
+std::int64_t rest_of_new(const Placement& placement) {
+  const std::size_t whole = placement.expands ? placement.growth.block_bytes : placement.segment_bytes;
+  return static_cast<std::int64_t>(whole) - placement.new_block_bytes;
+}
+
+void print_growth(const SegmentGrowth& growth, std::ostream& out) {
+  const std::size_t pages = growth.mapped_bytes / growth.page_bytes;
+  out << fmt::format(
+      "then       the driver is asked for {} page{} of {} {}\n", pages, pages == 1 ? "" : "s",
+      bytes_text(static_cast<std::int64_t>(growth.page_bytes)),
+      growth.address == 0 ? "in a new expandable segment" : fmt::format("for a block at {:#x}", growth.address));
+}
+
 void print_miss(const Explanation& all, std::ostream& out) {
   const Placement& placement = all.placement;
-  const auto segment = static_cast<std::int64_t>(placement.segment_bytes);
   out << fmt::format("served by  none: {}\n", why_none(placement));
   if (placement.largest_without_pending >= static_cast<std::int64_t>(placement.rounded_bytes) &&
       placement[Unfit::pending].figures.blocks != 0)
     out << fmt::format("           once the pending frees are done, a block of {} can serve\n",
                        bytes_text(placement.largest_without_pending));
-  out << fmt::format("then       the driver is asked for a segment of {}\n", bytes_text(segment));
-  out << fmt::format("handed out {}, {}\n", bytes_text(placement.new_block_bytes),
-                     rest_text(segment - placement.new_block_bytes));
+  if (placement.expands)
+    print_growth(placement.growth, out);
+  else
+    out << fmt::format("then       the driver is asked for a segment of {}\n",
+                       bytes_text(static_cast<std::int64_t>(placement.segment_bytes)));
+  out << fmt::format("handed out {}, {}\n", bytes_text(placement.new_block_bytes), rest_text(rest_of_new(placement)));
   if (all.policy.options.policy == Policy::direct)
     out << "if refused the request fails: there is no cache to give back\n";
   else if (placement.flushed.blocks == 0)
-    out << "if refused the request fails: there is no segment that a flush could give back\n";
+    out << "if refused the request fails: there is no memory that a flush could give back\n";
   else
-    out << fmt::format("if refused a flush gives back {} in {} segment{}, and the driver is asked once more\n",
+    out << fmt::format("if refused a flush gives back {} of {} segment{}, and the driver is asked once more\n",
                        bytes_text(placement.flushed.bytes), placement.flushed.blocks,
                        placement.flushed.blocks == 1 ? "" : "s");
 }
@@ -192,6 +208,21 @@ void write_served(JsonWriter& json, const Placement& placement) {
   json.end_object();
 }
 
+// A segment of the driver's own, or pages of an expandable one.
+void write_new_memory(JsonWriter& json, const Placement& placement) {
+  json.key(placement.expands ? "new_pages" : "new_segment").begin_object();
+  if (placement.expands) {
+    json.key("address").number(placement.growth.address);
+    json.key("page_bytes").number(placement.growth.page_bytes);
+    json.key("mapped_bytes").number(placement.growth.mapped_bytes);
+  } else {
+    json.key("segment_bytes").number(placement.segment_bytes);
+  }
+  json.key("block_bytes").number(placement.new_block_bytes);
+  json.key("rest_bytes").number(rest_of_new(placement));
+  json.end_object();
+}
+
 void write_json(const std::string& name, const Explanation& all, std::ostream& out) {
   const Placement& placement = all.placement;
   JsonWriter json(out);
@@ -200,11 +231,7 @@ void write_json(const std::string& name, const Explanation& all, std::ostream& o
   write_request(json, all);
   write_served(json, placement);
   json.key("candidates").number(placement.candidates);
-  json.key("new_segment").begin_object();
-  json.key("segment_bytes").number(placement.segment_bytes);
-  json.key("block_bytes").number(placement.new_block_bytes);
-  json.key("rest_bytes").number(static_cast<std::int64_t>(placement.segment_bytes) - placement.new_block_bytes);
-  json.end_object();
+  write_new_memory(json, placement);
   json.key("largest_without_pending").number(placement.largest_without_pending);
   json.key("flushed_segments").number(placement.flushed.blocks);
   json.key("flushed_bytes").number(placement.flushed.bytes);

@@ -1,22 +1,14 @@
 #include "tools/placement.h"
 
 #include <algorithm>
-#include <deque>
 
-#include "allocator/block_pool.h"
+#include "allocator/range_search.h"
 #include "allocator/size_policy.h"
 
 namespace cistern {
 namespace {
 
 constexpr std::pair<std::int64_t, std::int64_t> kDefaultPool{0, 0};
-
-// Numbers without a pattern, so that a pool's tree is as deep as its own arena makes it.
-std::uint32_t priority_of(std::uint64_t number) {
-  number = (number + 1) * 0x9E3779B97F4A7C15;
-  number = (number ^ (number >> 31)) * 0xBF58476D1CE4E5B9;
-  return static_cast<std::uint32_t>(number >> 32);
-}
 
 bool is_free(const SegmentInfo& segment) {
   return std::ranges::none_of(segment.blocks,
@@ -31,39 +23,45 @@ class Placer {
     placement_.segment_bytes = policy_.segment_bytes(placement_.rounded_bytes);
     kind_ = policy_.pool(placement_.rounded_bytes);
     placement_.is_large = kind_ == PoolKind::large;
-    placement_.new_block_bytes = cut(placement_.segment_bytes);
+    // Of captures PyTorch 2.4 asks the driver for segments all the same.
+    placement_.expands = options_.policy == Policy::expandable &&
+                         (request.pool_id == kDefaultPool || options_.pytorch_rules != PytorchRules::v2_4);
   }
 
   void add(const SegmentInfo& segment) {
-    const bool is_default = segment.segment_pool_id == kDefaultPool;
-    if (is_default && is_free(segment)) placement_.flushed.add({1, segment.total_size, 0});
+    if (segment.segment_pool_id == kDefaultPool) add_flushed(segment);
     const std::optional<Unfit> reason = reason_of(segment);
     for (const BlockInfo& block : segment.blocks) {
       if (block.state == BlockState::active_pending_free) note(reason.value_or(Unfit::pending), block.size);
       if (block.state != BlockState::inactive) continue;
-      if (reason)
-        note(*reason, block.size);
-      else
-        add_free(segment, block);
+      if (reason) note(*reason, block.size);
     }
-    if (!reason) note_runs(segment);
+    if (reason) return;
+    pool_.add(segment);
+    note_runs(segment);
   }
 
   Placement finish() {
-    Block* best = pool_.best_fit(placement_.rounded_bytes);
+    const BlockPool& free = pool_.free_blocks();
+    const Block* const best =
+        choose_beside_ranges(free, free.best_fit(placement_.rounded_bytes), options_.policy == Policy::expandable);
     const bool serves = best != nullptr && policy_.may_serve(best->bytes, placement_.rounded_bytes);
     if (serves) {
       const auto handed_out = cut(best->bytes);
       placement_.served_by = CutBlock{best->segment->address, best->address, handed_out,
                                       static_cast<std::int64_t>(best->bytes) - handed_out};
     }
-    pool_.for_each([&](const Block* block) {
+    ask_driver();
+    bool is_passed = false;  // the one that serves, by size and address
+    free.for_each([&](const Block* block) {
       const bool fits = block->bytes >= placement_.rounded_bytes;
       placement_.candidates += fits ? 1 : 0;
+      is_passed = is_passed || block == best;
       if (block == best && serves) return;
       note(!fits           ? Unfit::too_small
            : block == best ? Unfit::max_split_size
-                           : Unfit::not_looked_at,
+           : is_passed     ? Unfit::not_looked_at
+                           : Unfit::room_to_grow,
            static_cast<std::int64_t>(block->bytes));
     });
     return placement_;
@@ -74,6 +72,22 @@ class Placer {
   [[nodiscard]] std::int64_t cut(std::size_t block_bytes) const {
     const bool splits = policy_.should_split(block_bytes, placement_.rounded_bytes, kind_);
     return static_cast<std::int64_t>(splits ? placement_.rounded_bytes : block_bytes);
+  }
+
+  void ask_driver() {
+    if (placement_.expands) {
+      const std::size_t page = kind_ == PoolKind::small ? kSmallSegment : kLargeSegment;
+      placement_.growth = pool_.growth_for(placement_.rounded_bytes, page);
+    }
+    placement_.new_block_bytes = cut(placement_.expands ? placement_.growth.block_bytes : placement_.segment_bytes);
+  }
+
+  void add_flushed(const SegmentInfo& segment) {
+    const std::int64_t bytes = segment.is_expandable
+                                   ? releasable_pages(segment, segment.is_large ? kLargeSegment : kSmallSegment)
+                               : is_free(segment) ? segment.total_size
+                                                  : 0;
+    if (bytes != 0) placement_.flushed.add({1, bytes, 0});
   }
 
   // Why nothing of the segment serves; nothing if its free blocks are the request's.
@@ -94,19 +108,6 @@ class Placer {
     memory.large_enough += static_cast<std::size_t>(bytes) >= placement_.rounded_bytes ? 1 : 0;
   }
 
-  void add_free(const SegmentInfo& segment, const BlockInfo& info) {
-    if (segments_.empty() || segments_.back().address != segment.address) {
-      segments_.emplace_back();
-      segments_.back().address = segment.address;
-    }
-    Block& block = blocks_.emplace_back();
-    block.address = info.address;
-    block.bytes = static_cast<std::size_t>(info.size);
-    block.priority = priority_of(blocks_.size());
-    block.segment = &segments_.back();
-    pool_.insert(&block);
-  }
-
   // Free and pending blocks side by side become one free block.
   void note_runs(const SegmentInfo& segment) {
     std::int64_t run = 0;
@@ -121,9 +122,7 @@ class Placer {
   SizePolicy policy_;
   PoolKind kind_ = PoolKind::small;
   Placement placement_;
-  std::deque<Segment> segments_;
-  std::deque<Block> blocks_;
-  BlockPool pool_;
+  RecordedPool pool_;
 };
 
 }  // namespace
@@ -144,6 +143,8 @@ const char* to_string(Unfit reason) noexcept {
       return "too small";
     case Unfit::max_split_size:
       return "max_split_size";
+    case Unfit::room_to_grow:
+      return "room to grow behind it";
     case Unfit::not_looked_at:
       return "behind the best fit";
     case Unfit::pending:

@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "tools/block_records.h"
+#include "tools/recorded_pool.h"
 
 namespace cistern {
 
@@ -34,10 +35,11 @@ enum class Unfit : std::uint8_t {
   expandable,    // in an expandable segment, while the policy is classic
   too_small,
   max_split_size,  // the best fit, on the other side of max_split_size from the request
+  room_to_grow,    // before the block that serves by size, but with more room behind it in its expandable segment
   not_looked_at,   // large enough, but larger than the best fit, and only that is looked at
   pending,         // freed, and awaited by other streams
 };
-inline constexpr std::size_t kUnfitReasons = 9;
+inline constexpr std::size_t kUnfitReasons = 10;
 // In words.
 [[nodiscard]] const char* to_string(Unfit reason) noexcept;
 
@@ -58,14 +60,17 @@ struct CutBlock {
 struct Placement {
   std::size_t rounded_bytes = 0;
   bool is_large = false;
-  std::size_t segment_bytes = 0;      // that the driver would be asked for
-  std::int64_t new_block_bytes = 0;   // cut from a new segment
+  bool expands = false;               // the driver is asked for pages of an expandable segment, not for a segment
+  SegmentGrowth growth;               // where it expands, and none serves
+  std::size_t segment_bytes = 0;      // where it does not: that the driver would be asked for
+  std::int64_t new_block_bytes = 0;   // cut from what the driver gives
   std::optional<CutBlock> served_by;  // nothing: the driver is asked
   std::int64_t candidates = 0;        // free blocks of the stream's pool that are large enough
   std::array<UnfitMemory, kUnfitReasons> unfit;
   // The largest free block of the stream's pool once every pending free is done.
   std::int64_t largest_without_pending = 0;
-  // What a full flush gives back to the driver, pending frees done: segments of the default pool without a live block.
+  // What a full flush gives back to the driver, pending frees done: segments of the default pool without a live block,
+  // and of expandable ones the whole pages that are free.
   BlockFigures flushed;
 
   [[nodiscard]] const UnfitMemory& operator[](Unfit reason) const { return unfit[static_cast<std::size_t>(reason)]; }

@@ -15,13 +15,6 @@ namespace {
   fail_input(name, fmt::format("allocator_settings.{}: {}", key, value), expected);
 }
 
-// Where address ranges begin and end is not in a snapshot, and decides which block of one serves and where it grows.
-void require_explained(Policy policy, std::string_view name) {
-  if (policy == Policy::expandable)
-    throw NotSupported(fmt::format("{}: policy expandable: expected classic or direct", name));
-  require_built(policy, "the snapshot");
-}
-
 void read_divisions(const AllocatorSettings& settings, std::string_view name, AllocatorOptions& options) {
   constexpr std::int64_t kMost = std::int64_t{1} << 31;
   for (const auto& [mebibytes, divisions] : settings.roundup_power2_divisions) {
@@ -49,7 +42,7 @@ RecordedPolicy recorded_policy(const AllocatorSettings& settings, std::string_vi
   options.max_split_size_bytes =
       settings.max_split_size < 0 ? kUnlimited : static_cast<std::size_t>(settings.max_split_size);
   read_divisions(settings, name, options);
-  require_explained(options.policy, name);
+  require_built(options.policy, name);
   return policy;
 }
 

@@ -19,9 +19,8 @@ struct RecordedPolicy {
   std::string unread_text;
 };
 
-// Throws NotSupported for a policy that this build does not have, and for `expandable`, which a snapshot does not tell
-// enough of; InvalidArgument naming `name`, the file,
-// for settings that no allocator has.
+// Throws NotSupported for a policy that this build does not have, InvalidArgument for settings that no allocator has;
+// both name `name`, the file.
 [[nodiscard]] RecordedPolicy recorded_policy(const AllocatorSettings& settings, std::string_view name);
 
 }  // namespace cistern

@@ -67,6 +67,9 @@ struct SegmentInfo {
   bool is_large = false;            // "segment_type"
   std::pair<std::int64_t, std::int64_t> segment_pool_id{0, 0};
   bool is_expandable = false;
+  // Of an expandable segment: the reserved addresses in which it grows. 0 where not known: PyTorch does not tell.
+  std::uint64_t range_address = 0;
+  std::int64_t range_size = 0;
   StackIndex stack = kNoStack;    // of the request that brought the segment
   std::vector<BlockInfo> blocks;  // by address, without gaps
 };

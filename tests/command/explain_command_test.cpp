@@ -64,6 +64,15 @@ class PredictedHeap {
     SCOPED_TRACE(testing::Message() << bytes << " bytes on stream " << handle);
     ASSERT_NE(block, nullptr);
     EXPECT_EQ(segment->is_large, placement.is_large);
+    if (!placement.served_by && placement.expands) {
+      ++misses;
+      if (placement.growth.address != 0) {
+        EXPECT_EQ(block->address, placement.growth.address);
+      }
+      EXPECT_EQ(block->size, placement.new_block_bytes);
+      EXPECT_EQ(reserved(after) - reserved(before), static_cast<std::int64_t>(placement.growth.mapped_bytes));
+      return;
+    }
     if (placement.served_by) {
       ++hits;
       EXPECT_EQ(after.segments.size(), before.segments.size());
@@ -76,6 +85,12 @@ class PredictedHeap {
     EXPECT_EQ(after.segments.size(), before.segments.size() + 1);
     EXPECT_EQ(static_cast<std::size_t>(segment->total_size), placement.segment_bytes);
     EXPECT_EQ(block->size, placement.new_block_bytes);
+  }
+
+  static std::int64_t reserved(const Snapshot& snapshot) {
+    std::int64_t bytes = 0;
+    for (const SegmentInfo& segment : snapshot.segments) bytes += segment.total_size;
+    return bytes;
   }
 
   static std::pair<const SegmentInfo*, const BlockInfo*> find(const Snapshot& snapshot, std::uint64_t address) {
@@ -96,8 +111,9 @@ class PredictedHeap {
 };
 
 TEST(Placement, IsWhatTheAllocatorThenDoes) {
-  for (const char* options : {"", "max_split_size_mb:24", "roundup_power2_divisions:4",
-                              "max_split_size_mb:21,max_non_split_rounding_mb:30", "policy:direct"}) {
+  for (const char* options :
+       {"", "max_split_size_mb:24", "roundup_power2_divisions:4", "max_split_size_mb:21,max_non_split_rounding_mb:30",
+        "policy:direct", "expandable_segments:True", "expandable_segments:True,roundup_power2_divisions:4"}) {
     SCOPED_TRACE(options);
     int hits = 0;
     int misses = 0;
@@ -110,6 +126,31 @@ TEST(Placement, IsWhatTheAllocatorThenDoes) {
     EXPECT_GT(misses, 50);
     EXPECT_EQ(hits > 50, std::string_view(options) != "policy:direct");
   }
+}
+
+// Gaps of 20 MiB before, between and behind segments that are free, in a range whose ends are known.
+TEST(Placement, GapsAreFilledFromTheLowestPlaceInTheRangeThatHoldsTheRequest) {
+  constexpr std::uint64_t base = 0x10000000;
+  const auto at = [](std::int64_t mebibytes) { return base + static_cast<std::uint64_t>(mebibytes * kMega); };
+  Snapshot snapshot = make_snapshot({{at(20), {{15 * kMega, kFree}, {5 * kMega}}, 0, 0, {0, 0}, true},
+                                     {at(60), {{20 * kMega, kFree}}, 0, 0, {0, 0}, true},
+                                     {at(100), {{8 * kMega, kFree}, {12 * kMega}}, 0, 0, {0, 0}, true}});
+  for (SegmentInfo& segment : snapshot.segments) {
+    segment.range_address = base;
+    segment.range_size = 140 * kMega;
+  }
+  const AllocatorOptions options = AllocatorOptions::parse("expandable_segments:True");
+  const auto growth = [&](std::int64_t mebibytes) {
+    return place(snapshot, options, {static_cast<std::size_t>(mebibytes * kMega), 0, 0, {0, 0}}).growth;
+  };
+  EXPECT_EQ(growth(35).address, at(0));  // before the first segment, which is free at its beginning
+  EXPECT_EQ(growth(35).mapped_bytes, 20u * kMega);
+  EXPECT_EQ(growth(35).block_bytes, 35u * kMega);
+  EXPECT_EQ(growth(66).address, at(40));
+  EXPECT_EQ(growth(66).mapped_bytes, 40u * kMega);  // both gaps beside the segment that is all free
+  EXPECT_EQ(growth(66).block_bytes, 68u * kMega);
+  EXPECT_EQ(growth(69).address, 0u);  // nowhere in this range
+  EXPECT_EQ(growth(69).mapped_bytes, 80u * kMega);
 }
 
 class ExplainCommandTest : public CommandTest {
@@ -211,9 +252,6 @@ TEST_F(ExplainCommandTest, TheRecordedPolicyDecides) {
   EXPECT_THAT(explain({"2MiB", "0"}).out, HasSubstr("there is no cache to give back"));
   snapshot_.settings.text = "backend:cudaMallocAsync";
   expect_refused(explain({"2MiB", "0"}), {"policy async"});
-  snapshot_.settings.text = "";
-  snapshot_.settings.expandable_segments = true;
-  expect_refused(explain({"2MiB", "0"}), {"s.pickle", "policy expandable", "classic or direct"});
 }
 
 TEST_F(ExplainCommandTest, ExpandableSegmentsServeNoRequestOfPolicyClassic) {
@@ -221,6 +259,36 @@ TEST_F(ExplainCommandTest, ExpandableSegmentsServeNoRequestOfPolicyClassic) {
   const auto json = explain_json({"25MiB", "0"});
   EXPECT_EQ(json["served_by"], nullptr);
   EXPECT_EQ(json["reason"], "expandable segment");
+}
+
+TEST_F(ExplainCommandTest, ExpandableSegmentsGrowByThePage) {
+  snapshot_ =
+      make_snapshot({{0x10000000, {{30 * kMega, kFree}, {10 * kMega}}, 0, 0, {0, 0}, true},
+                     {0x14000000, {{10 * kMega}, {2 * kMega, kFree}, {8 * kMega, kPending}}, 0, 0, {0, 0}, true},
+                     {0x18000000, {{15 * kMega}, {5 * kMega, kFree}}, 0, 0, {0, 0}, true}});
+  snapshot_.settings.expandable_segments = true;
+  const auto served = explain_json({"4MiB", "0"});
+  EXPECT_EQ(served["policy"], "expandable");
+  // The smaller block is left for what needs the open end behind it.
+  EXPECT_EQ(served["served_by"]["address"], 0x10000000);
+  EXPECT_EQ(unfit(served, "room to grow behind it")["bytes"], 5 * kMega);
+  // Between the first segment and the second 24 MiB are not mapped, behind the second 44.
+  const auto between = explain_json({"31MiB", "0"});
+  EXPECT_EQ(between["served_by"], nullptr);
+  EXPECT_EQ(between["new_pages"], (nlohmann::json{{"address", 0x15400000},
+                                                  {"page_bytes", 20 * kMega},
+                                                  {"mapped_bytes", 40 * kMega},
+                                                  {"block_bytes", 31 * kMega},
+                                                  {"rest_bytes", 9 * kMega}}));
+  const auto behind = explain_json({"60MiB", "0"});
+  EXPECT_EQ(behind["new_pages"]["address"], 0x18F00000);
+  EXPECT_EQ(behind["new_pages"]["mapped_bytes"], 60 * kMega);
+  EXPECT_EQ(behind["flushed_bytes"], 20 * kMega);  // whole pages alone
+  const auto elsewhere = explain_json({"60MiB", "7"});
+  EXPECT_EQ(elsewhere["new_pages"]["address"], 0);
+  const std::string text = explain({"60MiB", "0"}).out;
+  EXPECT_THAT(text, HasSubstr("asked for 3 pages of 20971520 bytes (20.00 MiB) for a block at 0x18f00000\n"));
+  EXPECT_THAT(explain({"1", "7"}).out, HasSubstr("1 page of 2097152 bytes (2.00 MiB) in a new expandable segment\n"));
 }
 
 TEST_F(ExplainCommandTest, OptionsOfALaterPyTorchAreNotedAndTheRestHolds) {
@@ -243,7 +311,7 @@ TEST_F(ExplainCommandTest, TheTextSaysWhatWouldHappen) {
   EXPECT_THAT(missed, HasSubstr("served by  none: no free block of this stream's pool is large enough\n"));
   EXPECT_THAT(missed, HasSubstr("once the pending frees are done, a block of 8388608 bytes (8.00 MiB) can serve\n"));
   EXPECT_THAT(missed, HasSubstr("then       the driver is asked for a segment of 20971520 bytes (20.00 MiB)\n"));
-  EXPECT_THAT(missed, HasSubstr("a flush gives back 6291456 bytes (6.00 MiB) in 1 segment,"));
+  EXPECT_THAT(missed, HasSubstr("a flush gives back 6291456 bytes (6.00 MiB) of 1 segment,"));
   EXPECT_THAT(missed, HasSubstr("another stream"));
   snapshot_ = make_snapshot({});
   EXPECT_THAT(explain({"4MiB", "0"}).out, HasSubstr("no other free memory on the device\n"));

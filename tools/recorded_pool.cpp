@@ -1,0 +1,120 @@
+#include "tools/recorded_pool.h"
+
+#include <algorithm>
+#include <optional>
+#include <vector>
+
+namespace cistern {
+namespace {
+
+// More than any device has, and little enough to be added to an address.
+constexpr std::size_t kEndless = std::size_t{1} << 62;
+
+// Numbers without a pattern, so that a pool's tree is as deep as its own arena makes it.
+std::uint32_t priority_of(std::uint64_t number) {
+  number = (number + 1) * 0x9E3779B97F4A7C15;
+  number = (number ^ (number >> 31)) * 0xBF58476D1CE4E5B9;
+  return static_cast<std::uint32_t>(number >> 32);
+}
+
+std::size_t whole_pages(std::size_t bytes, std::size_t page_bytes) {
+  return (bytes + page_bytes - 1) / page_bytes * page_bytes;
+}
+
+const Block* free_first(const Segment& segment) {
+  return segment.first != nullptr && segment.first->state == BlockState::inactive ? segment.first : nullptr;
+}
+
+// What maps of the run's gaps make of it, one after the other, until it holds the request.
+SegmentGrowth grow_run(const AddressRange::Room& room, std::size_t bytes) {
+  const AddressRange& range = *room.range;
+  SegmentGrowth growth{room.gap.address, range.page_bytes, 0, 0};
+  if (room.head != nullptr) {
+    growth.address = room.head->address;
+    growth.block_bytes = room.head->bytes;
+  }
+  auto behind = std::find_if(range.segments.begin(), range.segments.end(),
+                             [&](const Segment* segment) { return segment->address >= room.gap.address; });
+  for (std::uint64_t from = room.gap.address; growth.block_bytes < bytes; ++behind) {
+    const std::uint64_t to = behind == range.segments.end() ? range.end() : (*behind)->address;
+    const std::size_t mapped =
+        std::min<std::size_t>(whole_pages(bytes - growth.block_bytes, range.page_bytes), to - from);
+    growth.mapped_bytes += mapped;
+    growth.block_bytes += mapped;
+    if (from + mapped != to || behind == range.segments.end()) break;
+    const Block* next = free_first(**behind);
+    if (next == nullptr) break;
+    growth.block_bytes += next->bytes;
+    from = (*behind)->end();
+  }
+  return growth;
+}
+
+}  // namespace
+
+AddressRange& RecordedPool::range_of(const SegmentInfo& segment) {
+  const bool is_known = segment.range_size != 0;
+  for (AddressRange& range : ranges_)
+    if (!is_known || range.address == segment.range_address) return range;
+  AddressRange& range = ranges_.emplace_back();
+  range.address = is_known ? segment.range_address : segment.address;
+  range.bytes = is_known ? static_cast<std::size_t>(segment.range_size) : kEndless;
+  return range;
+}
+
+void RecordedPool::add(const SegmentInfo& info) {
+  Segment& segment = segments_.emplace_back();
+  segment.address = info.address;
+  segment.bytes = static_cast<std::size_t>(info.total_size);
+  if (info.is_expandable) {
+    AddressRange& range = range_of(info);
+    range.address = std::min(range.address, info.address);
+    segment.range = &range;
+    range.insert(&segment);
+  }
+  for (const BlockInfo& each : info.blocks) {
+    Block& block = blocks_.emplace_back();
+    block.address = each.address;
+    block.bytes = static_cast<std::size_t>(each.size);
+    block.state = each.state;
+    block.priority = priority_of(blocks_.size());
+    block.segment = &segment;
+    block.previous = segment.last;
+    (segment.last == nullptr ? segment.first : segment.last->next) = &block;
+    segment.last = &block;
+    if (each.state == BlockState::inactive) free_blocks_.insert(&block);
+  }
+}
+
+SegmentGrowth RecordedPool::growth_for(std::size_t bytes, std::size_t page_bytes) {
+  std::vector<AddressRange*> by_address;
+  for (AddressRange& range : ranges_) by_address.push_back(&range);
+  std::ranges::sort(by_address, {}, &AddressRange::address);
+  for (AddressRange* range : by_address) {
+    range->page_bytes = page_bytes;
+    if (const std::optional<AddressRange::Room> room = range->room_for(bytes)) return grow_run(*room, bytes);
+  }
+  const std::size_t mapped = whole_pages(bytes, page_bytes);
+  return {0, page_bytes, mapped, mapped};
+}
+
+std::int64_t releasable_pages(const SegmentInfo& segment, std::size_t page_bytes) {
+  const auto page = static_cast<std::int64_t>(page_bytes);
+  std::int64_t releasable = 0;
+  std::int64_t run_begin = 0;
+  std::int64_t at = 0;
+  const auto end_run = [&] {
+    releasable += std::max<std::int64_t>(at / page - (run_begin + page - 1) / page, 0) * page;
+  };
+  for (const BlockInfo& block : segment.blocks) {
+    if (block.state == BlockState::active_allocated) {
+      end_run();
+      run_begin = at + block.size;
+    }
+    at += block.size;
+  }
+  end_run();
+  return releasable;
+}
+
+}  // namespace cistern
