@@ -1,16 +1,17 @@
 #include "allocator/block_pool.h"
 
+#include "allocator/size_policy.h"
+
+#include <algorithm>
+#include <bit>
 #include <stdexcept>
 
 namespace cistern {
 namespace {
 
-bool comes_before(const Block* a, const Block* b) {
-  return a->bytes != b->bytes ? a->bytes < b->bytes : a->address < b->address;
-}
-
 // Parts the tree `node` into the blocks before and after `pivot`.
-void split(Block* node, const Block* pivot, Block** before, Block** after) {
+template <class Before>
+void split(Block* node, const Block* pivot, Block** before, Block** after, const Before& comes_before) {
   while (node != nullptr) {
     if (comes_before(node, pivot)) {
       *before = node;
@@ -48,9 +49,41 @@ void require(bool condition, const char* what) {
 
 }  // namespace
 
-Block* BlockPool::best_fit(std::size_t bytes) const {
+std::size_t BlockPool::bin_of(std::size_t bytes) {
+  const std::size_t units = bytes / kMinBlockSize;
+  if (units < kExactBins) return units;
+  const auto octave = static_cast<std::size_t>(std::bit_width(units)) - 1;  // from 5 on
+  const std::size_t part = (units >> (octave - 4)) % kBinsOfOctave;
+  return std::min(kExactBins + (octave - 5) * kBinsOfOctave + part, kBins - 1);
+}
+
+std::size_t BlockPool::next_bin(std::size_t bin) const {
+  if (bin >= kBins) return kNoBin;
+  std::size_t word = bin / 64;
+  std::uint64_t bits = has_tree_[word] >> (bin % 64) << (bin % 64);
+  while (bits == 0) {
+    if (++word == has_tree_.size()) return kNoBin;
+    bits = has_tree_[word];
+  }
+  return word * 64 + static_cast<std::size_t>(std::countr_zero(bits));
+}
+
+// Requires: the bin has a tree.
+Block* BlockPool::lowest_of(std::size_t bin) const {
+  if (known_bin_ == bin) return known_lowest_;
+  Block* node = roots_[bin];
+  while (node->left != nullptr) node = node->left;
+  known_bin_ = bin;
+  return known_lowest_ = node;
+}
+
+Block* BlockPool::fit_in_trees(std::size_t bytes) const {
+  const std::size_t own = bin_of(bytes);
+  const std::size_t bin = next_bin(own);
+  if (bin == kNoBin) return nullptr;
+  if (Block* lowest = lowest_of(bin); bin != own || lowest->bytes >= bytes) return lowest;
   Block* best = nullptr;
-  for (Block* node = root_; node != nullptr;) {
+  for (Block* node = roots_[bin]; node != nullptr;) {
     if (node->bytes >= bytes) {
       best = node;
       node = node->left;
@@ -58,12 +91,21 @@ Block* BlockPool::best_fit(std::size_t bytes) const {
       node = node->right;
     }
   }
-  return best;
+  if (best != nullptr) return best;
+  const std::size_t larger = next_bin(bin + 1);
+  return larger == kNoBin ? nullptr : lowest_of(larger);
+}
+
+Block* BlockPool::best_fit(std::size_t bytes) const {
+  Block* best = fit_in_trees(bytes);
+  const bool last_fits = last_ != nullptr && last_->bytes >= bytes;
+  return last_fits && (best == nullptr || comes_before(last_, best)) ? last_ : best;
 }
 
 Block* BlockPool::after(const Block* block) const {
   Block* next = nullptr;
-  for (Block* node = root_; node != nullptr;) {
+  const std::size_t bin = bin_of(block->bytes);
+  for (Block* node = roots_[bin]; node != nullptr;) {
     if (comes_before(block, node)) {
       next = node;
       node = node->left;
@@ -71,51 +113,87 @@ Block* BlockPool::after(const Block* block) const {
       node = node->right;
     }
   }
-  return next;
+  if (next == nullptr) {
+    const std::size_t larger = next_bin(bin + 1);
+    if (larger != kNoBin) next = lowest_of(larger);
+  }
+  const bool last_follows = last_ != nullptr && comes_before(block, last_);
+  return last_follows && (next == nullptr || comes_before(last_, next)) ? last_ : next;
 }
 
 Block* BlockPool::largest() const {
-  Block* node = root_;
+  Block* node = nullptr;
+  for (std::size_t word = has_tree_.size(); word-- != 0 && node == nullptr;)
+    if (has_tree_[word] != 0) node = roots_[word * 64 + static_cast<std::size_t>(std::bit_width(has_tree_[word])) - 1];
   while (node != nullptr && node->right != nullptr) node = node->right;
-  return node;
+  return last_ != nullptr && (node == nullptr || comes_before(node, last_)) ? last_ : node;
 }
 
 void BlockPool::insert(Block* block) {
-  Block** place = &root_;
-  while (*place != nullptr && (*place)->priority >= block->priority)
-    place = comes_before(*place, block) ? &(*place)->right : &(*place)->left;
-  Block* below = *place;
-  *place = block;
-  split(below, block, &block->left, &block->right);
+  if (last_ != nullptr) insert_in_tree(last_);
+  last_ = block;
   ++size_;
 }
 
 void BlockPool::erase(Block* block) {
-  Block** place = &root_;
-  while (*place != block) place = comes_before(*place, block) ? &(*place)->right : &(*place)->left;
-  join(block->left, block->right, place);
-  block->left = block->right = nullptr;
+  if (block == last_)
+    last_ = nullptr;
+  else
+    erase_from_tree(block);
   --size_;
 }
 
+void BlockPool::insert_in_tree(Block* block) {
+  const std::size_t bin = bin_of(block->bytes);
+  has_tree_[bin / 64] |= std::uint64_t{1} << (bin % 64);
+  if (bin == known_bin_ && comes_before(block, known_lowest_)) known_lowest_ = block;
+  Block** place = &roots_[bin];
+  while (*place != nullptr && (*place)->priority >= block->priority)
+    place = comes_before(*place, block) ? &(*place)->right : &(*place)->left;
+  Block* below = *place;
+  *place = block;
+  split(below, block, &block->left, &block->right, comes_before);
+}
+
+void BlockPool::erase_from_tree(Block* block) {
+  const std::size_t bin = bin_of(block->bytes);
+  if (block == known_lowest_) known_bin_ = kNoBin;
+  Block** place = &roots_[bin];
+  while (*place != block) place = comes_before(*place, block) ? &(*place)->right : &(*place)->left;
+  join(block->left, block->right, place);
+  block->left = block->right = nullptr;
+  if (roots_[bin] == nullptr) has_tree_[bin / 64] &= ~(std::uint64_t{1} << (bin % 64));
+}
+
 bool BlockPool::contains(const Block* block) const {
-  const Block* node = root_;
+  if (block == last_) return true;
+  const Block* node = roots_[bin_of(block->bytes)];
   while (node != nullptr && node != block) node = comes_before(node, block) ? node->right : node->left;
   return node != nullptr;
 }
 
 void BlockPool::check() const {
   std::size_t count = 0;
-  const Block* last = nullptr;
+  const Block* previous = nullptr;
   for_each([&](const Block* block) {
-    require(last == nullptr || comes_before(last, block), "block pool: blocks out of order");
+    require(previous == nullptr || comes_before(previous, block), "block pool: blocks out of order");
     require(block->left == nullptr || block->left->priority <= block->priority, "block pool: priorities");
     require(block->right == nullptr || block->right->priority <= block->priority, "block pool: priorities");
     require(block->state == BlockState::inactive, "block pool: a block in use is in the pool");
-    last = block;
+    previous = block;
     ++count;
   });
   require(count == size_, "block pool: count");
+  for (std::size_t bin = 0; bin < kBins; ++bin) {
+    const bool has_bit = (has_tree_[bin / 64] >> (bin % 64) & 1) != 0;
+    require((roots_[bin] != nullptr) == has_bit, "block pool: which bins have blocks");
+    const auto check_bin = [&](const Block* block) { require(bin_of(block->bytes) == bin, "block pool: bin"); };
+    walk(roots_[bin], check_bin);
+  }
+  if (known_bin_ == kNoBin) return;
+  const Block* lowest = roots_[known_bin_];
+  while (lowest != nullptr && lowest->left != nullptr) lowest = lowest->left;
+  require(lowest == known_lowest_, "block pool: the first of a bin");
 }
 
 }  // namespace cistern

@@ -1,14 +1,20 @@
 #pragma once
 
 // The free blocks of one pool and stream: finds the smallest that holds a request, the
-// lowest address among equals. A treap threaded through the blocks themselves: no host
-// allocation, O(log n) expected for every operation.
+// lowest address among equals.
+//
+// Sizes are parted into bins, and a bit a bin tells which has blocks, so that the blocks of other
+// sizes cost nothing. In a bin they are a treap threaded through the blocks themselves: no host
+// allocation, O(log n) expected in the blocks of that bin. The block that came last stays outside:
+// what a program frees and asks for again in turn touches no tree.
 // Invariant: every block here is free, and no block is here twice.
 // Not thread-safe: the owning DeviceAllocator holds its lock around every call.
 
 #include "allocator/block.h"
 
+#include <array>
 #include <cstddef>
+#include <cstdint>
 
 namespace cistern {
 
@@ -16,8 +22,7 @@ class BlockPool {
  public:
   // The smallest block of at least `bytes`, lowest address first among equals; or nullptr.
   [[nodiscard]] Block* best_fit(std::size_t bytes) const;
-  // The block that follows `block` by size and then address; nullptr if it is the last. O(log n).
-  // Requires: `block` is in this pool.
+  // The next block of the pool by size and address; nullptr behind the last.
   [[nodiscard]] Block* after(const Block* block) const;
   // The largest block, highest address among equals; nullptr when empty.
   [[nodiscard]] Block* largest() const;
@@ -27,19 +32,45 @@ class BlockPool {
   void erase(Block* block);
 
   [[nodiscard]] bool contains(const Block* block) const;
-  [[nodiscard]] bool empty() const { return root_ == nullptr; }
+  [[nodiscard]] bool empty() const { return size_ == 0; }
   [[nodiscard]] std::size_t size() const { return size_; }
 
   // Calls visit(Block*) for each block, by size and then address. `visit` must not change
   // the pool. O(n), in expected O(log n) stack.
   template <class Visit>
   void for_each(Visit&& visit) const {
-    walk(root_, visit);
+    bool visits_last = last_ != nullptr;
+    const auto visit_in_order = [&](Block* block) {
+      if (visits_last && comes_before(last_, block)) {
+        visits_last = false;
+        visit(last_);
+      }
+      visit(block);
+    };
+    for (Block* root : roots_) walk(root, visit_in_order);
+    if (visits_last) visit(last_);
   }
-  // Verifies order, heap order and count: throws std::logic_error. O(n).
+  // Verifies order, heap order, bins and count: throws std::logic_error. O(n).
   void check() const;
 
  private:
+  // Exact sizes up to 16 KiB, then 16 bins between a power of two and the next, up to 2 TiB.
+  static constexpr std::size_t kExactBins = 32;
+  static constexpr std::size_t kBinsOfOctave = 16;
+  static constexpr std::size_t kBins = kExactBins + kBinsOfOctave * 27;
+  static constexpr std::size_t kNoBin = kBins;
+
+  [[nodiscard]] static std::size_t bin_of(std::size_t bytes);
+  [[nodiscard]] static bool comes_before(const Block* a, const Block* b) {
+    return a->bytes != b->bytes ? a->bytes < b->bytes : a->address < b->address;
+  }
+  // The first bin with a tree from `bin` on, or kNoBin.
+  [[nodiscard]] std::size_t next_bin(std::size_t bin) const;
+  [[nodiscard]] Block* lowest_of(std::size_t bin) const;
+  [[nodiscard]] Block* fit_in_trees(std::size_t bytes) const;
+  void insert_in_tree(Block* block);
+  void erase_from_tree(Block* block);
+
   template <class Visit>
   static void walk(Block* node, Visit& visit) {
     if (node == nullptr) return;
@@ -48,8 +79,13 @@ class BlockPool {
     walk(node->right, visit);
   }
 
-  Block* root_ = nullptr;
+  std::array<Block*, kBins> roots_{};
+  std::array<std::uint64_t, (kBins + 63) / 64> has_tree_{};  // a bit a bin
+  Block* last_ = nullptr;                                    // in no tree
   std::size_t size_ = 0;
+  // The first block of one tree, which a walk has found; kNoBin: none is known.
+  mutable std::size_t known_bin_ = kNoBin;
+  mutable Block* known_lowest_ = nullptr;
 };
 
 }  // namespace cistern
