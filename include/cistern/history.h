@@ -70,7 +70,7 @@ struct HistoryOptions {
   std::size_t max_frames = 64;
   // What a device's stacks may take, in bytes. Beyond it new stacks are left out (and counted).
   std::size_t max_stack_bytes = std::size_t{64} << 20;
-  bool clear_history = false;             // drop what was recorded before
+  bool clear_history = false;                  // drop what was recorded before
   std::vector<TraceAction> skip_actions = {};  // not recorded
 
   // What is in force before record_history: the ring, without stacks.

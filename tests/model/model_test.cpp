@@ -64,10 +64,10 @@ struct Step {
 };
 
 std::ostream& operator<<(std::ostream& out, const Step& step) {
-  static const char* const names[] = {"allocate",   "free",        "free used on", "record",       "occupy",
-                                      "finish",     "empty cache", "trim to",      "reset",        "open scope",
-                                      "close scope", "expand",     "begin",        "end",          "release pool",
-                                      "make MemPool", "drop",      "enter",        "leave",        "allocate in"};
+  static const char* const names[] = {"allocate",     "free",        "free used on", "record", "occupy",
+                                      "finish",       "empty cache", "trim to",      "reset",  "open scope",
+                                      "close scope",  "expand",      "begin",        "end",    "release pool",
+                                      "make MemPool", "drop",        "enter",        "leave",  "allocate in"};
   return out << names[static_cast<int>(step.action)] << " (bytes " << step.bytes << ", stream " << step.stream
              << ", pick " << step.pick << ")";
 }
