@@ -145,7 +145,7 @@ class GzipBuffer : public std::streambuf {
   std::streamsize xsputn(const char* bytes, std::streamsize count) override {
     text_.append(bytes, static_cast<std::size_t>(count));
     if (text_.size() >= kPiece) begin_piece(false);
-    return out_ ? count : 0;
+    return count;  // where it goes keeps its own failures
   }
   int overflow(int character) override {
     if (character == traits_type::eof()) return traits_type::not_eof(character);

@@ -6,8 +6,12 @@
 
 #include <atomic>
 #include <cstdlib>
+#include <exception>
 #include <new>
+#include <sstream>
+#include <string>
 
+#include "stats/gzip_output.h"
 #include "stats/history.h"
 
 namespace {
@@ -15,11 +19,12 @@ namespace {
 constexpr long kPlenty = 1L << 60;
 std::atomic<long> left{kPlenty};  // requests that are served
 std::atomic<std::uint64_t> requests{0};
+std::atomic<long> until_failure{kPlenty};  // the request of that number is refused, and no other
 
 // Out of line, all of these: else the compiler sees new meet free.
 [[gnu::noinline]] void* request(std::size_t bytes) {
   ++requests;
-  if (left.fetch_sub(1) <= 0) return nullptr;
+  if (left.fetch_sub(1) <= 0 || until_failure.fetch_sub(1) == 1) return nullptr;
   return std::malloc(bytes);
 }
 
@@ -123,6 +128,34 @@ TEST(HistoryWithoutMemory, OptionsThatNeedSomeAreRefusedAndNothingIsChanged) {
   }
   EXPECT_GT(served, 3) << "each device needs some";
   EXPECT_EQ(allocator.history_info(0).recorded + allocator.history_info(1).recorded, 0U);
+}
+
+TEST(CompressedTextWithoutMemory, IsWholeOrRefused) {
+  const std::string text(5 * kMega, 'x');
+  const auto compressed = [&text] {
+    std::ostringstream out;
+    write_gzip(out, [&text](std::ostream& into) {
+      for (std::size_t at = 0; at < text.size(); at += kMega / 2) into.write(text.data() + at, kMega / 2);
+    });
+    if (!out) throw std::bad_alloc();  // its own memory
+    return out.str();
+  };
+  const std::string whole = compressed();
+  int refused = 0;
+  for (long failing = 1;; ++failing) {
+    until_failure = failing;
+    try {
+      const std::string written = compressed();
+      const bool failed = until_failure < 1;
+      until_failure = kPlenty;
+      ASSERT_TRUE(written == whole) << "request " << failing;
+      if (!failed) break;
+    } catch (const std::exception&) {  // bad_alloc, or what a stream makes of it
+      until_failure = kPlenty;
+      ++refused;
+    }
+  }
+  EXPECT_GT(refused, 3);
 }
 
 TEST(HistoryOnAHit, AsksForNoMemory) {

@@ -164,6 +164,20 @@ TEST_F(CompressedFile, OfAnySizeIsOneMember) {
   }
 }
 
+TEST_F(CompressedFile, OnAFullDiskIsRefusedByItsName) {
+  if (!std::filesystem::exists("/dev/full")) GTEST_SKIP() << "no /dev/full here";
+  std::filesystem::create_symlink("/dev/full", path_);
+  const std::string text(5 * kMega, 'x');
+  try {
+    write_plain_or_gzip(path_.string(), [&](std::ostream& out) {
+      for (int i = 0; i < 4; ++i) out << text << i;
+    });
+    FAIL() << "it was written";
+  } catch (const InvalidArgument& error) {
+    EXPECT_THAT(error.what(), HasSubstr(path_.string()));
+  }
+}
+
 TEST_F(CompressedFile, IsNotThereIfItsWriterFails) {
   EXPECT_THROW(write_plain_or_gzip(path_.string(),
                                    [](std::ostream& out) {

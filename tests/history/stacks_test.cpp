@@ -4,8 +4,11 @@
 #include <cistern/simulated.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 #include <ucontext.h>
 
+#include <array>
+#include <cstdlib>
 #include <thread>
 
 #include "stats/snapshot_stacks.h"
@@ -272,6 +275,23 @@ TEST(StackCapture, TakesTheInnermostFramesWhenThereAreMore) {
   asm volatile("");
 }
 
+std::vector<std::uintptr_t> frames_of_comparison;
+bool comparison_by_tables = false;
+
+[[gnu::noinline, gnu::optimize("omit-frame-pointer")]] int compare_without_frame_pointer(const void*, const void*) {
+  asm volatile("xor %%ebp, %%ebp" ::: "rbp");
+  nested(3, 128, frames_of_comparison, comparison_by_tables);
+  asm volatile("" ::: "rbp");
+  return 0;
+}
+
+TEST(StackCapture, UsesTheUnwindTablesWhereTheChainEndsInTheCLibraryFarFromItsBottom) {
+  std::array<int, 2> numbers{2, 1};
+  std::qsort(numbers.data(), numbers.size(), sizeof(int), compare_without_frame_pointer);
+  EXPECT_TRUE(comparison_by_tables);
+  EXPECT_EQ(frames_named(frames_of_comparison, "TestBody"), 1);
+}
+
 TEST(StackCapture, UsesTheUnwindTablesWhereTheChainIsBroken) {
   std::vector<std::uintptr_t> frames;
   bool by_tables = false;
@@ -282,24 +302,42 @@ TEST(StackCapture, UsesTheUnwindTablesWhereTheChainIsBroken) {
 }
 #endif
 
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-std::vector<std::uintptr_t> frames_of_fiber;
-bool fiber_by_tables = false;
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) && \
+    !defined(__SANITIZE_THREAD__)
+// A fiber's memory with a hole above it, below the thread's stack.
+struct Fiber {
+  static constexpr std::size_t kBytes = 256 * 1024;
+  char* memory = static_cast<char*>(
+      mmap(nullptr, 2 * kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
+  ucontext_t context{};
+  ucontext_t back{};
+  std::vector<std::uintptr_t> frames;
+  bool by_tables = false;
 
-TEST(StackCapture, UsesTheUnwindTablesOnAStackThatIsNotTheThreads) {
-  // Lower than the thread's stack, with a gap in between.
-  std::vector<char> memory(256 * 1024);
-  ucontext_t fiber;
-  ucontext_t back;
-  ASSERT_EQ(getcontext(&fiber), 0);
-  fiber.uc_stack.ss_sp = memory.data();
-  fiber.uc_stack.ss_size = memory.size();
-  fiber.uc_link = &back;
-  makecontext(
-      &fiber, [] { nested(5, 128, frames_of_fiber, fiber_by_tables); }, 0);
-  ASSERT_EQ(swapcontext(&back, &fiber), 0);
-  EXPECT_TRUE(fiber_by_tables);
-  EXPECT_EQ(frames_named(frames_of_fiber, "nested"), 6);
+  Fiber() { mprotect(memory + kBytes, kBytes, PROT_NONE); }
+  ~Fiber() { munmap(memory, 2 * kBytes); }
+};
+Fiber* fiber = nullptr;
+
+// Keeps no frame pointer, and its register points into the hole.
+[[gnu::noinline, gnu::optimize("omit-frame-pointer")]] void with_a_wild_frame_pointer() {
+  asm volatile("mov %0, %%rbp" ::"r"(fiber->memory + Fiber::kBytes + 4096) : "rbp");
+  nested(5, 128, fiber->frames, fiber->by_tables);
+  asm volatile("" ::: "rbp");
+}
+
+TEST(StackCapture, ReadsNothingBeyondTheStackOfAFiber) {
+  Fiber made;
+  ASSERT_NE(made.memory, MAP_FAILED);
+  fiber = &made;
+  ASSERT_EQ(getcontext(&made.context), 0);
+  made.context.uc_stack.ss_sp = made.memory;
+  made.context.uc_stack.ss_size = Fiber::kBytes;
+  made.context.uc_link = &made.back;
+  makecontext(&made.context, with_a_wild_frame_pointer, 0);
+  ASSERT_EQ(swapcontext(&made.back, &made.context), 0);
+  EXPECT_TRUE(made.by_tables);
+  EXPECT_EQ(frames_named(made.frames, "nested"), 6);
 }
 #endif
 

@@ -1,0 +1,95 @@
+// What a snapshot shows while memory is on its way from the driver, or back to it.
+
+#include <cistern/allocator.h>
+#include <cistern/simulated.h>
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "runtime/driver_api.h"
+#include "tests/history/trace_replay.h"
+
+namespace cistern {
+namespace {
+
+constexpr std::size_t kMega = 1024 * 1024;
+constexpr std::size_t kPage = 20 * kMega;
+
+// A driver that takes a snapshot in the middle of each map, unmap and free.
+struct Interrupted {
+  explicit Interrupted(const DriverApi& inner) : driver(inner), api(inner) {
+    api.mem_map = {this, [](void* self, CUdeviceptr pointer, std::size_t bytes, std::size_t offset,
+                            CUmemGenericAllocationHandle handle, unsigned long long flags) {
+                     auto& me = *static_cast<Interrupted*>(self);
+                     const CUresult result = me.driver.mem_map(pointer, bytes, offset, handle, flags);
+                     me.take();
+                     return result;
+                   }};
+    api.mem_unmap = {this, [](void* self, CUdeviceptr pointer, std::size_t bytes) {
+                       auto& me = *static_cast<Interrupted*>(self);
+                       const CUresult result = me.driver.mem_unmap(pointer, bytes);
+                       me.take();
+                       return result;
+                     }};
+    api.mem_free = {this, [](void* self, CUdeviceptr pointer) {
+                      auto& me = *static_cast<Interrupted*>(self);
+                      const CUresult result = me.driver.mem_free(pointer);
+                      me.take();
+                      return result;
+                    }};
+  }
+  void take() {
+    if (allocator != nullptr) snapshots.push_back(allocator->snapshot());
+  }
+
+  const DriverApi& driver;
+  DriverApi api;
+  CachingAllocator* allocator = nullptr;
+  std::vector<Snapshot> snapshots;
+};
+
+TEST(HistoryMeanwhile, PagesAreInSnapshotsWhenTheyHaveComeAndUntilTheyHaveGone) {
+  SimulatedDriver driver({.capacity_bytes = 400 * kMega, .backing = Backing::none});
+  Interrupted interrupted(driver.api());
+  CachingAllocator allocator(
+      {.driver = &interrupted.api, .options = AllocatorOptions::parse("oom_dump:off,policy:expandable")});
+  static_cast<void>(allocator.allocate(kPage));
+  interrupted.allocator = &allocator;
+  void* middle = allocator.allocate(2 * kPage);
+  ASSERT_EQ(interrupted.snapshots.size(), 2U) << "a page at a time";
+  EXPECT_EQ(interrupted.snapshots[1].segments.at(0).total_size, static_cast<std::int64_t>(kPage));
+  static_cast<void>(allocator.allocate(kPage));
+  allocator.deallocate(middle);
+  interrupted.snapshots.clear();
+  allocator.empty_cache();
+  ASSERT_EQ(interrupted.snapshots.size(), 2U);
+  interrupted.allocator = nullptr;
+  for (const Snapshot& snapshot : interrupted.snapshots) {
+    ASSERT_EQ(snapshot.segments.size(), 1U) << "pages that follow each other are one segment";
+    EXPECT_EQ(snapshot.segments[0].total_size, static_cast<std::int64_t>(4 * kPage));
+    EXPECT_EQ(snapshot.segments[0].allocated_size, static_cast<std::int64_t>(2 * kPage));
+    EXPECT_EQ(TraceReplay(snapshot.device_traces.at(0)).difference_from(snapshot), "");
+    EXPECT_EQ(snapshot.device_stats.at(0).reserved_bytes.all.current, static_cast<std::int64_t>(4 * kPage));
+  }
+  EXPECT_EQ(allocator.snapshot().segments.size(), 2U);
+}
+
+TEST(HistoryMeanwhile, ASegmentIsInNoSnapshotFromItsEntryOn) {
+  SimulatedDriver driver({.capacity_bytes = 400 * kMega, .backing = Backing::none});
+  Interrupted interrupted(driver.api());
+  CachingAllocator allocator({.driver = &interrupted.api, .options = AllocatorOptions::parse("oom_dump:off")});
+  static_cast<void>(allocator.allocate(1000));
+  allocator.deallocate(allocator.allocate(30 * kMega));
+  interrupted.allocator = &allocator;
+  allocator.empty_cache();
+  interrupted.allocator = nullptr;
+  ASSERT_EQ(interrupted.snapshots.size(), 1U);
+  const Snapshot& snapshot = interrupted.snapshots[0];
+  EXPECT_EQ(snapshot.segments.size(), 1U);
+  EXPECT_EQ(TraceReplay(snapshot.device_traces.at(0)).difference_from(snapshot), "");
+  EXPECT_EQ(snapshot.device_stats.at(0).reserved_bytes.all.current, 2 * static_cast<std::int64_t>(kMega));
+  EXPECT_EQ(snapshot.device_stats[0].segment.all.current, 1);
+}
+
+}  // namespace
+}  // namespace cistern
