@@ -2,6 +2,7 @@
 
 #include "allocator/budgets.h"
 
+#include "allocator/climb.h"
 #include "allocator/device_allocator.h"
 #include "stats/out_of_memory_text.h"
 
@@ -45,6 +46,7 @@ void DeviceAllocator::refuse_over_budget(const BudgetLimits& limits, const Reque
                                          Lock& lock) {
   const BudgetRefusal refusal{limits.tag_name, limits.hard_bytes, Budgets::live_of(limits, live_bytes(request.tag)),
                               bytes};
+  const PoolReference keeps(*request.pools, lock);
   lock.unlock();
   const MemoryInfo memory = device_memory();
   lock.lock();

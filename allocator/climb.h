@@ -16,6 +16,24 @@
 
 namespace cistern {
 
+// Keeps a stream's pools while the lock is given up. Ends with the lock held.
+class PoolReference {
+ public:
+  PoolReference(PoolPair& pools, std::unique_lock<std::mutex>& lock) : pools_(pools), lock_(lock) {
+    ++pools_.references;
+  }
+  ~PoolReference() {
+    if (!lock_.owns_lock()) lock_.lock();
+    --pools_.references;
+  }
+  PoolReference(const PoolReference&) = delete;
+  PoolReference& operator=(const PoolReference&) = delete;
+
+ private:
+  PoolPair& pools_;
+  std::unique_lock<std::mutex>& lock_;
+};
+
 class Climb {
  public:
   // Throws std::bad_alloc, unchanged.

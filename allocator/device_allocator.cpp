@@ -56,9 +56,9 @@ void* DeviceAllocator::allocate(std::size_t bytes, const StreamIdentity& stream)
   const GatheredStack stack(gathers.includes(HistoryContext::state), gathers.most_frames());
   Section section(*this, stack);
   Lock& lock = section.lock;
-  // A hit needs at most one new block, a miss two and a segment; with them at hand nothing below can
-  // fail half way.
-  arena_.reserve(2);
+  // A hit needs at most one new block; with it at hand nothing below can fail half way. A miss provides
+  // for itself.
+  arena_.reserve(1, 0);
   poll_pending(lock);
   if (!captured_frees_.empty()) complete_captured_frees(stream, lock);
   Request request = make_request(bytes);
@@ -72,7 +72,7 @@ void* DeviceAllocator::allocate_in(PoolId id, std::size_t bytes, const StreamIde
   const GatheredStack stack(gathers.includes(HistoryContext::state), gathers.most_frames());
   Section section(*this, stack);
   Lock& lock = section.lock;
-  arena_.reserve(2);
+  arena_.reserve(1, 0);
   poll_pending(lock);
   if (!captured_frees_.empty()) complete_captured_frees(stream, lock);
   Request request = make_request(bytes);
@@ -89,7 +89,7 @@ inline void* DeviceAllocator::serve(const Request& request, const StreamIdentity
     // The lock was given up: others may have used what was reserved, and what is live has changed.
     if (!budgets_.empty()) require_within_budgets(request, block, lock);
     try {
-      arena_.reserve(1);
+      arena_.reserve(1, 0);
     } catch (...) {
       put_back(block);
       throw;

@@ -29,6 +29,7 @@ DeviceHeaps::DeviceHeaps(Contexts& contexts, const AllocatorOptions& options)
       heaps_(static_cast<std::size_t>(contexts.device_count())) {
   require_valid(options_);
   record_history(options_.history);
+  static_cast<void>(tag_registry());  // made while there is host memory: a dump asks for it when there may be none
   link_->heaps = this;
   if (is_of_process_) add_peer_listener(*this);
 }

@@ -13,14 +13,14 @@ void DeviceAllocator::end_stream(const StreamUse& stream) noexcept {
   bool known = pools_.knows(stream.stream.id);
   private_pools_.for_each([&](PrivatePool& pool) { known = known || pool.streams.knows(stream.stream.id); });
   if (!known) return;
-  // Nobody may be waiting for the stream when its owner destroys it.
-  reclaimed_.wait(lock, [&] { return !is_waited_for(stream.stream.id); });
   PendingFrees::Entry last{nullptr, stream.device, stream.stream, nullptr};
   const bool during_capture = !routing_.empty();
   const bool may_wait = !routing_.capture_under_way(true);
   lock.unlock();
   const CUresult result = record_event(stream, &last, during_capture, may_wait);
   lock.lock();
+  // Nobody may be waiting for the stream when its owner destroys it: from here on nobody begins to.
+  reclaimed_.wait(lock, [&] { return !is_waited_for(stream.stream.id); });
   try {
     std::shared_ptr<StreamEnd> end;
     if (result == CUDA_SUCCESS) {

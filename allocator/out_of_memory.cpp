@@ -85,12 +85,13 @@ void DeviceAllocator::fail(const Request& request, Lock& lock) {
   lock.unlock();
   OutOfMemoryError::Text text = format_out_of_memory(report, processes);
   OutOfMemoryDump dump(place);
-  dump.name_files(text);
+  dump.name_file(text);
   if (!Observers::is_observing()) surroundings_.observers.out_of_memory(report);
   SummaryText summary;
   append_summary(summary, stats, device_, false, title);
   dump.write(text, summary);
   dump.write_snapshot(surroundings_.snapshots);
+  dump.name_snapshot(text);
   throw OutOfMemoryError(report, text);
 }
 

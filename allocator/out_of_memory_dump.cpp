@@ -41,20 +41,24 @@ OutOfMemoryDump::~OutOfMemoryDump() {
   if (snapshot_ >= 0) ::close(snapshot_);
 }
 
-// Not beside a device or a pipe, whose directory is no place for it.
+// Not beside a device or a pipe, whose directory is no place for it. Never through somebody's link.
 void OutOfMemoryDump::open_snapshot() noexcept {
   static std::atomic<unsigned> dumps{0};
   struct stat kind {};
   if (::fstat(descriptor_, &kind) != 0 || !S_ISREG(kind.st_mode)) return;
-  append(snapshot_path_, "{}.{}.{}.json", place_, ::getpid(), dumps.fetch_add(1) % kKeptSnapshots);
-  snapshot_ = ::open(snapshot_path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  const unsigned number = dumps.fetch_add(1);
+  append(snapshot_path_, "{}.{}.{}.json", place_, ::getpid(), number % kKeptSnapshots);
+  append(unfinished_path_, "{}.{}.{}.part", place_, ::getpid(), number);
+  snapshot_ = ::open(unfinished_path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+  if (snapshot_ < 0) tell("cannot create", unfinished_path_, "", errno);
 }
 
-void OutOfMemoryDump::name_files(OutOfMemoryError::Text& text) const noexcept {
-  if (!is_file_) return;
-  text.append(" The memory summary is in ").append(place_);
-  if (snapshot_ >= 0) text.append(" and a snapshot in ").append(snapshot_path_);
-  text.append(".");
+void OutOfMemoryDump::name_file(OutOfMemoryError::Text& text) const noexcept {
+  if (is_file_) text.append(" The memory summary is in ").append(place_).append(".");
+}
+
+void OutOfMemoryDump::name_snapshot(OutOfMemoryError::Text& text) const noexcept {
+  if (has_snapshot_) text.append(" A snapshot is in ").append(snapshot_path_).append(".");
 }
 
 void OutOfMemoryDump::write(std::string_view text, std::string_view summary) noexcept {
@@ -67,23 +71,30 @@ void OutOfMemoryDump::write(std::string_view text, std::string_view summary) noe
 
 void OutOfMemoryDump::write_snapshot(SnapshotSource& source) noexcept {
   if (snapshot_ < 0) return;
-  FixedText<DumpPlace::capacity() + 256> note;
   int error = 0;
-  switch (source.write_snapshot(snapshot_, &error)) {
-    case SnapshotSource::Written::whole:
-      return;
-    case SnapshotSource::Written::without_names:
-      append(note,
-             "cistern: there was no host memory for a copy: {} was written while other threads waited, and has "
-             "addresses in place of functions' names\n",
-             snapshot_path_);
-      break;
-    case SnapshotSource::Written::not_all:
-      static_cast<void>(::unlink(snapshot_path_.c_str()));
-      append(note, "cistern: oom_dump: cannot write '{}': error {}\n", snapshot_path_, error);
-      break;
+  const SnapshotSource::Written written = source.write_snapshot(snapshot_, &error);
+  if (written == SnapshotSource::Written::not_all) {
+    tell("cannot write", snapshot_path_, "", error);
+  } else if (::rename(unfinished_path_.c_str(), snapshot_path_.c_str()) != 0) {
+    tell("cannot rename a file to", snapshot_path_, "", errno);
+  } else {
+    has_snapshot_ = true;
+    const bool has_names = written == SnapshotSource::Written::whole;
+    tell("a snapshot is in", snapshot_path_,
+         has_names ? ""
+                   : ", written while other threads waited, and with addresses in place of functions' names, for there "
+                     "was no host memory for a copy",
+         0);
   }
-  static_cast<void>(write_all(descriptor_, note));
+  if (!has_snapshot_) static_cast<void>(::unlink(unfinished_path_.c_str()));
+}
+
+void OutOfMemoryDump::tell(std::string_view what, const SnapshotPath& path, std::string_view more, int error) noexcept {
+  FixedText<SnapshotPath::capacity() + 256> line;
+  append(line, "cistern: oom_dump: {} '{}'{}", what, path, more);
+  if (error != 0) append(line, ": error {}", error);
+  append(line, "\n");
+  static_cast<void>(write_all(descriptor_, line));
 }
 
 }  // namespace cistern

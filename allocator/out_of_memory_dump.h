@@ -32,27 +32,33 @@ class OutOfMemoryDump {
  public:
   // `where`: "stderr", "stdout", "off", or a file's path, to which it appends. What cannot be
   // opened is said on standard error, which gets the dump instead. Beside a regular file there is one
-  // for the snapshot, named after it, the process and the dump; the seventeenth takes the first one's.
+  // for the snapshot, named after it, the process and the dump; the seventeenth takes the first one's place.
   explicit OutOfMemoryDump(const DumpPlace& where) noexcept;
   ~OutOfMemoryDump();
   OutOfMemoryDump(const OutOfMemoryDump&) = delete;
   OutOfMemoryDump& operator=(const OutOfMemoryDump&) = delete;
 
-  // Adds a sentence on the files to look into, if there are any.
-  void name_files(OutOfMemoryError::Text& text) const noexcept;
-  // In one piece: the dumps of two threads do not mix.
+  // Adds a sentence on the file to look into, if there is one.
+  void name_file(OutOfMemoryError::Text& text) const noexcept;
+  // To a regular file in one piece: the dumps of two threads do not mix.
   void write(std::string_view text, std::string_view summary) noexcept;
-  // After it, since it takes longer. Adds a line to the dump if the snapshot is not as others are.
+  // After it, since it takes longer. Adds a line to the dump on what became of it.
   void write_snapshot(SnapshotSource& source) noexcept;
+  // Adds a sentence on the snapshot, if it was written whole.
+  void name_snapshot(OutOfMemoryError::Text& text) const noexcept;
 
  private:
+  using SnapshotPath = FixedText<DumpPlace::capacity() + 48>;
   void open_snapshot() noexcept;
+  void tell(std::string_view what, const SnapshotPath& path, std::string_view more, int error) noexcept;
 
   DumpPlace place_;
-  FixedText<DumpPlace::capacity() + 48> snapshot_path_;
-  int descriptor_ = -1;  // -1: nothing is to be written
-  int snapshot_ = -1;    // likewise
+  SnapshotPath snapshot_path_;
+  SnapshotPath unfinished_path_;  // where it is until it is whole
+  int descriptor_ = -1;           // -1: nothing is to be written
+  int snapshot_ = -1;             // likewise
   bool is_file_ = false;
+  bool has_snapshot_ = false;
 };
 
 }  // namespace cistern

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <optional>
+#include <utility>
 #include <vector>
 
 namespace cistern {
@@ -207,7 +208,7 @@ class LineProgram {
       if (opcode >= header_.opcode_base) {
         const unsigned adjusted = opcode - header_.opcode_base;
         advance(adjusted / header_.line_range);
-        row_.line += header_.line_base + static_cast<int>(adjusted % header_.line_range);
+        move_line(header_.line_base + static_cast<int>(adjusted % header_.line_range));
         emit();
       } else if (opcode == 0) {
         run_extended(program.part(program.uleb()));
@@ -224,6 +225,10 @@ class LineProgram {
     std::int64_t line = 1;
   };
 
+  // A damaged file's lines may lead anywhere: they wrap.
+  void move_line(std::int64_t by) {
+    row_.line = static_cast<std::int64_t>(static_cast<std::uint64_t>(row_.line) + static_cast<std::uint64_t>(by));
+  }
   void advance(std::uint64_t instructions) { row_.address += instructions * header_.min_instruction_length; }
   void run_standard(std::uint8_t opcode, ByteReader& program) {
     switch (opcode) {
@@ -234,7 +239,7 @@ class LineProgram {
         advance(program.uleb());
         break;
       case DW_LNS_advance_line:
-        row_.line += program.sleb();
+        move_line(program.sleb());
         break;
       case DW_LNS_set_file:
         row_.file = program.uleb();
@@ -273,7 +278,7 @@ class LineProgram {
     const auto before = [](const SourceLine& line, std::uint64_t address) { return line.address < address; };
     auto found = std::lower_bound(wanted_.begin(), wanted_.end(), last_.address, before);
     for (; found != wanted_.end() && found->address < row_.address; ++found) {
-      if (!found->file.empty()) continue;
+      if (std::exchange(found->is_found, true)) continue;
       if (!files_) files_.emplace(header_, sections_);
       found->file = files_->path(last_.file);
       found->line = last_.line;

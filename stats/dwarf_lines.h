@@ -20,6 +20,7 @@ struct SourceLine {
   std::uint64_t address = 0;  // asked for, as the file counts
   std::string file;           // "" if nothing is known
   std::int64_t line = 0;
+  bool is_found = false;  // in a table, whether that names the file or not
 };
 
 // Fills in what is known of `wanted`, which is sorted by address. One pass over the tables, nothing

@@ -45,9 +45,11 @@ struct OfThread {
 // stack is elsewhere: between it and the thread's may be nothing, so nothing is read there.
 [[gnu::no_sanitize("address", "thread")]] std::size_t walk_chain(std::uintptr_t frame, const StackExtent& stack,
                                                                  std::uintptr_t* frames, std::size_t most) noexcept {
-  const std::uintptr_t end = frame < stack.lowest ? 0 : stack.end;
+  // The last place of a whole record: what a caller without frame pointers keeps there may be any number.
+  const std::uintptr_t last = stack.end - std::min(stack.end, 2 * sizeof(std::uintptr_t));
+  if (stack.end == 0 || frame < stack.lowest) return 0;
   std::size_t depth = 0;
-  while (depth < most && frame % sizeof(std::uintptr_t) == 0 && frame + 2 * sizeof(std::uintptr_t) <= end) {
+  while (depth < most && frame % sizeof(std::uintptr_t) == 0 && frame <= last) {
     const auto* record = reinterpret_cast<const std::uintptr_t*>(frame);
     if (record[1] == 0) break;
     frames[depth++] = record[1];

@@ -34,6 +34,18 @@ std::string own_path() {
   return length <= 0 ? "" : std::string(path.data(), static_cast<std::size_t>(length));
 }
 
+// Whether the part lies in memory that was loaded to be read: a note need not.
+bool is_loaded(const dl_phdr_info& info, const ElfW(Phdr) & part) {
+  for (unsigned i = 0; i < info.dlpi_phnum; ++i) {
+    const ElfW(Phdr)& loaded = info.dlpi_phdr[i];
+    if (loaded.p_type == PT_LOAD && (loaded.p_flags & PF_R) != 0 && part.p_vaddr >= loaded.p_vaddr &&
+        part.p_vaddr - loaded.p_vaddr <= loaded.p_memsz &&
+        part.p_memsz <= loaded.p_memsz - (part.p_vaddr - loaded.p_vaddr))
+      return true;
+  }
+  return false;
+}
+
 int add_module(dl_phdr_info* info, std::size_t, void* all) {
   auto& modules = *static_cast<std::vector<Module>*>(all);
   try {
@@ -45,7 +57,7 @@ int add_module(dl_phdr_info* info, std::size_t, void* all) {
       const ElfW(Phdr)& part = info->dlpi_phdr[i];
       const std::uint64_t begin = module.base + part.p_vaddr;
       if (part.p_type == PT_LOAD && (part.p_flags & PF_X) != 0) module.code.push_back({begin, begin + part.p_memsz});
-      if (part.p_type == PT_NOTE && module.build_id.empty())
+      if (part.p_type == PT_NOTE && module.build_id.empty() && is_loaded(*info, part))
         module.build_id = build_id_of({reinterpret_cast<const char*>(begin), part.p_memsz});
     }
     modules.push_back(std::move(module));

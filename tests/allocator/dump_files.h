@@ -21,11 +21,16 @@ inline std::string read_whole(const std::string& path) {
 
 // The snapshot that an error's text names; "" if it names none.
 inline std::string snapshot_named_in(std::string_view text) {
-  constexpr std::string_view before = " and a snapshot in ";
+  constexpr std::string_view before = " A snapshot is in ";
   const std::size_t begin = text.find(before);
   const std::size_t end = text.find(".json", begin);
   if (begin == std::string_view::npos || end == std::string_view::npos) return "";
   return std::string(text.substr(begin + before.size(), end + 5 - begin - before.size()));
+}
+
+// The text as the dump has it, which is written before the snapshot.
+inline std::string without_snapshot(std::string_view text) {
+  return std::string(text.substr(0, text.find(" A snapshot is in ")));
 }
 
 inline void remove_dump(const std::string& path) {

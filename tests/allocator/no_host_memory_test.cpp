@@ -68,13 +68,16 @@ TEST_F(NoHostMemoryTest, ErrorReportAndDumpAreThoseOfAnyOtherFailure) {
   EXPECT_GT(testing_host::refused_requests, 0) << "nothing asked for host memory: it was not gone";
   EXPECT_EQ(without->report.cause, OutOfMemoryCause::device_full);
   EXPECT_EQ(without->report.allocated_bytes, 100 * kMega);
-  const std::string whole = "cistern: " + std::string(without->text) + "\n" + allocator_.memory_summary();
+  const std::string whole = "cistern: " + without_snapshot(without->text) + "\n" + allocator_.memory_summary();
   EXPECT_EQ(dumped().substr(0, whole.size()), whole);
   EXPECT_EQ(dumped().substr(whole.size()),
-            "cistern: there was no host memory for a copy: " + snapshot_named_in(without->text) +
-                " was written while other threads waited, and has addresses in place of functions' names\n");
+            "cistern: oom_dump: a snapshot is in '" + snapshot_named_in(without->text) +
+                "', written while other threads waited, and with addresses in place of functions' names, for there was "
+                "no host memory for a copy\n");
   // But for who uses the device, which takes host memory to ask.
-  EXPECT_EQ(dumped_with.size() - with->text.size(), whole.size() - without->text.size());
+  const std::string line = "cistern: oom_dump: a snapshot is in '" + snapshot_named_in(with->text) + "'\n";
+  EXPECT_EQ(dumped_with.size() - line.size() - without_snapshot(with->text).size(),
+            whole.size() - without_snapshot(without->text).size());
   EXPECT_NO_THROW(allocator_.check());
   allocator_.deallocate(live);
 }

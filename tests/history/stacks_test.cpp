@@ -300,6 +300,26 @@ TEST(StackCapture, UsesTheUnwindTablesWhereTheChainIsBroken) {
   EXPECT_EQ(frames_named(frames, "nested"), 4);
   EXPECT_EQ(frames_named(frames, "calls_one_without"), 1) << "who called the function without a frame pointer";
 }
+
+// The same with a number in the register that is no address, near either end of all addresses.
+[[gnu::noinline, gnu::optimize("omit-frame-pointer")]] void with_number(std::intptr_t number,
+                                                                        std::vector<std::uintptr_t>& frames,
+                                                                        bool& by_tables) {
+  asm volatile("mov %0, %%rbp" : : "r"(number) : "rbp");
+  nested(3, 128, frames, by_tables);
+  asm volatile("" ::: "rbp");
+}
+
+TEST(StackCapture, ReadsNoFrameWhereTheRegisterHoldsAnythingElse) {
+  for (const std::intptr_t number : {-8, -16, -24, -4096, 1, 8, 4096}) {
+    SCOPED_TRACE(number);
+    std::vector<std::uintptr_t> frames;
+    bool by_tables = false;
+    std::thread([&] { with_number(number, frames, by_tables); }).join();
+    EXPECT_TRUE(by_tables);
+    EXPECT_EQ(frames_named(frames, "nested"), 4);
+  }
+}
 #endif
 
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) && \
