@@ -2,6 +2,7 @@
 
 #include "allocator/address_range.h"
 #include "allocator/device_allocator.h"
+#include "stats/fixed_text_format.h"
 #include "stats/json_writer.h"
 #include "stats/snapshot_members.h"
 
@@ -96,6 +97,7 @@ void DeviceAllocator::record_history(HistoryOptions&& options, HistoryRing&& rin
     history_.let_go(segment->stack);
     for (Block* block = segment->first; block != nullptr; block = block->next) history_.let_go(block->stack);
   }
+  history_.drop_unused_stacks();
 }
 
 void DeviceAllocator::set_history_text(std::string_view text) {
@@ -207,11 +209,18 @@ void DeviceAllocator::stream_history(JsonWriter& json, StackIndex first_stack) {
 
 // As addresses: to find their names takes host memory.
 void DeviceAllocator::stream_stacks(JsonWriter& json) const {
+  constexpr std::uintptr_t kShortAddress = std::uintptr_t{1} << 48;
   history_.for_each_stack([&json](std::span<const std::uintptr_t> addresses) {
     json.begin_array();
     for (const std::uintptr_t address : addresses) {
       FrameInfo frame;
       frame.address = address;
+      // Short enough for a string that takes no host memory, as addresses of code are.
+      if (address < kShortAddress) {
+        FixedText<16> text;
+        append(text, "{:#x}", address);
+        frame.name = std::string_view(text);
+      }
       write_frame(json, frame);
     }
     json.end_array();

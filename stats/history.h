@@ -72,11 +72,14 @@ class DeviceHistory {
 
   // The number of a stack, for a request that holds it until let_go; none if stacks are not kept.
   [[nodiscard]] StackId intern(const CapturedStack& stack) noexcept;
-  // For a block or segment, which holds it as well.
+  // For a block or segment, which holds it as well; none if stacks were turned off since it was gathered.
   [[nodiscard]] StackId keep(StackId stack) noexcept {
-    if (stack != kNoStackId) stacks_.keep(stack);
+    if (stack == kNoStackId || options_.enabled == HistoryEnabled::none) return kNoStackId;
+    stacks_.keep(stack);
     return stack;
   }
+  // See RawStackTable.
+  void drop_unused_stacks() noexcept { stacks_.drop_unused(); }
   void let_go(StackId& stack) noexcept {
     if (stack == kNoStackId) return;
     stacks_.let_go(stack);
@@ -126,7 +129,7 @@ class DeviceHistory {
   [[nodiscard]] const TickClock& clock() const noexcept { return clock_; }
 
   // The same without a copy, for when there is no host memory for one: visit(entry, its text), oldest
-  // first; visit(addresses) for each number of a stack from 1, without addresses for one that is free.
+  // first; visit(addresses) for each number of a stack from 1, without addresses for what nothing refers to.
   template <class Visit>
   void for_each_shown(const TickClock::Conversion& time, Visit&& visit) const {
     show([this](auto&& take) { ring_.for_each(take); }, shown(), time,
@@ -174,7 +177,9 @@ class DeviceHistory {
     entry->stream = at.stream;
     entry->pool = at.pool;
     entry->stack = keeps_stacks_ ? keep(at.stack) : kNoStackId;
-    entry->text = at.text != kNoText ? at.text : text_;
+    // An annotation has its own text or none.
+    const bool has_own = at.text != kNoText || action == static_cast<std::uint64_t>(TraceAction::annotate);
+    entry->text = has_own ? at.text : text_;
     if (entry->text != kNoText) texts_.keep(entry->text);
     entry->tag = at.tag;
   }

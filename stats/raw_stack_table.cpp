@@ -9,6 +9,8 @@ namespace {
 
 // Stacks that nothing refers to are dropped together, when they are worth it.
 constexpr std::size_t kUnusedWorthDropping = std::size_t{1} << 20;
+// At the limit, of which this part must be unused: to drop walks all there is, and holds the heap's lock.
+constexpr std::size_t kShareWorthDropping = 8;
 constexpr std::size_t kSmallestIndex = 256;
 
 }  // namespace
@@ -62,7 +64,7 @@ StackId RawStackTable::add(const RawStack& stack) {
   Stack added{stack.hash, nullptr, stack.depth, 1};
   const std::size_t needed = bytes_of(added);
   if (unused_bytes_ > kUnusedWorthDropping + (bytes_ - unused_bytes_) ||
-      (bytes_ + needed > limit_ && unused_bytes_ >= needed))
+      (bytes_ + needed > limit_ && unused_bytes_ >= std::max(needed, limit_ / kShareWorthDropping)))
     drop_unused();
   if (bytes_ + needed > limit_) {
     ++lost_;

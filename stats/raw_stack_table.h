@@ -60,11 +60,14 @@ class RawStackTable {
   };
   // Throws std::bad_alloc; allocates nothing where `copy` has room for what size_of_copy said.
   void copy_to(Copy& copy) const;
-  // visit(std::span of addresses) for each number from 1; an empty one for a number that is free.
+  // visit(std::span of addresses) for each number from 1; an empty one for what nothing refers to.
   template <class Visit>
   void for_each(Visit&& visit) const {
-    for (const Stack& stack : stacks_) visit(std::span<const std::uintptr_t>(stack.frames.get(), stack.depth));
+    for (const Stack& stack : stacks_)
+      visit(std::span<const std::uintptr_t>(stack.frames.get(), stack.references == 0 ? 0 : stack.depth));
   }
+  // Forgets what nothing refers to, which is kept otherwise, since it comes again. O(stacks).
+  void drop_unused() noexcept;
   [[nodiscard]] std::size_t frames_of_copy() const noexcept { return frames_; }
   [[nodiscard]] std::size_t stacks_of_copy() const noexcept { return stacks_.size(); }
 
@@ -81,7 +84,6 @@ class RawStackTable {
   [[nodiscard]] StackId add(const RawStack& stack);
   [[nodiscard]] std::size_t place_of(const RawStack& stack) const noexcept;
   void put_in_index(StackId id) noexcept;
-  void drop_unused() noexcept;
 
   std::vector<Stack> stacks_;     // by number - 1
   std::vector<StackId> free_;     // numbers without a stack

@@ -93,6 +93,10 @@ void begin_segment(JsonWriter& json, const SegmentInfo& segment) {
   json.key("segment_pool_id");
   write_pair(json, segment.segment_pool_id);
   json.key("is_expandable").boolean(segment.is_expandable);
+  if (segment.range_size != 0) {
+    json.key("range_address").number(segment.range_address);
+    json.key("range_size").number(segment.range_size);
+  }
   write_stack(json, segment.stack);
   json.key("blocks").begin_array();
 }

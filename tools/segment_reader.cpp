@@ -45,12 +45,22 @@ class SegmentReader {
     info.is_large = read_is_large(place.member("segment_type"));
     info.segment_pool_id = place.member("segment_pool_id").pair();
     info.is_expandable = place.member("is_expandable").boolean();
+    read_range(place, info);
     info.stack = stacks_.index_of(place);
     read_blocks(place, info);
     return info;
   }
 
  private:
+  // Of our own files: where the segment may grow.
+  static void read_range(const Place& place, SegmentInfo& info) {
+    if (!place.has("range_size")) return;
+    info.range_address = place.member("range_address").address();
+    info.range_size = place.member("range_size").integer(info.total_size);
+    const auto room = static_cast<std::uint64_t>(info.range_size - info.total_size);
+    if (!info.is_expandable || info.address < info.range_address || info.address - info.range_address > room)
+      place.member("range_address").fail("an expandable segment's range, which holds it");
+  }
   BlockInfo read_block(const Place& place) {
     static_cast<void>(place.object());
     BlockInfo info;

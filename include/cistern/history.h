@@ -6,8 +6,9 @@
 // it larger, adds stacks, or turns it off. Snapshots hold it (Snapshot::device_traces). The names and
 // meanings are those of torch.cuda.memory._record_memory_history; docs/statistics.md has the rules.
 //
-// Thread safety: everything here may be called from any thread at any time; a request that is being
-// served while the options change is recorded by the old or the new ones, never by a mixture.
+// Thread safety: everything here may be called from any thread at any time; an entry is whole, and by the
+// old or the new options. Of a request that asks the driver while they change, the entries from before
+// the change are by the old ones and those after it by the new, with the stack that it had gathered.
 // Nothing here touches a stream.
 
 #include <cistern/device.h>

@@ -137,7 +137,8 @@ TEST_P(NoHostMemoryDump, HasWhatACopyHas) {
         is_end_of(copied.stacks[static_cast<std::size_t>(b.stack)], streamed.stacks[static_cast<std::size_t>(a.stack)]))
         << i;
   }
-  EXPECT_FALSE(streamed.stacks.empty());
+  ASSERT_FALSE(streamed.stacks.empty());
+  for (const FrameInfo& frame : streamed.stacks[0]) EXPECT_EQ(frame.name.substr(0, 2), "0x");
   EXPECT_NE(read_whole(path_).find("a snapshot is in '" + path + "', written while other threads waited"),
             std::string::npos);
 }

@@ -91,5 +91,34 @@ TEST(HistoryMeanwhile, ASegmentIsInNoSnapshotFromItsEntryOn) {
   EXPECT_EQ(snapshot.device_stats[0].segment.all.current, 1);
 }
 
+// The stack of a request that asks the driver is gathered before: off is off all the same.
+TEST(HistoryMeanwhile, WhatIsTurnedOffWhileTheDriverIsAskedKeepsNoStack) {
+  SimulatedDriver driver({.capacity_bytes = 400 * kMega, .backing = Backing::none});
+  struct Asked {
+    const DriverApi& driver;
+    CachingAllocator* allocator;
+  } asked{driver.api(), nullptr};
+  DriverApi api = driver.api();
+  api.mem_alloc = {&asked, [](void* self, CUdeviceptr* pointer, std::size_t bytes) {
+                     const auto& me = *static_cast<Asked*>(self);
+                     if (me.allocator != nullptr) me.allocator->record_history({.enabled = HistoryEnabled::none});
+                     return me.driver.mem_alloc(pointer, bytes);
+                   }};
+  CachingAllocator allocator({.driver = &api});
+  HistoryOptions history;
+  history.context = HistoryContext::all;
+  allocator.record_history(history);
+  static_cast<void>(allocator.allocate(1000));
+  EXPECT_GT(allocator.history_info().stacks, 0U);
+  asked.allocator = &allocator;
+  static_cast<void>(allocator.allocate(kPage));
+  const Snapshot snapshot = allocator.snapshot();
+  EXPECT_TRUE(snapshot.stacks.empty());
+  for (const SegmentInfo& segment : snapshot.segments) {
+    EXPECT_EQ(segment.stack, kNoStack);
+    for (const BlockInfo& block : segment.blocks) EXPECT_EQ(block.stack, kNoStack);
+  }
+}
+
 }  // namespace
 }  // namespace cistern

@@ -52,6 +52,11 @@ TEST_F(UserMetadata, OfABlockIsAnEntryAnnotateWithItsAddress) {
   EXPECT_EQ(entry.address, reinterpret_cast<std::uintptr_t>(block));
   EXPECT_EQ(text_of(snapshot, entry), "weights");
   EXPECT_THROW(allocator.annotate(static_cast<char*>(block) + 512, "inside"), InvalidArgument);
+  allocator.set_user_metadata("step 1");
+  allocator.annotate(block, "");
+  const Snapshot after = allocator.snapshot();
+  EXPECT_EQ(after.device_traces[0].back().action, TraceAction::annotate);
+  EXPECT_EQ(text_of(after, after.device_traces[0].back()), "") << "not what other entries carry";
   EXPECT_THROW(allocator.annotate(nullptr, "nothing"), InvalidArgument);
 }
 

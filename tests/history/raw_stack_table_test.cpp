@@ -74,6 +74,29 @@ TEST(RawStackTable, LosesAndCountsWhatDoesNotFit) {
   EXPECT_EQ(table.intern(Frames({0, 1}).raw()), held.front()) << "what is known is found still";
 }
 
+// To drop the unused ones walks the table: it is not done for each new stack.
+TEST(RawStackTable, AtTheLimitNewStacksAreLostUntilAnEighthIsUnused) {
+  RawStackTable table;
+  table.set_limit(100000);
+  std::vector<StackId> held;
+  std::uintptr_t next = 0;
+  const auto add = [&] { return table.intern(Frames({next, ++next}).raw()); };
+  for (StackId id = add(); id != kNoStackId; id = add()) held.push_back(id);
+  const std::size_t most = held.size();
+  const std::size_t eighth = most / 8 + 1;
+  for (std::size_t i = 0; i + 2 < eighth; ++i) {
+    table.let_go(held.back());
+    held.pop_back();
+    ASSERT_EQ(add(), kNoStackId) << i;
+  }
+  for (std::size_t i = 0; i < 3; ++i) {
+    table.let_go(held.back());
+    held.pop_back();
+  }
+  EXPECT_NE(add(), kNoStackId);
+  EXPECT_LT(table.size(), most - eighth + 3);
+}
+
 TEST(RawStackTable, AgreesWithAMapOverRandomUses) {
   RawStackTable table;
   table.set_limit(60000);

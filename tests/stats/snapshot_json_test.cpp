@@ -47,6 +47,8 @@ Snapshot example() {
   large.is_large = true;
   large.segment_pool_id = {0, 3};
   large.is_expandable = true;
+  large.range_address = 0x7f0f00000000;
+  large.range_size = 96636764160;
   large.blocks = {{0x7f1000000000, 69206016, 69206016, BlockState::active_allocated}};
   snapshot.segments = {small, large};
   snapshot.device_stats.resize(2);
@@ -84,6 +86,8 @@ TEST(SnapshotJson, HasEverySegmentAndBlockWithItsValues) {
     EXPECT_EQ(object.at("segment_type"), segment.is_large ? "large" : "small");
     EXPECT_EQ(object.at("segment_pool_id"), json({segment.segment_pool_id.first, segment.segment_pool_id.second}));
     EXPECT_EQ(object.at("is_expandable"), segment.is_expandable);
+    EXPECT_EQ(object.value("range_address", std::uint64_t{0}), segment.range_address);
+    EXPECT_EQ(object.value("range_size", std::int64_t{0}), segment.range_size);
     EXPECT_EQ(object.at("frames"), json::array());
     ASSERT_EQ(object.at("blocks").size(), segment.blocks.size());
     for (std::size_t j = 0; j < segment.blocks.size(); ++j) {

@@ -219,6 +219,27 @@ TEST(SnapshotReader, WrongTypesNameTheValueAndTheWayToIt) {
   EXPECT_THAT(with("blocks", Json::object()), HasSubstr("blocks: {}': expected a list"));
 }
 
+TEST(SnapshotReader, TheRangeOfAnExpandableSegmentMustHoldIt) {
+  Json json = sample();
+  const auto with = [&](std::uint64_t address, std::int64_t size, bool is_expandable = true) {
+    Json changed = sample();
+    Json& each = segment(changed);
+    each["is_expandable"] = is_expandable;
+    each["range_address"] = address;
+    each["range_size"] = size;
+    return changed;
+  };
+  const std::int64_t bytes = segment(json)["total_size"];
+  const SegmentInfo read = parse_snapshot(with(4096, bytes).dump(), "s.json").segments[0];
+  EXPECT_EQ(read.range_address, 4096U);
+  EXPECT_EQ(read.range_size, bytes);
+  EXPECT_EQ(parse_snapshot(with(0, bytes + 4096).dump(), "s.json").segments[0].range_address, 0U);
+  EXPECT_THAT(refusal_of(with(4097, bytes + 4096)), HasSubstr("range, which holds it"));
+  EXPECT_THAT(refusal_of(with(0, bytes + 4095)), HasSubstr("range, which holds it"));
+  EXPECT_THAT(refusal_of(with(4096, bytes - 1)), HasSubstr("range_size"));
+  EXPECT_THAT(refusal_of(with(4096, bytes, false)), HasSubstr("range, which holds it"));
+}
+
 TEST(SnapshotReader, UnknownStateNamesTheStates) {
   Json json = sample();
   segment(json)["blocks"][1]["state"] = "active_awaiting_free";
