@@ -57,8 +57,7 @@ std::optional<AddressRange::Room> AddressRange::room_for(std::size_t request_byt
     const std::size_t head_bytes = head == nullptr ? 0 : head->bytes;
     const std::size_t wanted = request_bytes > head_bytes ? request_bytes - head_bytes : 0;
     if (!holds(gap, wanted)) continue;
-    const std::size_t pages = (wanted + page_bytes - 1) / page_bytes * page_bytes;
-    return Room{this, head, {from, std::min<std::size_t>(pages, to - from), page_bytes}};
+    return Room{this, head, {from, std::min<std::size_t>(whole_pages(wanted, page_bytes), to - from), page_bytes}};
   }
   return std::nullopt;
 }

@@ -28,7 +28,7 @@ struct AddressRange {
 
   [[nodiscard]] std::uint64_t end() const { return address + bytes; }
   [[nodiscard]] std::uint64_t page_at_or_after(std::uint64_t at) const {
-    return address + (at - address + page_bytes - 1) / page_bytes * page_bytes;
+    return address + whole_pages(at - address, page_bytes);
   }
   [[nodiscard]] std::uint64_t page_at_or_before(std::uint64_t at) const {
     return address + (at - address) / page_bytes * page_bytes;

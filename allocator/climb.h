@@ -38,17 +38,15 @@ class Climb {
  public:
   // Throws std::bad_alloc, unchanged.
   Climb(PoolPair& pools, BlockArena& arena, PageSource::Room& spare_handles, std::unique_lock<std::mutex>& lock)
-      : pools_(pools), arena_(arena), spare_handles_(spare_handles), lock_(lock) {
+      : pools_(pools, lock), arena_(arena), spare_handles_(spare_handles), lock_(lock) {
     arena_.reserve(2);
     segment_ = arena_.take_segment();
     block_ = arena_.take_block();
     rest_ = arena_.take_block();
-    ++pools_.references;
     if (!spare_handles_.empty()) handles.splice(handles.end(), spare_handles_, spare_handles_.begin());
   }
   ~Climb() {
     if (!lock_.owns_lock()) lock_.lock();
-    --pools_.references;
     spare_handles_.splice(spare_handles_.end(), handles);
     if (segment_ != nullptr) arena_.give_back(segment_);
     if (block_ != nullptr) arena_.give_back(block_);
@@ -84,7 +82,7 @@ class Climb {
     if (block_ == nullptr && arena_.has(1, 0)) block_ = arena_.take_block();
   }
 
-  PoolPair& pools_;
+  PoolReference pools_;
   BlockArena& arena_;
   PageSource::Room& spare_handles_;
   std::unique_lock<std::mutex>& lock_;

@@ -16,11 +16,9 @@
 namespace cistern {
 namespace {
 
-std::size_t page_bytes_of(PoolKind kind) { return kind == PoolKind::small ? kSmallSegment : kLargeSegment; }
-
 // Free blocks that PyTorch's reservation also leaves room to move: an eighth more than the device has.
 std::size_t range_bytes(std::size_t device_bytes, std::size_t page_bytes) {
-  return (device_bytes + device_bytes / 8 + page_bytes - 1) / page_bytes * page_bytes;
+  return whole_pages(device_bytes + device_bytes / 8, page_bytes);
 }
 
 }  // namespace
@@ -50,7 +48,7 @@ Block* DeviceAllocator::grow(const Request& request, Climb& climb, Lock& lock) {
 void DeviceAllocator::provide_for_growth(const Request& request, Climb& climb) {
   const std::size_t page_bytes = page_bytes_of(request.kind);
   if (request.rounded > range_bytes(device_total_bytes_, page_bytes)) return;
-  const std::size_t most = (request.rounded + page_bytes - 1) / page_bytes;
+  const std::size_t most = whole_pages(request.rounded, page_bytes) / page_bytes;
   PageSource::make_room(climb.handles, most);
   if (spare_range_ == nullptr) spare_range_ = std::make_unique<AddressRange>();
   spare_range_->segments.reserve(most);

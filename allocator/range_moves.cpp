@@ -7,6 +7,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace cistern {
 
 // Requires: the range is wholly free, its blocks in no pool and its segments marked as on their way.
@@ -89,10 +91,10 @@ std::optional<DeviceAllocator::BlockPages> DeviceAllocator::pages_of(std::uint64
 // of it, and a later call tries all again.
 void DeviceAllocator::allow_peer(CUdevice peer) {
   Lock lock(mutex_);
-  for (const CUdevice known : peers_)
-    if (known == peer) return;
-  peers_.reserve(peers_.size() + 1);
+  // A map that is under way reads the peers without the lock.
   reclaimed_.wait(lock, [this] { return !grants_access_ && range_operations_ == 0; });
+  if (std::find(peers_.begin(), peers_.end(), peer) != peers_.end()) return;
+  peers_.reserve(peers_.size() + 1);
   std::vector<Pages> mapped;
   for (const AddressRange* range = ranges_; range != nullptr; range = range->next)
     for (const Segment* segment : range->segments)

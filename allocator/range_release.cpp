@@ -75,8 +75,7 @@ void DeviceAllocator::cut_segment_pages(Segment* segment, std::size_t& left, Seg
     Pages pages = range.pages_in(*block);
     if (block->state == BlockState::inactive && pages.bytes != 0) {
       // No more than asked for: the highest ones.
-      const std::size_t wanted =
-          left < pages.bytes ? (left + range.page_bytes - 1) / range.page_bytes * range.page_bytes : pages.bytes;
+      const std::size_t wanted = left < pages.bytes ? whole_pages(left, range.page_bytes) : pages.bytes;
       pages.address += pages.bytes - wanted;
       pages.bytes = wanted;
       if (can_cut_out(*block, pages)) {

@@ -24,6 +24,10 @@ inline constexpr std::size_t kSmallSize = kMiB;
 inline constexpr std::size_t kSmallSegment = 2 * kMiB;
 // Segments for rounded requests above kSmallSize and below kMinLargeAlloc.
 inline constexpr std::size_t kLargeSegment = 20 * kMiB;
+// Of an expandable segment.
+[[nodiscard]] constexpr std::size_t page_bytes_of(PoolKind kind) {
+  return kind == PoolKind::small ? kSmallSegment : kLargeSegment;
+}
 inline constexpr std::size_t kMinLargeAlloc = 10 * kMiB;
 inline constexpr std::size_t kRoundLarge = 2 * kMiB;
 // Requests from here on are refused before any arithmetic that could overflow.

@@ -76,17 +76,15 @@ class Placer {
 
   void ask_driver() {
     if (placement_.expands) {
-      const std::size_t page = kind_ == PoolKind::small ? kSmallSegment : kLargeSegment;
-      placement_.growth = pool_.growth_for(placement_.rounded_bytes, page);
+      placement_.growth = pool_.growth_for(placement_.rounded_bytes, page_bytes_of(kind_));
     }
     placement_.new_block_bytes = cut(placement_.expands ? placement_.growth.block_bytes : placement_.segment_bytes);
   }
 
   void add_flushed(const SegmentInfo& segment) {
-    const std::int64_t bytes = segment.is_expandable
-                                   ? releasable_pages(segment, segment.is_large ? kLargeSegment : kSmallSegment)
-                               : is_free(segment) ? segment.total_size
-                                                  : 0;
+    const std::int64_t bytes = segment.is_expandable ? releasable_pages(segment)
+                               : is_free(segment)    ? segment.total_size
+                                                     : 0;
     if (bytes != 0) placement_.flushed.add({1, bytes, 0});
   }
 

@@ -1,5 +1,7 @@
 #include "tools/recorded_pool.h"
 
+#include "allocator/size_policy.h"
+
 #include <algorithm>
 #include <optional>
 #include <vector>
@@ -9,17 +11,6 @@ namespace {
 
 // More than any device has, and little enough to be added to an address.
 constexpr std::size_t kEndless = std::size_t{1} << 62;
-
-// Numbers without a pattern, so that a pool's tree is as deep as its own arena makes it.
-std::uint32_t priority_of(std::uint64_t number) {
-  number = (number + 1) * 0x9E3779B97F4A7C15;
-  number = (number ^ (number >> 31)) * 0xBF58476D1CE4E5B9;
-  return static_cast<std::uint32_t>(number >> 32);
-}
-
-std::size_t whole_pages(std::size_t bytes, std::size_t page_bytes) {
-  return (bytes + page_bytes - 1) / page_bytes * page_bytes;
-}
 
 const Block* free_first(const Segment& segment) {
   return segment.first != nullptr && segment.first->state == BlockState::inactive ? segment.first : nullptr;
@@ -63,7 +54,8 @@ AddressRange& RecordedPool::range_of(const SegmentInfo& segment) {
 }
 
 void RecordedPool::add(const SegmentInfo& info) {
-  Segment& segment = segments_.emplace_back();
+  arena_.reserve(info.blocks.size());
+  Segment& segment = *arena_.take_segment();
   segment.address = info.address;
   segment.bytes = static_cast<std::size_t>(info.total_size);
   if (info.is_expandable) {
@@ -73,11 +65,10 @@ void RecordedPool::add(const SegmentInfo& info) {
     range.insert(&segment);
   }
   for (const BlockInfo& each : info.blocks) {
-    Block& block = blocks_.emplace_back();
+    Block& block = *arena_.take_block();
     block.address = each.address;
     block.bytes = static_cast<std::size_t>(each.size);
     block.state = each.state;
-    block.priority = priority_of(blocks_.size());
     block.segment = &segment;
     block.previous = segment.last;
     (segment.last == nullptr ? segment.first : segment.last->next) = &block;
@@ -98,8 +89,8 @@ SegmentGrowth RecordedPool::growth_for(std::size_t bytes, std::size_t page_bytes
   return {0, page_bytes, mapped, mapped};
 }
 
-std::int64_t releasable_pages(const SegmentInfo& segment, std::size_t page_bytes) {
-  const auto page = static_cast<std::int64_t>(page_bytes);
+std::int64_t releasable_pages(const SegmentInfo& segment) {
+  const auto page = static_cast<std::int64_t>(page_bytes_of(segment.is_large ? PoolKind::large : PoolKind::small));
   std::int64_t releasable = 0;
   std::int64_t run_begin = 0;
   std::int64_t at = 0;

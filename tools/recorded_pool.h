@@ -12,6 +12,7 @@
 #include <deque>
 
 #include "allocator/address_range.h"
+#include "allocator/block_arena.h"
 #include "allocator/block_pool.h"
 
 namespace cistern {
@@ -41,14 +42,13 @@ class RecordedPool {
  private:
   [[nodiscard]] AddressRange& range_of(const SegmentInfo& segment);
 
-  std::deque<Segment> segments_;
-  std::deque<Block> blocks_;
+  BlockArena arena_;
   std::deque<AddressRange> ranges_;
   BlockPool free_blocks_;
 };
 
 // The bytes of whole pages in what is free, or will be when the work that is waited for is done, of an expandable
 // segment.
-[[nodiscard]] std::int64_t releasable_pages(const SegmentInfo& segment, std::size_t page_bytes);
+[[nodiscard]] std::int64_t releasable_pages(const SegmentInfo& segment);
 
 }  // namespace cistern

@@ -112,9 +112,7 @@ AddressWindow reserve_virtual_window(const SimulatedOptions& options, std::size_
   if (devices == 0) return {};
   const std::size_t least = window_bytes(options) * devices;
   const std::size_t factor = std::min(kRoomyReservations / least, kMostReservationsPerCapacity / kWindowsPerCapacity);
-  const std::size_t bytes = least * std::max<std::size_t>(factor, 1);
-  const std::uint64_t begin = pages.reserve_for_mappings(bytes);
-  return {begin, begin + bytes};
+  return pages.reserve_for_mappings(least, least * std::max<std::size_t>(factor, 1));
 }
 
 std::vector<AddressWindow> memory_windows(const std::deque<SimulatedDevice>& devices, const VirtualMemory& mappings) {

@@ -9,9 +9,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <optional>
 #include <string>
-
-#include "runtime/simulated/granule.h"
 
 namespace cistern::simulated {
 namespace {
@@ -53,7 +52,7 @@ HostPages::~HostPages() {
   if (file_ >= 0) ::close(file_);
 }
 
-std::uint64_t HostPages::reserve(std::size_t bytes, int protection) {
+std::optional<std::uint64_t> HostPages::try_reserve(std::size_t bytes, int protection) {
   const std::size_t padded = bytes + kGranule;
   if (backing_ == Backing::none) {
     const std::uint64_t number = next_number_;
@@ -62,9 +61,15 @@ std::uint64_t HostPages::reserve(std::size_t bytes, int protection) {
   }
   reservations_.reserve(reservations_.size() + 1);
   void* address = ::mmap(nullptr, padded, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (address == MAP_FAILED) refuse(padded, "address space");
+  if (address == MAP_FAILED) return std::nullopt;
   reservations_.push_back({address, padded});
   return round_up(reinterpret_cast<std::uint64_t>(address), kGranule);
+}
+
+std::uint64_t HostPages::reserve(std::size_t bytes, int protection) {
+  const std::optional<std::uint64_t> address = try_reserve(bytes, protection);
+  if (!address) refuse(bytes, "address space");
+  return *address;
 }
 
 std::uint64_t HostPages::reserve_device(std::size_t bytes) {
@@ -76,7 +81,12 @@ std::uint64_t HostPages::reserve_device(std::size_t bytes) {
   return address;
 }
 
-std::uint64_t HostPages::reserve_for_mappings(std::size_t bytes) { return reserve(bytes, PROT_NONE); }
+AddressWindow HostPages::reserve_for_mappings(std::size_t least, std::size_t wanted) {
+  for (std::size_t bytes = wanted; bytes > least; bytes = round_down(bytes / 2, kGranule))
+    if (const auto address = try_reserve(bytes, PROT_NONE)) return {*address, *address + bytes};
+  const std::uint64_t address = reserve(least, PROT_NONE);
+  return {address, address + least};
+}
 
 std::uint64_t HostPages::reserve_private(std::size_t bytes) {
   const std::uint64_t address = reserve(bytes, PROT_READ | PROT_WRITE);

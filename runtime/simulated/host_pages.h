@@ -14,7 +14,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <vector>
+
+#include "runtime/simulated/granule.h"
 
 namespace cistern::simulated {
 
@@ -41,8 +44,10 @@ class HostPages {
   // Address space at a multiple of the granule. Each throws InvalidArgument if the host refuses
   // so much. For device allocations: pages of the file from its next offset on, always there.
   [[nodiscard]] std::uint64_t reserve_device(std::size_t bytes);
-  // For mappings of the file, and for memory of the host's own that no other process sees.
-  [[nodiscard]] std::uint64_t reserve_for_mappings(std::size_t bytes);
+  // For mappings of the file: what is wanted, or the first of its halves that the host
+  // gives, down to `least`. ThreadSanitizer and `ulimit -v` leave far less than the address space has.
+  [[nodiscard]] AddressWindow reserve_for_mappings(std::size_t least, std::size_t wanted);
+  // For memory of the host's own that no other process sees.
   [[nodiscard]] std::uint64_t reserve_private(std::size_t bytes);
   // A part of the file that is mapped nowhere yet.
   [[nodiscard]] FilePlace reserve_file(std::size_t bytes);
@@ -71,6 +76,7 @@ class HostPages {
     std::uint64_t offset;
   };
 
+  std::optional<std::uint64_t> try_reserve(std::size_t bytes, int protection);
   std::uint64_t reserve(std::size_t bytes, int protection);
 
   Backing backing_;

@@ -249,7 +249,9 @@ TEST(StackCapture, FollowsFramePointersWhereEveryCallerKeepsOne) {
   std::vector<std::uintptr_t> frames;
   bool by_tables = true;
   std::thread([&] { nested(20, 128, frames, by_tables); }).join();
+#if !defined(__SANITIZE_THREAD__)  // whose own frames, between a thread's first and ours, keep none
   EXPECT_FALSE(by_tables);
+#endif
   EXPECT_EQ(frames_named(frames, "nested"), 21);
 }
 

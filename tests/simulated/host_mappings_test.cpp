@@ -1,8 +1,12 @@
 // Many mappings of the device within what the host allows.
 #include "runtime/simulated/host_mappings.h"
 
+#include <cistern/error.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <string>
@@ -62,6 +66,34 @@ TEST(HostMappings, AHundredThousandAliasesOfOneHandleWork) {
   EXPECT_EQ(ready.api.mem_unmap(base, aliases * kGranule), CUDA_SUCCESS);
 }
 
+// Leaves this process that much address space beside what it has.
+void leave_address_space(std::size_t bytes) {
+  std::size_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  rlimit limit{};
+  if (pages == 0 || ::getrlimit(RLIMIT_AS, &limit) != 0) std::exit(2);
+  limit.rlim_cur = pages * static_cast<std::size_t>(::sysconf(_SC_PAGESIZE)) + bytes;
+  if (::setrlimit(RLIMIT_AS, &limit) != 0) std::exit(3);
+}
+
+TEST(HostPagesDeathTest, WhereTheHostHasLessThanIsWantedTheFirstHalfThatItGivesIsTaken) {
+  constexpr std::size_t GiB = std::size_t{1} << 30;
+  EXPECT_EXIT(
+      {
+        HostPages pages(Backing::memory);
+        leave_address_space(128 * GiB);
+        const AddressWindow window = pages.reserve_for_mappings(64 * MiB, 512 * GiB);
+        if (window.end - window.begin != 64 * GiB) std::_Exit(1);
+        try {
+          static_cast<void>(pages.reserve_for_mappings(100 * GiB, 512 * GiB));
+        } catch (const InvalidArgument&) {
+          std::_Exit(0);
+        }
+        std::_Exit(4);
+      },
+      ::testing::ExitedWithCode(0), "");
+}
+
 class SmallBudget : public ::testing::Test {
  protected:
   static constexpr std::size_t kMost = 4;
@@ -74,14 +106,9 @@ class SmallBudget : public ::testing::Test {
     EXPECT_EQ(memory.set_access(at(place), kGranule, &access, 1), CUDA_SUCCESS);
   }
   [[nodiscard]] CUdeviceptr at(std::size_t place) const { return base + place * kGranule; }
-  static AddressWindow window_of(HostPages& pages) {
-    const std::uint64_t begin = pages.reserve_for_mappings(128 * MiB);
-    return {begin, begin + 128 * MiB};
-  }
-
   DeviceCapacity capacity{128 * MiB};
   HostPages pages{Backing::memory};
-  VirtualMemory memory{window_of(pages), {&capacity}, pages, 1, kMost};
+  VirtualMemory memory{pages.reserve_for_mappings(128 * MiB, 128 * MiB), {&capacity}, pages, 1, kMost};
   const CUmemAllocationProp properties = memory_of_device();
   const CUmemAccessDesc access = full_access();
   CUdeviceptr base = 0;
