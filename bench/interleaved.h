@@ -11,27 +11,49 @@
 
 namespace cistern {
 
-// Calls each of `ways` once a round, after one round that is not counted; a call does
-// `operations` operations. Returns each way's median nanoseconds an operation.
-inline std::vector<double> interleaved_medians(const std::vector<std::function<void()>>& ways, std::size_t operations,
-                                               int rounds) {
+// What `work`, done once, took for each of its `operations`.
+template <class Work>
+double nanoseconds_each(std::size_t operations, Work&& work) {
   using Clock = std::chrono::steady_clock;
+  const auto start = Clock::now();
+  work();
+  const std::chrono::duration<double, std::nano> elapsed = Clock::now() - start;
+  return elapsed.count() / static_cast<double>(operations);
+}
+
+// Requires: at least one value.
+inline double median_of(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+// Does some of the work and returns its nanoseconds an operation, as it has timed them itself.
+using TimedWay = std::function<double()>;
+
+// Calls each of `ways` once a round, after one round that is not counted. Returns the median of
+// what each has returned.
+inline std::vector<double> interleaved_medians(const std::vector<TimedWay>& ways, int rounds) {
   std::vector<std::vector<double>> times(ways.size());
   for (int round = -1; round < rounds; ++round) {
     for (std::size_t i = 0; i < ways.size(); ++i) {
-      const auto start = Clock::now();
-      ways[i]();
-      const std::chrono::duration<double, std::nano> elapsed = Clock::now() - start;
-      if (round >= 0) times[i].push_back(elapsed.count() / static_cast<double>(operations));
+      const double time = ways[i]();
+      if (round >= 0) times[i].push_back(time);
     }
   }
   std::vector<double> medians;
-  for (auto& of_one : times) {
-    const auto middle = of_one.begin() + static_cast<std::ptrdiff_t>(of_one.size() / 2);
-    std::nth_element(of_one.begin(), middle, of_one.end());
-    medians.push_back(*middle);
-  }
+  medians.reserve(times.size());
+  for (auto& of_one : times) medians.push_back(median_of(std::move(of_one)));
   return medians;
+}
+
+// The same of ways that do `operations` operations a call and are timed from outside.
+inline std::vector<double> interleaved_medians(const std::vector<std::function<void()>>& ways, std::size_t operations,
+                                               int rounds) {
+  std::vector<TimedWay> timed;
+  timed.reserve(ways.size());
+  for (const auto& way : ways) timed.emplace_back([&way, operations] { return nanoseconds_each(operations, way); });
+  return interleaved_medians(timed, rounds);
 }
 
 }  // namespace cistern

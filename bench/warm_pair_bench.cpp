@@ -1,58 +1,48 @@
 // What does a hit cost? One allocate-and-free pair of one size on one stream, the pool warm,
-// beside the same pair of tcmalloc and of the C library in the same run, in turn.
+// through a CachingAllocator and through the free functions, beside the peer's pair in turn.
 // driver_calls proves that the driver was not asked.
 
-#include <cistern/allocator.h>
 #include <cistern/simulated.h>
 
-#include <benchmark/benchmark.h>
-
-#include "bench/host_allocator.h"
-#include "bench/interleaved.h"
+#include "bench/comparison.h"
+#include "bench/hot_heap.h"
+#include "bench/pairs.h"
 
 namespace cistern {
 namespace {
 
-constexpr std::size_t kPairs = 20000;
-constexpr int kRounds = 31;
+// Rounds are short and many: one that is interrupted is far from the median.
+constexpr std::size_t kPairs = 5000;
+constexpr int kRounds = 151;
 
-template <class Allocate, class Release>
-void run_pairs(std::size_t bytes, Allocate&& allocate, Release&& release) {
-  for (std::size_t i = 0; i < kPairs; ++i) {
-    void* pointer = allocate(bytes);
-    benchmark::DoNotOptimize(pointer);
-    release(pointer);
-  }
+// The process's heap has one history: it is changed before each round, outside of the clock.
+TimedWay process_way(std::size_t bytes, Ring ring) {
+  return [bytes, ring] {
+    record_history(history_of(ring));
+    return time_pairs(ProcessHeap(), bytes, kPairs);
+  };
 }
 
 void warm_pair(benchmark::State& state) {
   const auto bytes = static_cast<std::size_t>(state.range(0));
-  SimulatedDriver driver({.backing = Backing::none});
-  CachingAllocator allocator({.driver = &driver.api()});
-  allocator.deallocate(allocator.allocate(bytes));
-  const std::uint64_t calls_before = driver.calls();
-  const HostAllocator tcmalloc = tcmalloc_allocator();
-  const HostAllocator library = c_library_allocator();
-
-  std::vector<std::function<void()>> ways;
-  ways.emplace_back([&] {
-    run_pairs(
-        bytes, [&](std::size_t size) { return allocator.allocate(size); },
-        [&](void* pointer) { allocator.deallocate(pointer); });
-  });
-  ways.emplace_back([&] { run_pairs(bytes, library.allocate, library.release); });
-  if (tcmalloc) ways.emplace_back([&] { run_pairs(bytes, tcmalloc.allocate, tcmalloc.release); });
-
-  while (state.KeepRunning()) {
-    const std::vector<double> medians = interleaved_medians(ways, kPairs, kRounds);
-    state.SetIterationTime(medians[0] * 1e-9);
-    state.counters["glibc_ns"] = medians[1];
-    if (tcmalloc) {
-      state.counters["tcmalloc_ns"] = medians[2];
-      state.counters["over_tcmalloc"] = medians[0] / medians[2];
-    }
-  }
-  state.counters["driver_calls"] = static_cast<double>(driver.calls() - calls_before);
+  HotHeap off(Ring::off);
+  HotHeap on(Ring::on);
+  TimedWay peer_way;
+  if (const Peer* peer = process_peer())
+    peer_way = [peer, bytes, pairs = pairs_for_a_round(*peer, bytes, kPairs)] {
+      return time_pairs(*peer, bytes, pairs);
+    };
+  run_pairs(off, bytes, 1);
+  run_pairs(on, bytes, 1);
+  run_pairs(ProcessHeap(), bytes, 1);
+  const std::uint64_t calls_before = simulated::driver().calls();
+  compare(state, kRounds,
+          {{"cistern_ns", [&] { return time_pairs(off, bytes, kPairs); }},
+           {"history_ns", [&] { return time_pairs(on, bytes, kPairs); }},
+           {"process_ns", process_way(bytes, Ring::off)},
+           {"process_history_ns", process_way(bytes, Ring::on)},
+           {"peer_ns", peer_way}});
+  state.counters["driver_calls"] = static_cast<double>(simulated::driver().calls() - calls_before);
 }
 
 BENCHMARK(warm_pair)->Arg(512)->Arg(4096)->Arg(1 << 20)->Arg(20 << 20)->Iterations(1)->UseManualTime();

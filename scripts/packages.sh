@@ -8,6 +8,9 @@ build_packages=(cmake ninja-build g++ libfmt-dev nlohmann-json3-dev libcli11-dev
   libgtest-dev libgmock-dev librapidcheck-dev libbenchmark-dev python3)
 # shellcheck disable=SC2034
 bench_packages=('libtcmalloc-minimal4|libtcmalloc-minimal4t64')
+# The other peers of ./dev bench hot, and what counts instructions.
+# shellcheck disable=SC2034
+hot_packages=('libmimalloc2.0|libmimalloc3|libmimalloc2' libjemalloc2 valgrind)
 # shellcheck disable=SC2034
 lint_packages=(clang clang-tidy clang-format)
 # shellcheck disable=SC2034

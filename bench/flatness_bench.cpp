@@ -1,0 +1,63 @@
+// Is a hit as cheap among a million free blocks as among none? A warm pair in heaps of the same
+// pool with N free blocks of other sizes, in turn. None of them has exactly the size, so that
+// the pair splits a block and merges it again in every heap, as it does where there are no others.
+
+#include <memory>
+
+#include "bench/comparison.h"
+#include "bench/hot_heap.h"
+#include "bench/mixed_sizes.h"
+#include "bench/pairs.h"
+
+namespace cistern {
+namespace {
+
+constexpr std::size_t kBytes = 4096;
+constexpr std::size_t kPairs = 5000;
+constexpr int kRounds = 101;
+
+std::int64_t free_blocks(HotHeap& heap) { return heap.allocator().memory_stats().inactive_split.all.current; }
+
+// Takes the free blocks of exactly `bytes`: what is left would have to be split.
+void take_exact_ones(HotHeap& heap, std::size_t bytes) {
+  for (std::int64_t before = free_blocks(heap);; before = free_blocks(heap)) {
+    void* block = heap.allocate(bytes);
+    if (free_blocks(heap) < before) continue;  // it stays taken: the allocator gives it back at its end
+    heap.release(block);
+    return;
+  }
+}
+
+// Log-uniform from 1 KiB to 1 MiB, PyTorch's pool of small blocks, each kept from merging with the next
+// by a live block between them.
+void scatter_free_blocks(HotHeap& heap, std::size_t count) {
+  std::mt19937_64 random(41);
+  std::vector<void*> blocks;
+  blocks.reserve(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    blocks.push_back(heap.allocate(log_uniform_size(uniform_of(random), 1024, 1 << 20)));
+    static_cast<void>(heap.allocate(512));
+  }
+  for (void* block : blocks) heap.release(block);
+  take_exact_ones(heap, kBytes);
+}
+
+void flat_pair(benchmark::State& state, Ring ring) {
+  constexpr std::size_t kKi = 1024;
+  std::vector<std::unique_ptr<HotHeap>> heaps;
+  std::vector<NamedWay> ways;
+  for (const std::size_t count : {std::size_t{0}, kKi, 32 * kKi, kKi * kKi}) {
+    HotHeap& heap = *heaps.emplace_back(std::make_unique<HotHeap>(ring));
+    if (count != 0) scatter_free_blocks(heap, count);
+    run_pairs(heap, kBytes, 1);
+    ways.push_back({"among_" + std::to_string(count) + "_ns", [&heap] { return time_pairs(heap, kBytes, kPairs); }});
+    state.counters["free_" + std::to_string(count)] = static_cast<double>(free_blocks(heap));
+  }
+  compare(state, kRounds, std::move(ways));
+}
+
+BENCHMARK_CAPTURE(flat_pair, history_off, Ring::off)->Iterations(1)->UseManualTime();
+BENCHMARK_CAPTURE(flat_pair, history_on, Ring::on)->Iterations(1)->UseManualTime();
+
+}  // namespace
+}  // namespace cistern

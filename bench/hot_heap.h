@@ -1,0 +1,65 @@
+#pragma once
+
+// The heaps whose hot path is measured: an allocator with the ring of its history off or on,
+// as a user reaches it, over a device that keeps accounts only.
+
+#include <cistern/allocator.h>
+#include <cistern/history.h>
+#include <cistern/stream.h>
+
+#include <cstddef>
+#include <cstdlib>
+
+namespace cistern {
+
+enum class Ring {
+  off,
+  on,  // without stacks: what is in force before anybody asks
+};
+
+inline HistoryOptions history_of(Ring ring) {
+  HistoryOptions options = HistoryOptions::always_on();
+  if (ring == Ring::off) options.enabled = HistoryEnabled::none;
+  return options;
+}
+
+// Makes the process's device one that has no bytes, and more memory than any of the workloads asks
+// for, whatever CISTERN_DEVICE said: only bookkeeping is measured here. Before the first use of it.
+inline void use_accounting_device() {
+  static const int set = ::setenv("CISTERN_DEVICE", "simulated:backing=none,capacity=1TiB", 1);
+  static_cast<void>(set);
+}
+
+// A heap of its own over the process's device, on its default stream.
+class HotHeap {
+ public:
+  explicit HotHeap(Ring ring) { allocator_.record_history(history_of(ring)); }
+
+  [[nodiscard]] void* allocate(std::size_t bytes) { return allocator_.allocate(bytes); }
+  void release(void* pointer) { allocator_.deallocate(pointer); }
+  [[nodiscard]] CachingAllocator& allocator() { return allocator_; }
+
+  // This heap for work of a stream, which must outlive what is returned.
+  struct OnStream {
+    CachingAllocator* allocator = nullptr;
+    const Stream* stream = nullptr;
+    [[nodiscard]] void* allocate(std::size_t bytes) const { return allocator->allocate(bytes, *stream); }
+    void release(void* pointer) const { allocator->deallocate(pointer); }
+  };
+  [[nodiscard]] OnStream on_stream(const Stream& stream) { return {&allocator_, &stream}; }
+
+ private:
+  struct Device {
+    Device() { use_accounting_device(); }
+  };
+  Device device_;  // chosen before the allocator is made
+  CachingAllocator allocator_;
+};
+
+// The process's own heap through the free functions, which look up the current device and stream.
+struct ProcessHeap {
+  [[nodiscard]] void* allocate(std::size_t bytes) const { return cistern::allocate(bytes); }
+  void release(void* pointer) const { cistern::deallocate(pointer); }
+};
+
+}  // namespace cistern

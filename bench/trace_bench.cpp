@@ -1,0 +1,91 @@
+// What does an operation of a real trace cost? Each trace of the folder that CISTERN_BENCH_TRACES names
+// is passed through the library and, the same requests in the same order, through the peer, which ignores
+// record_stream. An operation is an allocation, a record, a free, or the free of what a pass left live.
+// The driver's part is in our time: driver_calls are those of an operation.
+
+#include <cistern/simulated.h>
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "bench/comparison.h"
+#include "bench/hot_heap.h"
+#include "bench/trace_pass.h"
+
+namespace cistern {
+namespace {
+
+constexpr int kRounds = 9;
+// Short traces are passed several times a round.
+constexpr std::size_t kOperationsARound = 60000;
+
+class OwnTrace {
+ public:
+  OwnTrace(Ring ring, const Trace& trace, const std::map<std::uint32_t, Stream>& streams) : heap_(ring) {
+    for (std::uint32_t i = 0; i <= (trace.streams.empty() ? 0 : trace.streams.back()); ++i) {
+      const auto found = streams.find(i);
+      streams_.push_back(found == streams.end() ? Stream() : found->second);
+    }
+  }
+  void* allocate(const TraceOperation& operation) {
+    return heap_.allocator().allocate(operation.bytes, streams_[operation.stream]);
+  }
+  void record(void* block, const TraceOperation& operation) {
+    heap_.allocator().record_stream(block, streams_[operation.stream]);
+  }
+  void release(void* block) { heap_.release(block); }
+
+ private:
+  std::vector<Stream> streams_;  // by number
+  HotHeap heap_;
+};
+
+struct PeerTrace {
+  const Peer& peer;
+  void* allocate(const TraceOperation& operation) { return peer.allocate(operation.bytes); }
+  void record(void* block, const TraceOperation& /*operation*/) { benchmark::DoNotOptimize(block); }
+  void release(void* block) { peer.release(block); }
+};
+
+template <class Allocator>
+TimedWay way_of(const Trace& trace, Allocator& allocator, std::vector<void*>& blocks) {
+  const std::size_t passes = std::max<std::size_t>(1, kOperationsARound / operations_of(trace));
+  return [&trace, &allocator, &blocks, passes] {
+    return nanoseconds_each(passes * operations_of(trace), [&] {
+      for (std::size_t i = 0; i < passes; ++i) pass(trace, allocator, blocks);
+    });
+  };
+}
+
+void trace_replay(benchmark::State& state, const std::string& path) {
+  use_accounting_device();
+  const Trace trace = read_trace(path);
+  if (trace.requests() == 0) {
+    state.SkipWithError("a trace without a request");
+    return;
+  }
+  std::map<std::uint32_t, Stream> streams;
+  for (const std::uint32_t number : trace.streams)
+    if (number != 0) streams.emplace(number, Stream::create());
+  OwnTrace off(Ring::off, trace, streams);
+  OwnTrace on(Ring::on, trace, streams);
+  std::unique_ptr<PeerTrace> theirs;
+  if (const Peer* peer = process_peer()) theirs = std::make_unique<PeerTrace>(PeerTrace{*peer});
+  std::vector<void*> blocks(trace.id_count, nullptr);
+  pass(trace, off, blocks);
+  const std::uint64_t calls_before = simulated::driver().calls();
+  pass(trace, off, blocks);
+  const std::uint64_t calls = simulated::driver().calls() - calls_before;
+  compare(state, kRounds,
+          {{"cistern_ns", way_of(trace, off, blocks)},
+           {"history_ns", way_of(trace, on, blocks)},
+           {"peer_ns", theirs == nullptr ? TimedWay() : way_of(trace, *theirs, blocks)}});
+  state.counters["driver_calls"] = static_cast<double>(calls) / static_cast<double>(operations_of(trace));
+}
+
+[[maybe_unused]] const bool kRegistered = register_traces("trace_replay", trace_replay);
+
+}  // namespace
+}  // namespace cistern
