@@ -8,6 +8,7 @@
 
 #include <benchmark/benchmark.h>
 
+#include <cmath>
 #include <string>
 #include <utility>
 #include <vector>
@@ -28,8 +29,9 @@ inline void compare(benchmark::State& state, int rounds, std::vector<NamedWay> n
   for (const NamedWay& each : named) ways.push_back(each.way);
   while (state.KeepRunning()) {
     const std::vector<double> medians = interleaved_medians(ways, rounds);
-    state.SetIterationTime(medians.front() * 1e-9);
-    for (std::size_t i = 0; i < named.size(); ++i) state.counters[named[i].counter] = medians[i];
+    state.SetIterationTime(std::isnan(medians.front()) ? 0 : medians.front() * 1e-9);
+    for (std::size_t i = 0; i < named.size(); ++i)
+      if (!std::isnan(medians[i])) state.counters[named[i].counter] = medians[i];
   }
   if (const Peer* peer = process_peer()) state.SetLabel(peer->name);
 }

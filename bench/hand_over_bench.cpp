@@ -7,17 +7,17 @@
 #include <array>
 #include <atomic>
 #include <mutex>
-#include <thread>
 
 #include "bench/comparison.h"
 #include "bench/hot_heap.h"
+#include "bench/patience.h"
 #include "bench/workers.h"
 
 namespace cistern {
 namespace {
 
 constexpr std::size_t kBytes = 4096;
-constexpr std::size_t kBlocks = 5000;  // a thread and round
+constexpr std::size_t kBlocks = 1000;  // a thread and round
 constexpr int kRounds = 101;
 
 // From one thread to one other.
@@ -78,12 +78,16 @@ void hand_over(Heap heap, Queue& outgoing, Queue& incoming) {
   };
   for (std::size_t sent = 0; sent < kBlocks; ++sent) {
     void* block = heap.allocate(kBytes);
-    while (!outgoing.push(block))
-      if (!receive()) std::this_thread::yield();
+    for (Patience patience; !outgoing.push(block);)
+      if (!receive()) patience.spend();
     receive();
   }
-  while (received < kBlocks)
-    if (!receive()) std::this_thread::yield();
+  for (Patience patience; received < kBlocks;) {
+    if (receive())
+      patience.renew();
+    else
+      patience.spend();
+  }
 }
 
 struct Threads {
@@ -120,6 +124,7 @@ void hand_over_between_threads(benchmark::State& state) {
     ways.push_back({"peer_one_lock_ns", threads.locked_way(heap_of)});
   }
   compare(state, kRounds, std::move(ways));
+  state.counters["dropped_rounds"] = static_cast<double>(threads.workers.dropped());
 }
 
 BENCHMARK(hand_over_between_threads)->Iterations(1)->UseManualTime();

@@ -5,8 +5,10 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstddef>
 #include <functional>
+#include <limits>
 #include <vector>
 
 namespace cistern {
@@ -28,22 +30,27 @@ inline double median_of(std::vector<double> values) {
   return *middle;
 }
 
-// Does some of the work and returns its nanoseconds an operation, as it has timed them itself.
+// Does some of the work and returns its nanoseconds an operation, as it has timed them itself; not a
+// number if they mean nothing.
 using TimedWay = std::function<double()>;
 
 // Calls each of `ways` once a round, after one round that is not counted. Returns the median of
-// what each has returned.
+// the numbers that each has returned; not a number where there were too few.
 inline std::vector<double> interleaved_medians(const std::vector<TimedWay>& ways, int rounds) {
   std::vector<std::vector<double>> times(ways.size());
   for (int round = -1; round < rounds; ++round) {
     for (std::size_t i = 0; i < ways.size(); ++i) {
       const double time = ways[i]();
-      if (round >= 0) times[i].push_back(time);
+      if (round >= 0 && !std::isnan(time)) times[i].push_back(time);
     }
   }
   std::vector<double> medians;
   medians.reserve(times.size());
-  for (auto& of_one : times) medians.push_back(median_of(std::move(of_one)));
+  constexpr std::size_t kFew = 5;
+  for (auto& of_one : times) {
+    const bool is_enough = of_one.size() >= std::min<std::size_t>(kFew, static_cast<std::size_t>(rounds));
+    medians.push_back(is_enough ? median_of(std::move(of_one)) : std::numeric_limits<double>::quiet_NaN());
+  }
   return medians;
 }
 

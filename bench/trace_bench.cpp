@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <stdexcept>
 #include <string>
 
 #include "bench/comparison.h"
@@ -49,6 +50,15 @@ struct PeerTrace {
   void release(void* block) { peer.release(block); }
 };
 
+// Throws if the peer does not serve a request: failing is fast.
+struct CheckedPeerTrace : PeerTrace {
+  void* allocate(const TraceOperation& operation) {
+    void* block = PeerTrace::allocate(operation);
+    if (block == nullptr) throw std::runtime_error(std::string(peer.name) + " does not serve the trace's requests");
+    return block;
+  }
+};
+
 template <class Allocator>
 TimedWay way_of(const Trace& trace, Allocator& allocator, std::vector<void*>& blocks) {
   const std::size_t passes = std::max<std::size_t>(1, kOperationsARound / operations_of(trace));
@@ -74,6 +84,10 @@ void trace_replay(benchmark::State& state, const std::string& path) {
   std::unique_ptr<PeerTrace> theirs;
   if (const Peer* peer = process_peer()) theirs = std::make_unique<PeerTrace>(PeerTrace{*peer});
   std::vector<void*> blocks(trace.id_count, nullptr);
+  if (theirs != nullptr) {
+    CheckedPeerTrace checked{*theirs};
+    pass(trace, checked, blocks);
+  }
   pass(trace, off, blocks);
   const std::uint64_t calls_before = simulated::driver().calls();
   pass(trace, off, blocks);

@@ -13,14 +13,18 @@ namespace cistern {
 namespace {
 
 constexpr std::size_t kBytes = 4096;
-constexpr std::size_t kPairs = 5000;
+constexpr std::size_t kPairs = 2000;
+constexpr std::size_t kPairsOfCompany = 100;
 constexpr int kRounds = 101;
 
 // The pair of one thread while `active` of them run, each in the heap that `heap_of` gives it.
 template <class HeapOf>
 TimedWay threads_way(Workers& workers, std::size_t active, HeapOf heap_of) {
   return [&workers, active, heap_of] {
-    return workers.run(active, [&](std::size_t thread) { run_pairs(heap_of(thread), kBytes, kPairs); }) / kPairs;
+    const auto pairs_of = [&](std::size_t count) {
+      return [&heap_of, count](std::size_t thread) { run_pairs(heap_of(thread), kBytes, count); };
+    };
+    return workers.run(active, pairs_of(kPairs), pairs_of(kPairsOfCompany)) / kPairs;
   };
 }
 
@@ -43,6 +47,7 @@ void two_threads(benchmark::State& state) {
   }
   state.counters["processors"] = std::thread::hardware_concurrency();
   compare(state, kRounds, std::move(ways));
+  state.counters["dropped_rounds"] = static_cast<double>(workers.dropped());
 }
 
 BENCHMARK(two_threads)->Iterations(1)->UseManualTime();

@@ -115,7 +115,8 @@ for ((repetition = 1; repetition <= repetitions; ++repetition)); do
   for peer in "${peers[@]}"; do
     pattern=$peer_names
     if [[ $peer == tcmalloc ]]; then pattern=$hot_names; fi
-    CISTERN_BENCH_PEER=$peer run_benchmarks "$programs/cistern_bench" "$pattern" "$scratch/$repetition.$peer.json"
+    # jemalloc wants more thread-local memory than the loader keeps for what is loaded late.
+    GLIBC_TUNABLES=glibc.rtld.optional_static_tls=16384 CISTERN_BENCH_PEER=$peer run_benchmarks "$programs/cistern_bench" "$pattern" "$scratch/$repetition.$peer.json"
   done
   run_benchmarks "$programs/cistern_metadata_bench" . "$scratch/$repetition.metadata.json"
 done

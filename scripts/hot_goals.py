@@ -101,16 +101,23 @@ def latency_rows(figures):
                       bench.values("history_" + counter), unit="ns", note=note)
 
 
+def busy_note(bench):
+    dropped = bench.median("dropped_rounds")
+    return f"a busy machine: {dropped:.0f} rounds dropped; " if dropped and dropped >= 100 else ""
+
+
 def thread_rows(figures):
     bench = figures.bench("tcmalloc", "two_threads")
-    note = ""
-    if bench:
-        note = f"{bench.ns('cistern_one_ns')} to {bench.ns('cistern_two_ns')}, {bench.median('processors'):.0f} processors"
+    note = busy_note(bench)
+    if bench.values("cistern_two_ns"):
+        note += f"{bench.ns('cistern_one_ns')} to {bench.ns('cistern_two_ns')}, {bench.median('processors'):.0f} processors"
     yield Row("two threads, each on its own stream: a pair of 4 KiB over one thread's", 1.1,
               bench.ratio("cistern_two_ns", "cistern_one_ns"), bench.ratio("history_two_ns", "history_one_ns"),
               "4 to 8", note=note)
     bench = figures.bench("tcmalloc", "hand_over_between_threads")
-    note = f"{bench.ns('cistern_ns')}, with the lock {bench.ns('cistern_one_lock_ns')}" if bench else ""
+    note = busy_note(bench)
+    if bench.values("cistern_one_lock_ns"):
+        note += f"{bench.ns('cistern_ns')}, with the lock {bench.ns('cistern_one_lock_ns')}"
     yield Row("threads that hand blocks to each other, over the same with one lock around it all", 0.4,
               bench.ratio("cistern_ns", "cistern_one_lock_ns"), bench.ratio("history_ns", "history_one_lock_ns"),
               note=note + (f", tcmalloc {bench.ns('peer_ns')}" if bench.values("peer_ns") else ""))
