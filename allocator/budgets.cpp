@@ -47,10 +47,7 @@ void DeviceAllocator::refuse_over_budget(const BudgetLimits& limits, const Reque
   const BudgetRefusal refusal{limits.tag_name, limits.hard_bytes, Budgets::live_of(limits, live_bytes(request.tag)),
                               bytes};
   const PoolReference keeps(*request.pools, lock);
-  lock.unlock();
-  const MemoryInfo memory = device_memory();
-  lock.lock();
-  OutOfMemoryReport report = make_report(request, memory);
+  OutOfMemoryReport report = make_report(request, memory_beside_heap(lock));
   lock.unlock();
   report.cause = OutOfMemoryCause::limit;
   report.segment_bytes = bytes;  // nobody asks the driver

@@ -36,7 +36,7 @@ DeviceAllocator::DeviceAllocator(const HeapSurroundings& surroundings, int devic
       pending_(api_, surroundings.event_pools) {
   check_driver(api_, api_.device_total_mem(&device_total_bytes_, surroundings.contexts.driver_device(device)),
                DriverEntryId::device_total_mem, [&] { return fmt::format("device {}", device_); });
-  record_history(HistoryOptions(history), HistoryRing(history_.capacity_for(history)));
+  record_history(HistoryOptions(history), prepare_history(history));
   recorder_.set_history(&history_);
   // Unlimited reads -1, as PyTorch shows the largest unsigned value.
   recorder_.set_max_split_size(as_signed(policy_.max_split_size()));
@@ -351,13 +351,15 @@ bool DeviceAllocator::can_serve(const AllocatorOptions& options) const {
   return options.policy != Policy::expandable || pages_ != nullptr;
 }
 
-void DeviceAllocator::set_options(const AllocatorOptions& options) {
+// Requires: valid options, which prepare has seen. Takes no host memory: all devices change or none.
+void DeviceAllocator::set_options(AllocatorOptions&& options) noexcept {
   const Lock lock(mutex_);
-  options_ = served(options);
+  options = served(std::move(options));
+  std::swap(options_, options);  // the old ones end without the lock
   policy_ = SizePolicy(options_);
   choose_search();
-  caches_ = options.policy != Policy::direct;
-  if (options.fraction_given) apply_fraction(options.per_process_memory_fraction);
+  caches_ = options_.policy != Policy::direct;
+  if (options_.fraction_given) apply_fraction(options_.per_process_memory_fraction);
 }
 
 void DeviceAllocator::set_memory_fraction(double fraction) {

@@ -123,9 +123,13 @@ class DeviceAllocator {
   [[nodiscard]] HistoryRing prepare_history(const HistoryOptions& options) const;
   void record_history(HistoryOptions&& options, HistoryRing&& ring) noexcept;
   [[nodiscard]] HistoryInfo history_info() const;
-  void set_history_text(std::string_view text);
+  // What entries carry from now on, in two steps as well: a text is prepared, and then used or dropped.
+  // Throws std::bad_alloc.
+  [[nodiscard]] TextId prepare_history_text(const SharedText& text);
+  void use_history_text(TextId text) noexcept;
+  void drop_history_text(TextId text) noexcept;
   // False, with nothing recorded, if no live block begins at `address`.
-  bool annotate(std::uint64_t address, std::string_view text);
+  bool annotate(std::uint64_t address, const SharedText& text);
 
   // See mem_pool.h for these.
   void begin_allocate_to_pool(PoolId id, const RecordingFilter& filter);
@@ -152,7 +156,7 @@ class DeviceAllocator {
   void prepare(const AllocatorOptions& options);
   // False: they ask for expandable segments, which this device cannot have. Then it has others.
   [[nodiscard]] bool can_serve(const AllocatorOptions& options) const;
-  void set_options(const AllocatorOptions& options);
+  void set_options(AllocatorOptions&& options) noexcept;
   // The device may use the memory of expandable segments, of those that come too. Throws DriverError.
   void allow_peer(CUdevice peer);
   void set_memory_fraction(double fraction);
@@ -233,7 +237,7 @@ class DeviceAllocator {
   // Holds the heap's lock for a public call, and after it lets go what was retired under it.
   class Section {
    public:
-    explicit Section(DeviceAllocator& heap) : lock(heap.mutex_), heap_(heap) {}
+    explicit Section(DeviceAllocator& heap) : lock(heap.provided_mutex()), heap_(heap) {}
     // On the account of the request that gathered the stack.
     Section(DeviceAllocator& heap, const GatheredStack& stack) : Section(heap) {
       if (stack.get().depth != 0) lock.stack = heap_.history_.intern(stack.get());
@@ -252,6 +256,11 @@ class DeviceAllocator {
    private:
     DeviceAllocator& heap_;
   };
+  // The lock of a call that records, which first brings what the history will need, while it is not held.
+  [[nodiscard]] std::mutex& provided_mutex() noexcept {
+    history_.provide();
+    return mutex_;
+  }
   struct Request {
     std::size_t bytes = 0;          // asked for
     std::size_t rounded = 0;        // the block's
@@ -430,7 +439,8 @@ class DeviceAllocator {
   [[noreturn]] void fail(const Request& request, Lock& lock);
   [[noreturn]] void refuse_too_large(std::size_t bytes);
   [[nodiscard]] MemoryInfo device_memory() const;
-  [[nodiscard]] OutOfMemoryReport make_report(const Request& request, const MemoryInfo& memory) const;
+  [[nodiscard]] std::optional<MemoryInfo> memory_beside_heap(Lock& lock) const noexcept;
+  [[nodiscard]] OutOfMemoryReport make_report(const Request& request, const std::optional<MemoryInfo>& memory) const;
 
   [[nodiscard]] Usage usage_locked(const PrivatePool* home = nullptr) const;
   void apply_fraction(double fraction);

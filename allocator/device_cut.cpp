@@ -23,8 +23,8 @@ void make_empty_room(std::vector<Element>& elements, std::size_t count) {
   elements.clear();
 }
 
-// Pages that are about to be unmapped are apart from those around them, but mapped like them: a
-// snapshot has one segment of pages that follow each other.
+}  // namespace
+
 bool continues(const SegmentInfo& low, const SegmentInfo& high) {
   return low.is_expandable && high.is_expandable &&
          low.address + static_cast<std::uint64_t>(low.total_size) == high.address && low.stream == high.stream &&
@@ -38,21 +38,20 @@ void lengthen(SegmentInfo& low, const SegmentInfo& high) {
   low.requested_size += high.requested_size;
 }
 
-}  // namespace
-
 void DeviceCut::reserve(const Size& size) {
   make_empty_room(segments, size.segments);
   make_empty_room(ends, size.segments);
   make_empty_room(blocks, size.blocks);
-  make_room(history.entries, size.history.entries);
+  history.entries.reserve(with_slack(size.history.entries));
   make_room(history.stacks.frames, size.history.frames);
   make_room(history.stacks.ends, size.history.stacks);
+  make_empty_room(history.texts, size.history.texts);
 }
 
 bool DeviceCut::has_room_for(const Size& size) const {
   return segments.capacity() >= size.segments && ends.capacity() >= size.segments && blocks.capacity() >= size.blocks &&
-         history.entries.size() >= size.history.entries && history.stacks.frames.size() >= size.history.frames &&
-         history.stacks.ends.size() >= size.history.stacks;
+         history.entries.has_room_for(size.history.entries) && history.stacks.frames.size() >= size.history.frames &&
+         history.stacks.ends.size() >= size.history.stacks && history.texts.capacity() >= size.history.texts;
 }
 
 void DeviceCut::move_to(Snapshot& snapshot, SnapshotStacks& stacks, const TickClock& clock) {
@@ -90,7 +89,7 @@ void DeviceCut::move_to(Snapshot& snapshot, SnapshotStacks& stacks, const TickCl
     const auto text = static_cast<std::size_t>(entry.user_metadata);
     if (texts[text] < 0) {
       texts[text] = static_cast<std::int32_t>(snapshot.texts.size());
-      snapshot.texts.push_back(history.texts[text]);
+      snapshot.texts.push_back(*history.texts[text]);
     }
     entry.user_metadata = texts[text];
   }

@@ -1,6 +1,8 @@
 #pragma once
 
-// DeviceCut: one device's heap as it was at one moment, copied under its lock and described later.
+// DeviceCut: one device's heap as it was at one moment, copied under its lock and described later. What
+// never changes, or not before the heap has a copy of its own, is shared instead: texts, and most of the
+// history.
 
 #include <cistern/snapshot.h>
 
@@ -11,6 +13,12 @@
 #include <vector>
 
 namespace cistern {
+
+// Pages that are about to be unmapped are apart from those around them, but mapped like them: a snapshot,
+// however it is taken, has one segment of the pages of a range that follow each other. `high`, the next
+// one by address, becomes part of `low`.
+[[nodiscard]] bool continues(const SegmentInfo& low, const SegmentInfo& high);
+void lengthen(SegmentInfo& low, const SegmentInfo& high);
 
 struct DeviceCut {
   // What it takes: for memory to be there before the lock is taken.

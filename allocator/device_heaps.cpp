@@ -53,7 +53,7 @@ DeviceAllocator& DeviceHeaps::heap(int device) {
   if (slot.load(std::memory_order_acquire) == nullptr) {
     const HeapSurroundings surroundings{contexts_, event_pools_, observers_, *this};
     auto made = std::make_unique<DeviceAllocator>(surroundings, device, options_, history_options_);
-    made->set_history_text(user_metadata_);
+    made->use_history_text(made->prepare_history_text(user_metadata_));
     for (HeapScopes* scopes : scopes_)
       if (scopes->is_of(device)) scopes->open(*made);
     if (!made->can_serve(options_)) warn_of_fixed_segments(device);
@@ -135,7 +135,7 @@ RecordingFilter DeviceHeaps::resolve(const PoolFilter& filter, int device) {
 }
 
 // As PyTorch's, a used heap may turn expandable segments on and off: memory of both kinds stays what
-// it is.
+// it is. All that may fail comes first, for all devices.
 void DeviceHeaps::set_options(std::string_view text) {
   const std::lock_guard lock(mutex_);
   AllocatorOptions base = options_;
@@ -153,8 +153,10 @@ void DeviceHeaps::set_options(std::string_view text) {
   std::vector<HistoryChange> history_changes;
   HistoryOptions history = options.history;
   if (options.history_given) history_changes = prepare_history(history);
+  std::vector<std::pair<DeviceAllocator*, AllocatorOptions>> changes;
+  for_each([&](DeviceAllocator& heap) { changes.emplace_back(&heap, options); });
+  for (auto& [heap, of_heap] : changes) heap->set_options(std::move(of_heap));
   for_each([&](DeviceAllocator& heap) {
-    heap.set_options(options);
     if (!heap.can_serve(options)) warn_of_fixed_segments(heap.device());
   });
   settings.trace_alloc_max_entries = settings_.trace_alloc_max_entries;
@@ -336,21 +338,31 @@ HistoryOptions DeviceHeaps::history_options() const {
   return history_options_;
 }
 
+// All devices have room for it before any uses it.
 void DeviceHeaps::set_user_metadata(std::string_view text) {
+  SharedText shared = share_text(text);
   const std::lock_guard lock(mutex_);
-  std::string kept(text);
-  for_each([&](DeviceAllocator& heap) { heap.set_history_text(text); });
-  user_metadata_ = std::move(kept);
+  std::vector<std::pair<DeviceAllocator*, TextId>> prepared;
+  prepared.reserve(heaps_.size());
+  try {
+    for_each([&](DeviceAllocator& heap) { prepared.emplace_back(&heap, heap.prepare_history_text(shared)); });
+  } catch (...) {
+    for (const auto& [heap, id] : prepared) heap->drop_history_text(id);
+    throw;
+  }
+  for (const auto& [heap, id] : prepared) heap->use_history_text(id);
+  user_metadata_ = std::move(shared);
 }
 
 std::string DeviceHeaps::user_metadata() const {
   const std::lock_guard lock(mutex_);
-  return user_metadata_;
+  return user_metadata_ == nullptr ? std::string() : *user_metadata_;
 }
 
 void DeviceHeaps::annotate(void* pointer, std::string_view text) {
   const auto address = reinterpret_cast<std::uintptr_t>(pointer);
-  if (!find_owner(address, [&](DeviceAllocator& heap) { return heap.annotate(address, text); }))
+  const SharedText shared = share_text(text);
+  if (!find_owner(address, [&](DeviceAllocator& heap) { return heap.annotate(address, shared); }))
     throw InvalidArgument(fmt::format("annotate({}): expected the start of a live block", pointer));
 }
 

@@ -96,7 +96,8 @@ class DeviceHeaps final : private PeerListener, private SnapshotSource {
   };
   [[nodiscard]] const std::shared_ptr<Link>& link() const noexcept { return link_; }
 
-  // Throws NotSupported if the text changes the policy after something was allocated.
+  // Throws NotSupported if the text changes the policy after something was allocated; DriverError,
+  // std::bad_alloc. Then nothing is changed, on any device.
   void set_options(std::string_view text);
   [[nodiscard]] AllocatorOptions options() const;
   // The options in force as text, and each device's memory fraction where it was set.
@@ -128,6 +129,7 @@ class DeviceHeaps final : private PeerListener, private SnapshotSource {
   void record_history(const HistoryOptions& options);
   [[nodiscard]] HistoryOptions history_options() const;
   [[nodiscard]] HistoryInfo history_info(int device) const;
+  // Throws std::bad_alloc: then nothing is changed, on any device.
   void set_user_metadata(std::string_view text);
   [[nodiscard]] std::string user_metadata() const;
   void annotate(void* pointer, std::string_view text);
@@ -159,7 +161,7 @@ class DeviceHeaps final : private PeerListener, private SnapshotSource {
   AllocatorOptions options_;
   AllocatorSettings settings_;  // the options as a snapshot has them, with those of the history
   HistoryOptions history_options_ = HistoryOptions::always_on();
-  std::string user_metadata_;
+  SharedText user_metadata_;
   AnnotationRing annotations_{kDefaultHistoryEntries};
   std::vector<HeapScopes*> scopes_;
   bool warned_of_fixed_segments_ = false;

@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <span>
 #include <string_view>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -60,52 +61,82 @@ SegmentInfo describe(const Segment& segment, int device, Visit&& visit) {
 // The index of a stack in a table in which others come before the heap's own.
 StackIndex behind(StackIndex first, StackIndex stack) { return stack == kNoStack ? kNoStack : first + stack; }
 
-void write(JsonWriter& json, const Segment& segment, int device, StackIndex first_stack) {
-  SegmentInfo info = describe(segment, device, [](const BlockInfo&) {});
+SegmentInfo describe(const Segment& segment, int device) {
+  return describe(segment, device, [](const BlockInfo&) {});
+}
+
+// As one segment those of a range that continue each other; returns how many. Requires: there is one.
+std::size_t write(JsonWriter& json, std::span<Segment* const> segments, int device, StackIndex first_stack) {
+  SegmentInfo info = describe(*segments[0], device);
+  std::size_t joined = 1;
+  for (; joined < segments.size() && segments[joined]->first != nullptr; ++joined) {
+    const SegmentInfo next = describe(*segments[joined], device);
+    if (!continues(info, next)) break;
+    lengthen(info, next);
+  }
   info.stack = behind(first_stack, info.stack);
   begin_segment(json, info);
-  for (const Block* block = segment.first; block != nullptr; block = block->next) {
-    BlockInfo described = describe(*block);
-    described.stack = behind(first_stack, described.stack);
-    write_block(json, described);
-  }
+  for (const Segment* segment : segments.first(joined))
+    for (const Block* block = segment->first; block != nullptr; block = block->next) {
+      BlockInfo described = describe(*block);
+      described.stack = behind(first_stack, described.stack);
+      write_block(json, described);
+    }
   end_segment(json);
+  return joined;
 }
 
 }  // namespace
 
 HistoryRing DeviceAllocator::prepare_history(const HistoryOptions& options) const {
   Lock lock(mutex_);
-  const std::size_t capacity = history_.capacity_for(options);
-  const std::size_t held = options.clear_history ? 0 : history_.size().entries;
+  const DeviceHistory::RingSize size = history_.ring_for(options);
   lock.unlock();
-  return HistoryRing(capacity, held);
+  return HistoryRing(size.capacity, size.prepared);
 }
 
 void DeviceAllocator::record_history(HistoryOptions&& options, HistoryRing&& ring) noexcept {
-  const Lock lock(mutex_);
+  Lock lock(mutex_);
   const bool turns_off = options.enabled == HistoryEnabled::none;
   // A C++ program has native frames alone.
   const bool gathers = !turns_off && options.stacks == HistoryStacks::all;
   gathering_.store(
       gathers ? static_cast<std::uint32_t>(options.context) | static_cast<std::uint32_t>(options.max_frames) << 8 : 0,
       std::memory_order_relaxed);
-  history_.set_options(std::move(options), std::move(ring));
-  if (!turns_off) return;
-  // Off is off: nothing shows a stack that was gathered before.
-  for (Segment* segment = segments_; segment != nullptr; segment = segment->next) {
-    history_.let_go(segment->stack);
-    for (Block* block = segment->first; block != nullptr; block = block->next) history_.let_go(block->stack);
+  DeviceHistory::Retired retired = history_.set_options(options, std::move(ring));
+  if (turns_off) {
+    // Off is off: nothing shows a stack that was gathered before.
+    for (Segment* segment = segments_; segment != nullptr; segment = segment->next) {
+      history_.let_go(segment->stack);
+      for (Block* block = segment->first; block != nullptr; block = block->next) history_.let_go(block->stack);
+    }
   }
-  history_.drop_unused_stacks();
+  // Nobody waits for all that the old entries refer to.
+  while (history_.let_go_some(retired)) {
+    lock.unlock();
+    std::this_thread::yield();
+    lock.lock();
+  }
+  if (turns_off) history_.drop_unused_stacks();
+  lock.unlock();  // before the old ring is freed
 }
 
-void DeviceAllocator::set_history_text(std::string_view text) {
+TextId DeviceAllocator::prepare_history_text(const SharedText& text) {
   const Lock lock(mutex_);
-  history_.set_text(text);
+  return history_.prepare_text(text);
 }
 
-bool DeviceAllocator::annotate(std::uint64_t address, std::string_view text) {
+void DeviceAllocator::use_history_text(TextId text) noexcept {
+  const Lock lock(mutex_);
+  history_.use_text(text);
+}
+
+void DeviceAllocator::drop_history_text(TextId text) noexcept {
+  const Lock lock(mutex_);
+  history_.drop_text(text);
+}
+
+bool DeviceAllocator::annotate(std::uint64_t address, const SharedText& text) {
   const Lock lock(mutex_);
   const Block* block = block_map_.find(address);
   if (block == nullptr) return false;
@@ -189,13 +220,13 @@ void DeviceAllocator::stream_segments(JsonWriter& json, StackIndex first_stack) 
   for (Segment* segment = segments_; segment != nullptr; segment = segment->next)
     if (segment->range == nullptr && !segment->going_back) others.push_back(segment);
   others.sort([](const Segment& a, const Segment& b) { return a.address < b.address; });
+  const auto write_one = [&](Segment* segment) { write(json, {&segment, 1}, device_, first_stack); };
   for (const AddressRange* range = ranges_; range != nullptr; range = range->next) {
-    while (!others.empty() && others.first()->address < range->address)
-      write(json, *others.pop_front(), device_, first_stack);
-    for (const Segment* segment : range->segments)
-      if (segment->first != nullptr) write(json, *segment, device_, first_stack);
+    while (!others.empty() && others.first()->address < range->address) write_one(others.pop_front());
+    for (std::span<Segment* const> rest = range->segments; !rest.empty();)
+      rest = rest.subspan(rest[0]->first == nullptr ? 1 : write(json, rest, device_, first_stack));
   }
-  while (const Segment* segment = others.pop_front()) write(json, *segment, device_, first_stack);
+  while (Segment* segment = others.pop_front()) write_one(segment);
 }
 
 void DeviceAllocator::stream_history(JsonWriter& json, StackIndex first_stack) {

@@ -19,8 +19,15 @@
 namespace cistern {
 namespace {
 
+// Without the device's figures what they would tell apart is the driver's refusal.
+OutOfMemoryCause cause_by_limit(const OutOfMemoryReport& report) {
+  const bool exceeds = report.limit_bytes && report.reserved_bytes + report.segment_bytes > *report.limit_bytes;
+  return exceeds ? OutOfMemoryCause::limit : OutOfMemoryCause::driver_refusal;
+}
+
 OutOfMemoryCause find_cause(const OutOfMemoryReport& report) {
   if (report.rounded_bytes > report.device_total_bytes) return OutOfMemoryCause::too_large;
+  if (!report.has_device_figures) return cause_by_limit(report);
   if (report.limit_bytes && report.reserved_bytes + report.segment_bytes > *report.limit_bytes &&
       report.device_free_bytes >= report.segment_bytes)
     return OutOfMemoryCause::limit;
@@ -68,11 +75,11 @@ ProcessesText describe_processes(const DriverApi& api, CUdevice device) noexcept
 // alone: telling observers of it would not end.
 void DeviceAllocator::fail(const Request& request, Lock& lock) {
   lock.unlock();
-  const MemoryInfo memory = device_memory();
   const ProcessesText processes = describe_processes(api_, surroundings_.contexts.driver_device(device_));
   lock.lock();
+  const std::optional<MemoryInfo> memory = memory_beside_heap(lock);
   TracePoint at;
-  at.address = memory.free;
+  at.address = memory ? memory->free : 0;
   at.size = static_cast<std::int64_t>(request.rounded);
   at.stream = stream_number(request.pools->stream);
   if (const PrivatePool* home = request.pools->home) at.pool = encode_pool(home->id.first, home->id.second);
@@ -85,7 +92,6 @@ void DeviceAllocator::fail(const Request& request, Lock& lock) {
   lock.unlock();
   OutOfMemoryError::Text text = format_out_of_memory(report, processes);
   OutOfMemoryDump dump(place);
-  dump.name_file(text);
   if (!Observers::is_observing()) surroundings_.observers.out_of_memory(report);
   SummaryText summary;
   append_summary(summary, stats, device_, false, title);
@@ -98,12 +104,12 @@ void DeviceAllocator::fail(const Request& request, Lock& lock) {
 // A size that no device has, refused before it touches anything: no counter moves and nobody
 // is told but the caller, as in PyTorch.
 void DeviceAllocator::refuse_too_large(std::size_t bytes) {
-  const MemoryInfo memory = device_memory();
   Section section(*this);
   Request request;
   request.bytes = request.rounded = request.segment_bytes = bytes;
   request.kind = PoolKind::large;
-  const OutOfMemoryReport report = make_report(request, memory);
+  const OutOfMemoryReport report = make_report(request, memory_beside_heap(section.lock));
+  section.lock.unlock();
   throw OutOfMemoryError(report, format_out_of_memory(report));
 }
 
@@ -115,17 +121,45 @@ MemoryInfo DeviceAllocator::device_memory() const {
   return memory;
 }
 
-OutOfMemoryReport DeviceAllocator::make_report(const Request& request, const MemoryInfo& memory) const {
+// What the driver says of the device while the heap holds what it holds now: asked again as long as that
+// changes meanwhile. Not under the lock, since the driver may keep the call waiting for another thread's,
+// which waits for the device. Nothing if it does not say.
+std::optional<MemoryInfo> DeviceAllocator::memory_beside_heap(Lock& lock) const noexcept {
+  constexpr int kMostTries = 8;  // then make_report takes the heap's word
+  const auto moving = [this] {
+    return std::tuple(held_bytes_, arriving_bytes_, range_operations_, reclaims_in_flight_);
+  };
+  std::optional<MemoryInfo> memory;
+  for (int tries = 0; tries < kMostTries; ++tries) {
+    const auto before = moving();
+    lock.unlock();
+    try {
+      memory = device_memory();
+    } catch (...) {  // the request's failure is what the caller must hear of
+      memory.reset();
+    }
+    lock.lock();
+    if (!memory || moving() == before) break;
+  }
+  return memory;
+}
+
+// All figures of one moment: those of the heap under one lock, and of the driver's what goes with them.
+OutOfMemoryReport DeviceAllocator::make_report(const Request& request, const std::optional<MemoryInfo>& memory) const {
   const Usage usage = usage_locked(request.pools == nullptr ? nullptr : request.pools->home);
   OutOfMemoryReport report;
   report.device = device_;
   report.requested_bytes = request.bytes;
   report.rounded_bytes = request.rounded;
   report.segment_bytes = request.segment_bytes;
-  report.device_total_bytes = memory.total;
-  report.device_free_bytes = memory.free;
   report.reserved_bytes = held_bytes_;
-  report.outside_bytes = memory.total - std::min(memory.total, memory.free + held_bytes_);
+  report.has_device_figures = memory.has_value();
+  report.device_total_bytes = memory ? memory->total : device_total_bytes_;
+  if (memory) {
+    const std::size_t not_held = memory->total - std::min(memory->total, held_bytes_);
+    report.device_free_bytes = std::min(memory->free, not_held);
+    report.outside_bytes = not_held - report.device_free_bytes;
+  }
   if (limit_bytes_ != kUnlimited) report.limit_bytes = limit_bytes_;
   report.allocated_bytes = static_cast<std::size_t>(usage.stats.allocated_bytes.all.current);
   report.pending_free_bytes = usage.pending;

@@ -10,6 +10,7 @@
 #include <atomic>
 #include <cerrno>
 #include <cstdio>
+#include <mutex>
 
 namespace cistern {
 namespace {
@@ -17,22 +18,48 @@ namespace {
 // Snapshots that one process keeps: a program that looks for what fits may fail for ever.
 constexpr unsigned kKeptSnapshots = 16;
 
+// One dump at a time: a pipe takes it in pieces.
+std::mutex writing;
+
+bool put(int descriptor, std::string_view text, std::string_view summary) noexcept {
+  FixedText<OutOfMemoryError::Text::capacity() + SummaryText::capacity() + 16> all;
+  all.append("cistern: ").append(text).append("\n").append(summary);
+  const std::lock_guard lock(writing);
+  return write_all(descriptor, all);
+}
+
+bool is_pipe(const char* path) noexcept {
+  struct stat kind {};
+  return ::stat(path, &kind) == 0 && S_ISFIFO(kind.st_mode);
+}
+
 }  // namespace
 
 OutOfMemoryDump::OutOfMemoryDump(const DumpPlace& where) noexcept : place_(where) {
   if (where == "off") return;
   descriptor_ = where == "stdout" ? STDOUT_FILENO : STDERR_FILENO;
   if (where == "stdout") std::fflush(stdout);  // what the program printed before comes before
-  if (where == "stdout" || where == "stderr") return;
-  const int file = ::open(where.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-  if (file >= 0) {
-    descriptor_ = file;
-    is_file_ = true;
-    open_snapshot();
-    return;
-  }
+  if (where != "stdout" && where != "stderr") open_file();
+}
+
+// Without waiting: a pipe may never get a reader.
+void OutOfMemoryDump::open_file() noexcept {
+  const int file = ::open(place_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0666);
+  if (file < 0) return complain("append to", errno);
+  descriptor_ = file;
+  is_file_ = true;
+  open_snapshot();
+}
+
+void OutOfMemoryDump::complain(std::string_view what, int error) const noexcept {
   FixedText<4352> complaint;
-  append(complaint, "cistern: oom_dump: cannot append to '{}': error {}\n", where, errno);
+  append(complaint, "cistern: oom_dump: cannot {} '{}': ", what, place_);
+  if ((error == ENXIO || error == EPIPE) && is_pipe(place_.c_str()))
+    complaint.append("it is a pipe that nobody reads\n");
+  else if (error == ETIMEDOUT)
+    complaint.append("its reader made no room for it\n");
+  else
+    append(complaint, "error {}\n", error);
   static_cast<void>(write_all(STDERR_FILENO, complaint));
 }
 
@@ -53,20 +80,26 @@ void OutOfMemoryDump::open_snapshot() noexcept {
   if (snapshot_ < 0) tell("cannot create", unfinished_path_, "", errno);
 }
 
-void OutOfMemoryDump::name_file(OutOfMemoryError::Text& text) const noexcept {
-  if (is_file_) text.append(" The memory summary is in ").append(place_).append(".");
-}
-
 void OutOfMemoryDump::name_snapshot(OutOfMemoryError::Text& text) const noexcept {
   if (has_snapshot_) text.append(" A snapshot is in ").append(snapshot_path_).append(".");
 }
 
-void OutOfMemoryDump::write(std::string_view text, std::string_view summary) noexcept {
+void OutOfMemoryDump::write(OutOfMemoryError::Text& text, std::string_view summary) noexcept {
   if (descriptor_ < 0) return;
-  FixedText<OutOfMemoryError::Text::capacity() + SummaryText::capacity() + 16> all;
-  all.append("cistern: ").append(text).append("\n").append(summary);
+  if (is_file_) {
+    OutOfMemoryError::Text naming = text;
+    naming.append(" The memory summary is in ").append(place_).append(".");
+    if (put(descriptor_, naming, summary)) {
+      text = naming;
+      return;
+    }
+    complain("write to", errno);
+    ::close(descriptor_);
+    is_file_ = false;
+    descriptor_ = STDERR_FILENO;
+  }
   // There is nobody to tell of a failure.
-  static_cast<void>(write_all(descriptor_, all));
+  static_cast<void>(put(descriptor_, text, summary));
 }
 
 void OutOfMemoryDump::write_snapshot(SnapshotSource& source) noexcept {

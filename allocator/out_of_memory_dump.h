@@ -26,22 +26,26 @@ class SnapshotSource {
   ~SnapshotSource() = default;
 };
 
-// One dump, open from its beginning: the error's text names the files only if there are any. Takes
+// One dump, open from its beginning: the error's text names the files only if they were written. Takes
 // no host memory, never throws.
+//
+// A pipe is opened without waiting for a reader: with none it is refused like any path that cannot be
+// opened. While it is written the reader has kOutputPatience to make room each time it is full; a reader
+// that goes away, or makes none, is refused as well. What is refused is said on standard error, which gets
+// the dump instead. The dumps of this process's threads do not mix, wherever they go; those of several
+// processes do not in a regular file, and may in a pipe, which takes 4 KiB in one piece.
 class OutOfMemoryDump {
  public:
-  // `where`: "stderr", "stdout", "off", or a file's path, to which it appends. What cannot be
-  // opened is said on standard error, which gets the dump instead. Beside a regular file there is one
-  // for the snapshot, named after it, the process and the dump; the seventeenth takes the first one's place.
+  // `where`: "stderr", "stdout", "off", or the path of a file or pipe, to which it appends. Beside a
+  // regular file there is one for the snapshot, named after it, the process and the dump; the seventeenth
+  // takes the first one's place.
   explicit OutOfMemoryDump(const DumpPlace& where) noexcept;
   ~OutOfMemoryDump();
   OutOfMemoryDump(const OutOfMemoryDump&) = delete;
   OutOfMemoryDump& operator=(const OutOfMemoryDump&) = delete;
 
   // Adds a sentence on the file to look into, if there is one.
-  void name_file(OutOfMemoryError::Text& text) const noexcept;
-  // To a regular file in one piece: the dumps of two threads do not mix.
-  void write(std::string_view text, std::string_view summary) noexcept;
+  void write(OutOfMemoryError::Text& text, std::string_view summary) noexcept;
   // After it, since it takes longer. Adds a line to the dump on what became of it.
   void write_snapshot(SnapshotSource& source) noexcept;
   // Adds a sentence on the snapshot, if it was written whole.
@@ -49,7 +53,9 @@ class OutOfMemoryDump {
 
  private:
   using SnapshotPath = FixedText<DumpPlace::capacity() + 48>;
+  void open_file() noexcept;
   void open_snapshot() noexcept;
+  void complain(std::string_view what, int error) const noexcept;
   void tell(std::string_view what, const SnapshotPath& path, std::string_view more, int error) noexcept;
 
   DumpPlace place_;

@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <string_view>
@@ -27,6 +28,7 @@ class AnnotationRing {
   // 0: nothing is kept from now on. What is held beyond the capacity stays until it is overwritten,
   // unless it is cleared.
   void set_capacity(std::size_t capacity, bool clear) noexcept;
+  // Others wait for no longer than it takes to copy the entries.
   [[nodiscard]] std::vector<ExternalAnnotation> all() const;
 
   // For fork, and for those who look at everything at one moment: nothing but for_each may be called
@@ -39,12 +41,12 @@ class AnnotationRing {
   void for_each(Visit&& visit) const {
     const TickClock::Conversion time(clock_);
     for (const Annotation& annotation : annotations_)
-      visit(annotation.name, annotation.is_start, annotation.device, time.unix_us(annotation.ticks));
+      visit(std::string_view(*annotation.name), annotation.is_start, annotation.device, time.unix_us(annotation.ticks));
   }
 
  private:
   struct Annotation {
-    std::string name;
+    std::shared_ptr<const std::string> name;  // never changes: those who look share it
     bool is_start = true;
     int device = 0;
     std::uint64_t ticks = 0;

@@ -59,16 +59,32 @@ std::uint32_t DeviceHistory::actions_of(const HistoryOptions& options) noexcept 
   return actions;
 }
 
-std::size_t DeviceHistory::capacity_for(const HistoryOptions& options) const noexcept {
+std::size_t DeviceHistory::entries_wanted(const HistoryOptions& options) noexcept {
   if (options.enabled == HistoryEnabled::none) return 0;
-  const std::size_t wanted = options.enabled == HistoryEnabled::all ? options.max_entries : 1;
-  return options.clear_history ? wanted : std::max(wanted, shown());
+  return options.enabled == HistoryEnabled::all ? options.max_entries : 1;
 }
 
-void DeviceHistory::set_options(HistoryOptions&& options, HistoryRing&& ring) noexcept {
-  const bool clears = options.clear_history || options.enabled == HistoryEnabled::none;
-  ring_.for_each([&](HistoryEntry entry) {
-    HistoryEntry* place = clears ? nullptr : ring.next();
+DeviceHistory::RingSize DeviceHistory::ring_for(const HistoryOptions& options) const noexcept {
+  const std::size_t wanted = entries_wanted(options);
+  if (clears(options)) return {wanted, 0};
+  return {std::max(wanted, shown()), ring_.is_full() ? ring_.size() : 0};
+}
+
+// Takes what is held over into `ring`, or goes on without it. What was recorded since the new ring was made
+// is held too: nothing is dropped for a limit, and nothing here takes memory that may not be had.
+void DeviceHistory::keep_on(std::size_t capacity, HistoryRing& ring) noexcept {
+  if (!ring_.is_full()) {
+    ring.set_capacity(capacity);
+    if (ring.continue_from(ring_))
+      ring_.swap(ring);
+    else
+      ring_.set_capacity(capacity);
+    return;
+  }
+  if (capacity <= ring_.size()) return;
+  ring.set_capacity(capacity);
+  ring_.for_each([&](const HistoryEntry& entry) {
+    HistoryEntry* place = ring.next(spare_);
     if (place == nullptr) {
       drop_references(entry);
     } else {
@@ -76,18 +92,39 @@ void DeviceHistory::set_options(HistoryOptions&& options, HistoryRing&& ring) no
       *place = entry;
     }
   });
-  if (!clears) gone_ = recorded_ - shown();
-  ring_ = std::move(ring);
-  if (clears) {
+  ring_.swap(ring);
+}
+
+DeviceHistory::Retired DeviceHistory::set_options(HistoryOptions& options, HistoryRing&& ring) noexcept {
+  Retired retired;
+  retired.spare = spare_.take();
+  const bool clears_all = clears(options);
+  if (clears_all) {
+    ring_.swap(ring);
     recorded_ = gone_ = lost_ = 0;
     gathered_ = {};
     stacks_.forget_losses();
+  } else {
+    const std::size_t held = shown();
+    gone_ = recorded_ - held;
+    keep_on(std::max(entries_wanted(options), held), ring);
   }
-  options_ = std::move(options);
+  if (!clears_all) retired.let_go = ring.size();  // nothing is there, or its references have moved
+  retired.ring = std::move(ring);
+  if (ring_.awaits_chunk()) spare_.want();
+  std::swap(options_, options);
   if (options_.enabled == HistoryEnabled::none) options_.context = HistoryContext::none;
   recorded_actions_ = actions_of(options_);
   keeps_stacks_ = options_.context >= HistoryContext::alloc;
   stacks_.set_limit(options_.max_stack_bytes);
+  return retired;
+}
+
+bool DeviceHistory::let_go_some(Retired& retired) noexcept {
+  constexpr std::size_t kAtOnce = 4096;  // some ten microseconds
+  const std::size_t end = std::min(retired.ring.size(), retired.let_go + kAtOnce);
+  for (; retired.let_go < end; ++retired.let_go) drop_references(retired.ring.at(retired.let_go));
+  return end < retired.ring.size();
 }
 
 StackId DeviceHistory::intern(const CapturedStack& stack) noexcept {
@@ -99,16 +136,10 @@ StackId DeviceHistory::intern(const CapturedStack& stack) noexcept {
   return stacks_.intern(stack);
 }
 
-void DeviceHistory::set_text(std::string_view text) {
-  const TextId id = texts_.intern(text);
-  if (text_ != kNoText) texts_.let_go(text_);
-  text_ = id;
-}
-
-void DeviceHistory::annotate(TracePoint at, std::string_view text) {
+void DeviceHistory::annotate(TracePoint at, const SharedText& text) {
   at.text = texts_.intern(text);
   add(TraceAction::annotate, at);
-  if (at.text != kNoText) texts_.let_go(at.text);
+  drop_text(at.text);
 }
 
 HistoryInfo DeviceHistory::info() const noexcept {
@@ -133,22 +164,21 @@ HistoryInfo DeviceHistory::info() const noexcept {
 }
 
 void DeviceHistory::copy_to(Copy& copy) const {
-  copy.entries.resize(ring_.size());
-  ring_.copy_to(copy.entries.data());
-  copy.shown = shown();
+  if (!copy.entries.has_room_for(ring_.size())) copy.entries.reserve(ring_.size());
   stacks_.copy_to(copy.stacks);
-  copy.texts = texts_.copy();
+  texts_.copy_to(copy.texts);
+  ring_.cut_to(copy.entries);
+  // The ring will have to replace what it shares.
+  if (ring_.awaits_chunk()) spare_.want();
+  copy.shown = shown();
   copy.overflowed = has_overflowed();
 }
 
 std::vector<TraceEntry> DeviceHistory::entries_of(const Copy& copy, const TickClock::Conversion& time) {
   std::vector<TraceEntry> entries;
   entries.reserve(copy.shown);
-  show(
-      [&copy](auto&& take) {
-        for (const HistoryEntry& entry : copy.entries) take(entry);
-      },
-      copy.shown, time, [&entries](const TraceEntry& entry) { entries.push_back(entry); });
+  show([&copy](auto&& take) { copy.entries.for_each(take); }, copy.shown, time,
+       [&entries](const TraceEntry& entry) { entries.push_back(entry); });
   return entries;
 }
 

@@ -10,6 +10,7 @@
 
 #include "stats/history_ring.h"
 #include "stats/raw_stack_table.h"
+#include "stats/spare_chunk.h"
 #include "stats/stack_capture.h"
 #include "stats/tags.h"
 #include "stats/text_table.h"
@@ -91,37 +92,59 @@ class DeviceHistory {
     return stacks_.frames_of(stack);
   }
 
-  // What entries carry from now on; "": nothing. Throws std::bad_alloc, unchanged.
-  void set_text(std::string_view text);
-  [[nodiscard]] const std::string& text() const noexcept { return texts_.text(text_); }
+  // A text's number, which is held until it is used or dropped. Throws std::bad_alloc, unchanged.
+  [[nodiscard]] TextId prepare_text(const SharedText& text) { return texts_.intern(text); }
+  void drop_text(TextId text) noexcept {
+    if (text != kNoText) texts_.let_go(text);
+  }
+  // What entries carry from now on. Requires: a prepared text, or none.
+  void use_text(TextId text) noexcept { drop_text(std::exchange(text_, text)); }
   // An entry with a text of its own. Throws std::bad_alloc, unchanged.
-  void annotate(TracePoint at, std::string_view text);
+  void annotate(TracePoint at, const SharedText& text);
 
-  // The capacity of the ring that set_options needs with these options.
-  [[nodiscard]] std::size_t capacity_for(const HistoryOptions& options) const noexcept;
-  // Requires: valid options. `ring` is empty; unless the options clear it, what is held moves there.
-  void set_options(HistoryOptions&& options, HistoryRing&& ring) noexcept;
+  // What the ring that set_options needs with these options is made with.
+  struct RingSize {
+    std::size_t capacity = 0;
+    std::size_t prepared = 0;
+  };
+  [[nodiscard]] RingSize ring_for(const HistoryOptions& options) const noexcept;
+  // What is not used any more: to be destroyed without the lock, after what its entries refer to was let go.
+  struct Retired {
+    HistoryRing ring;
+    ChunkHold spare;
+    std::size_t let_go = 0;  // places of the ring whose references are gone
+  };
+  // Requires: valid options. `ring` is empty; unless the options clear it, what is held moves there. O(chunks),
+  // but where a ring that overwrites becomes larger, which copies its entries.
+  [[nodiscard]] Retired set_options(HistoryOptions& options, HistoryRing&& ring) noexcept;
+  // Lets go what some of the old entries refer to; false when that was all. In pieces, between which the
+  // lock is given up.
+  [[nodiscard]] bool let_go_some(Retired& retired) noexcept;
+  // To be called without the lock, by whoever takes it next.
+  void provide() noexcept { spare_.provide(); }
   [[nodiscard]] const HistoryOptions& options() const noexcept { return options_; }
   [[nodiscard]] HistoryInfo info() const noexcept;
 
   // What a snapshot takes while it holds the heap's lock.
   struct Copy {
-    std::vector<HistoryEntry> entries;  // oldest first
-    std::size_t shown = 0;              // trace entries that they are shown as, the newest
+    HistoryRing::Cut entries;
+    std::size_t shown = 0;  // trace entries that they are shown as, the newest
     bool overflowed = false;
     RawStackTable::Copy stacks;
-    std::vector<std::string> texts;  // by number
+    std::vector<SharedText> texts;  // by number
   };
   // How much that is: for memory to be there before the lock is taken.
   struct Size {
     std::size_t entries = 0;
     std::size_t frames = 0;
     std::size_t stacks = 0;
+    std::size_t texts = 0;
   };
   [[nodiscard]] Size size() const noexcept {
-    return {ring_.size(), stacks_.frames_of_copy(), stacks_.stacks_of_copy()};
+    return {ring_.size(), stacks_.frames_of_copy(), stacks_.stacks_of_copy(), texts_.size()};
   }
-  // Throws std::bad_alloc; allocates little where `copy` has that many elements.
+  // Shares the entries and the texts. Throws std::bad_alloc; allocates nothing where `copy` has room for
+  // as much. Requires: nothing is in it.
   void copy_to(Copy& copy) const;
   // A copy as a snapshot has it, but that its stacks are the device's own numbers. Called without
   // the lock.
@@ -134,7 +157,7 @@ class DeviceHistory {
   void for_each_shown(const TickClock::Conversion& time, Visit&& visit) const {
     show([this](auto&& take) { ring_.for_each(take); }, shown(), time,
          [&](const TraceEntry& entry) {
-           visit(entry, std::string_view(texts_.text(static_cast<TextId>(std::max(entry.user_metadata, 0)))));
+           visit(entry, texts_.text(static_cast<TextId>(std::max(entry.user_metadata, 0))));
          });
   }
   template <class Visit>
@@ -159,11 +182,15 @@ class DeviceHistory {
   }
   static constexpr std::uint32_t bit(TraceAction action) { return std::uint32_t{1} << static_cast<unsigned>(action); }
   [[nodiscard]] static std::uint32_t actions_of(const HistoryOptions& options) noexcept;
+  [[nodiscard]] static std::size_t entries_wanted(const HistoryOptions& options) noexcept;
+  [[nodiscard]] static bool clears(const HistoryOptions& options) noexcept {
+    return options.clear_history || options.enabled == HistoryEnabled::none;
+  }
   [[nodiscard]] std::size_t shown() const noexcept {
     return static_cast<std::size_t>(std::min<std::uint64_t>(recorded_ - gone_, ring_.limit()));
   }
   void write(std::uint64_t action, const TracePoint& at, unsigned entries) noexcept {
-    HistoryEntry* entry = ring_.next();
+    HistoryEntry* entry = ring_.next(spare_);
     if (entry == nullptr) {
       ++lost_;
       return;
@@ -184,15 +211,17 @@ class DeviceHistory {
     entry->tag = at.tag;
   }
 
-  void drop_references(HistoryEntry& entry) noexcept {
+  void drop_references(HistoryEntry entry) noexcept {
     let_go(entry.stack);
-    if (entry.text != kNoText) texts_.let_go(entry.text);
+    drop_text(entry.text);
   }
+  void keep_on(std::size_t capacity, HistoryRing& ring) noexcept;
 
   std::uint32_t recorded_actions_ = 0;
   bool keeps_stacks_ = false;  // entries do
   RawStackTable stacks_;
   HistoryRing ring_;
+  mutable SpareChunk spare_;  // to look at the ring makes it want one
   TickClock clock_;
   std::uint64_t recorded_ = 0;  // trace entries, since it was cleared
   std::uint64_t gone_ = 0;      // of those, overwritten before the ring changed its size

@@ -14,8 +14,9 @@ std::size_t unallocated_bytes(const OutOfMemoryReport& report) {
 }
 
 void append_holdings(Text& text, const OutOfMemoryReport& report) {
-  append(text, "cistern holds {}; {} is in use outside it. Of the allocated memory {} is allocated by cistern, ",
-         format_size(report.reserved_bytes), format_size(report.outside_bytes),
+  append(text, "cistern holds {}; ", format_size(report.reserved_bytes));
+  if (report.has_device_figures) append(text, "{} is in use outside it. ", format_size(report.outside_bytes));
+  append(text, "{} the allocated memory {} is allocated by cistern, ", report.has_device_figures ? "Of" : "of",
          format_size(report.allocated_bytes + report.private_pools_free_bytes));
   if (report.private_pools_free_bytes != 0)
     append(text, "with {} of it free in private pools, ", format_size(report.private_pools_free_bytes));
@@ -54,13 +55,15 @@ void append_cause(Text& text, const OutOfMemoryReport& report) {
                     format_size(report.rounded_bytes));
     case OutOfMemoryCause::limit:
       if (report.budget) return append_budget(text, *report.budget);
-      return append(
-          text, "the limit: {} held and {} more would exceed the {} allowed, although {} is free on the device",
-          format_size(report.reserved_bytes), segment, format_size(report.limit_bytes.value_or(0)), device_free);
+      append(text, "the limit: {} held and {} more would exceed the {} allowed", format_size(report.reserved_bytes),
+             segment, format_size(report.limit_bytes.value_or(0)));
+      if (report.has_device_figures) append(text, ", although {} is free on the device", device_free);
+      return;
     case OutOfMemoryCause::pending_frees:
       return append(text, "pending frees: {} was freed, but work on other streams may still use it",
                     format_size(report.pending_free_bytes));
     case OutOfMemoryCause::driver_refusal:
+      if (!report.has_device_figures) return append(text, "the driver refused {}", segment);
       return append(text, "the driver refused {} although it reports {} free", segment, device_free);
     case OutOfMemoryCause::too_large:
       return append(text, "the request is larger than the device: {} was asked for, the device has {} in all",
@@ -81,9 +84,12 @@ void append_cause(Text& text, const OutOfMemoryReport& report) {
 
 Text format_out_of_memory(const OutOfMemoryReport& report, std::string_view processes) {
   Text text;
-  append(text, "CUDA out of memory. Tried to allocate {}. GPU {} has a total capacity of {} of which {} is free. ",
-         format_size(report.segment_bytes), report.device, format_size(report.device_total_bytes),
-         format_size(report.device_free_bytes));
+  append(text, "CUDA out of memory. Tried to allocate {}. GPU {} has a total capacity of {}",
+         format_size(report.segment_bytes), report.device, format_size(report.device_total_bytes));
+  if (report.has_device_figures)
+    append(text, " of which {} is free. ", format_size(report.device_free_bytes));
+  else
+    text.append("; how much of it is free is not known, for the driver did not say. ");
   text.append(processes);
   if (report.limit_bytes) append(text, "{} allowed; ", format_size(*report.limit_bytes));
   append_holdings(text, report);

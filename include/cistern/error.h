@@ -93,9 +93,9 @@ struct BudgetRefusal {
 
 // The state of one device at the moment a request failed. All sizes in bytes.
 // It adds up: total = free + outside + reserved, and
-// reserved = allocated + pending_free + free_split + free_whole + private_pools_free. The first line is the driver's
-// figure beside the heap's, taken one after the other: while other threads allocate, it is
-// `outside` that takes up the difference.
+// reserved = allocated + pending_free + free_split + free_whole + private_pools_free. The heap's figures are of one
+// moment, and so are the driver's with them: they are asked for again if the heap has changed meanwhile. What
+// other threads' requests are getting from the driver at that moment is in `outside`.
 struct OutOfMemoryReport {
   int device = 0;
   OutOfMemoryCause cause = OutOfMemoryCause::device_full;
@@ -103,6 +103,9 @@ struct OutOfMemoryReport {
   std::size_t rounded_bytes = 0;    // after the size policy's rounding
   std::size_t segment_bytes = 0;    // what the driver was asked for
   std::size_t device_total_bytes = 0;
+  // False: the driver did not say what is free, which and `outside` are 0 then, and the total is that of
+  // the heap's beginning. The first of the two sums does not hold.
+  bool has_device_figures = true;
   std::size_t device_free_bytes = 0;
   std::size_t outside_bytes = 0;           // in use on the device, but not held by this allocator
   std::optional<std::size_t> limit_bytes;  // the memory fraction's limit, if one is set

@@ -87,7 +87,7 @@ struct HistoryOptions {
 struct HistoryInfo {
   std::size_t entries = 0;        // held
   std::uint64_t recorded = 0;     // since it was cleared
-  std::uint64_t lost = 0;         // not recorded: there was no host memory for the first entry
+  std::uint64_t lost = 0;         // not recorded: no host memory for the first entry, or beside a snapshot's
   std::size_t stacks = 0;         // distinct, held
   std::size_t stack_bytes = 0;    // they take
   std::uint64_t stacks_lost = 0;  // left out: max_stack_bytes, or no host memory
@@ -100,13 +100,15 @@ struct HistoryInfo {
 };
 
 // Records from now on by `options`, on all devices. Throws InvalidArgument naming an option out of
-// range; std::bad_alloc. Either way nothing is changed.
+// range; std::bad_alloc. Either way nothing is changed. Other threads wait while a ring that
+// overwrites is copied into a larger one, and, when it is turned off, while all blocks are walked.
 CISTERN_EXPORT void record_history(const HistoryOptions& options = {});
 [[nodiscard]] CISTERN_EXPORT HistoryOptions history_options();
 [[nodiscard]] CISTERN_EXPORT HistoryInfo history_info(Device device = {});
 
 // What entries carry as `user_metadata` from now on, on all devices, such as "step 17"; "": nothing.
-// At most 65,535 texts are held at once, and more are left out. Throws std::bad_alloc.
+// At most 65,535 texts are held at once, and more are left out. Throws std::bad_alloc: then nothing is
+// changed, on any device.
 CISTERN_EXPORT void set_user_metadata(std::string_view text);
 [[nodiscard]] CISTERN_EXPORT std::string user_metadata();
 // Records a text for a live block: an entry `annotate`. Throws InvalidArgument if no live block

@@ -19,6 +19,7 @@
 #include "tests/allocator/dump_files.h"
 #include "tests/allocator/refusing_driver.h"
 #include "tests/history/json_schema.h"
+#include "tests/history/load.h"
 #include "tools/snapshot_reader.h"
 
 namespace cistern {
@@ -143,6 +144,88 @@ TEST_P(NoHostMemoryDump, HasWhatACopyHas) {
             std::string::npos);
 }
 
+// A thread that is unmapping pages, and stays where it is meanwhile.
+class Unmapping {
+ public:
+  explicit Unmapping(const DriverApi& inner) : inner_(inner), api(inner) {
+    api.mem_unmap = {this, [](void* self, CUdeviceptr pointer, std::size_t bytes) {
+                       auto& me = *static_cast<Unmapping*>(self);
+                       if (me.state_ == kEmptying) {
+                         me.change_to(kUnmapping);
+                         me.state_.wait(kUnmapping);
+                       }
+                       return me.inner_.mem_unmap(pointer, bytes);
+                     }};
+  }
+  ~Unmapping() { finish(); }
+  void finish() {
+    change_to(kEnds);
+    if (thread_.joinable()) thread_.join();
+  }
+  // Takes some pages of a stream and frees some between, and stops where it gives those back.
+  void start(CachingAllocator& allocator) {
+    thread_ = std::thread([this, &allocator] {
+      state_.wait(kIdle);
+      if (state_ == kEnds) return;
+      std::vector<void*> blocks;
+      for (int i = 0; i < 5; ++i) blocks.push_back(allocator.allocate(20 * kMega));
+      allocator.deallocate(blocks[1]);
+      allocator.deallocate(blocks[3]);
+      change_to(kEmptying);
+      allocator.empty_cache();
+    });
+  }
+  void go_on_to_unmap() {
+    change_to(kBegins);
+    for (int state = state_; state != kUnmapping; state = state_) state_.wait(state);
+  }
+
+ private:
+  enum : int { kIdle, kBegins, kEmptying, kUnmapping, kEnds };
+  void change_to(int state) {
+    state_ = state;
+    state_.notify_all();
+  }
+  const DriverApi& inner_;
+  std::atomic<int> state_{kIdle};
+  std::thread thread_;
+
+ public:
+  DriverApi api;
+};
+
+TEST(NoHostMemoryDumpMeanwhile, JoinsPagesOnTheirWayAsACopyDoes) {
+  const std::string path = testing::TempDir() + "cistern-dump-unmapping-" + std::to_string(::getpid()) + ".txt";
+  RefusingDriver driver;
+  Unmapping unmapping(driver.api());
+  CachingAllocator allocator(
+      {.driver = &unmapping.api, .options = AllocatorOptions::parse("expandable_segments:True,oom_dump:" + path)});
+  unmapping.start(allocator);
+  allocator.add_out_of_memory_observer([&](const OutOfMemoryReport&) {
+    // This thread has no host memory, and the dump comes next.
+    unmapping.go_on_to_unmap();
+  });
+  driver.armed = true;
+  OutOfMemoryError::Text said;
+  try {
+    static_cast<void>(allocator.allocate(127 * kMega));
+  } catch (const OutOfMemoryError& error) {
+    said = error.what();
+  }
+  testing_host::is_gone = false;
+  driver.armed = false;
+  const Snapshot streamed = read_snapshot(snapshot_named_in(said));
+  const Snapshot copied = allocator.snapshot();
+  ASSERT_EQ(copied.segments.size(), 1U);
+  EXPECT_EQ(copied.segments[0].blocks.size(), 5U);
+  ASSERT_EQ(streamed.segments.size(), copied.segments.size());
+  for (std::size_t i = 0; i < copied.segments.size(); ++i) expect_equal(streamed.segments[i], copied.segments[i]);
+  EXPECT_EQ(streamed.device_stats, copied.device_stats);
+  unmapping.finish();
+  EXPECT_EQ(allocator.snapshot().segments.size(), 3U) << "and then they are gone";
+  remove_dump(path);
+}
+
 // Other threads, which have memory, go on until the locks are taken and after they are let go.
 TEST_P(NoHostMemoryDump, IsOfOneMomentUnderLoad) {
   HistoryOptions off;
@@ -186,6 +269,18 @@ TEST_P(NoHostMemoryDump, IsOfOneMomentUnderLoad) {
   ends = true;
   for (std::thread& thread : threads) thread.join();
   EXPECT_NO_THROW(allocator_.check());
+}
+
+// The same with all that a history can hold.
+TEST_P(NoHostMemoryDump, HasAHistoryOfThatMomentUnderLoad) {
+  allocator_.record_history({});
+  Load load(allocator_, driver_.driver.create_stream(), 60000);
+  for (int i = 0; i < 5; ++i) {
+    load.go_on();
+    const Snapshot snapshot = read_snapshot(snapshot_named_in(failure(127 * kMega)));
+    ASSERT_EQ(fault_of_moment(snapshot), "") << "dump " << i;
+    ASSERT_EQ(fault_of_entries(snapshot), "") << "dump " << i;
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Policies, NoHostMemoryDump, testing::Values("policy:classic", "expandable_segments:True"));

@@ -46,6 +46,7 @@ class OutOfMemoryTest : public testing::Test {
 };
 
 void expect_sum(const OutOfMemoryReport& report) {
+  EXPECT_TRUE(report.has_device_figures);
   EXPECT_EQ(report.device_total_bytes, report.device_free_bytes + report.outside_bytes + report.reserved_bytes);
   EXPECT_EQ(report.reserved_bytes,
             report.allocated_bytes + report.pending_free_bytes + report.free_split_bytes + report.free_whole_bytes);
@@ -271,6 +272,65 @@ TEST_F(OutOfMemoryTest, ASnapshotThatCannotBeWrittenWholeIsRemovedAndTheDumpSays
   for (const auto& file : std::filesystem::directory_iterator(testing::TempDir()))
     EXPECT_FALSE(file.path().string().starts_with(path + "." + std::to_string(::getpid()))) << file.path();
   remove_dump(path);
+}
+
+// Another thread's request is served between the driver's answer and the heap's.
+TEST(OutOfMemoryMeanwhile, TheReportIsOfOneMomentAndAddsUpInAnyCase) {
+  for (const int changes : {1, 3, 1000}) {
+    SimulatedDriver driver({.capacity_bytes = 1024 * kMega, .backing = Backing::none});
+    struct Asked {
+      const DriverApi& driver;
+      CachingAllocator* allocator;
+      int changes;
+    } asked{driver.api(), nullptr, changes};
+    DriverApi api = driver.api();
+    api.mem_get_info = {&asked, [](void* self, std::size_t* free, std::size_t* total) {
+                          auto& me = *static_cast<Asked*>(self);
+                          const CUresult result = me.driver.mem_get_info(free, total);
+                          if (me.allocator != nullptr && me.changes-- > 0)
+                            static_cast<void>(me.allocator->allocate(20 * kMega));
+                          return result;
+                        }};
+    CachingAllocator allocator({.driver = &api, .options = AllocatorOptions::parse("oom_dump:off")});
+    static_cast<void>(allocator.allocate(500 * kMega));
+    asked.allocator = &allocator;
+    try {
+      static_cast<void>(allocator.allocate(600 * kMega));
+      FAIL() << "it was served";
+    } catch (const OutOfMemoryError& error) {
+      expect_sum(error.report());
+      EXPECT_EQ(error.report().outside_bytes, 0U) << changes;
+      if (changes < 8) {
+        EXPECT_EQ(error.report().device_free_bytes, (1024 - 500 - 20 * static_cast<std::size_t>(changes)) * kMega);
+      }
+    }
+    asked.allocator = nullptr;
+  }
+}
+
+TEST_F(OutOfMemoryTest, ADriverThatDoesNotSayWhatIsFreeChangesNeitherTheErrorNorTheDump) {
+  static_cast<void>(allocator_.allocate(3 * kMega));
+  driver_.fail_call("cuMemGetInfo", 1, CUDA_ERROR_UNKNOWN);
+  const OutOfMemoryReport report = failing_request(120 * kMega);
+  EXPECT_FALSE(report.has_device_figures);
+  EXPECT_EQ(report.cause, OutOfMemoryCause::driver_refusal);
+  EXPECT_EQ(report.device_total_bytes, 128 * kMega);
+  EXPECT_EQ(report.device_free_bytes + report.outside_bytes, 0U);
+  EXPECT_EQ(report.reserved_bytes, 20 * kMega);
+  EXPECT_EQ(report.allocated_bytes + report.free_split_bytes, 20 * kMega);
+  EXPECT_EQ(text_,
+            "CUDA out of memory. Tried to allocate 120.00 MiB. GPU 0 has a total capacity of 128.00 MiB; how much of "
+            "it is free is not known, for the driver did not say. Including memory outside cistern, this process has "
+            "20.00 MiB memory in use. cistern holds 20.00 MiB; of the allocated memory "
+            "3.00 MiB is allocated by cistern, and 17.00 MiB is reserved but unallocated (0 bytes freed but awaited "
+            "by other streams, 17.00 MiB free in partly used segments, 0 bytes free in unused segments; the largest "
+            "free block has 17.00 MiB). Cause: the driver refused 120.00 MiB.");
+  driver_.fail_call("cuMemGetInfo", 1, CUDA_ERROR_UNKNOWN);
+  EXPECT_EQ(failing_request(~std::size_t{0}).cause, OutOfMemoryCause::too_large);
+  allocator_.set_memory_fraction(0.5);
+  driver_.fail_call("cuMemGetInfo", 1, CUDA_ERROR_UNKNOWN);
+  EXPECT_EQ(failing_request(100 * kMega).cause, OutOfMemoryCause::limit);
+  EXPECT_NE(text_.find("100.00 MiB more would exceed the 64.00 MiB allowed."), std::string::npos) << text_;
 }
 
 // The figures stand in PyTorch's order, and add up to the device and to what is held.

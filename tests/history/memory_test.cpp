@@ -10,6 +10,7 @@
 #include <new>
 #include <sstream>
 #include <string>
+#include <vector>
 
 #include "stats/gzip_output.h"
 #include "stats/history.h"
@@ -58,26 +59,86 @@ TEST(HistoryWithoutMemory, AnUnlimitedRingStaysAsLargeAsItIs) {
   DeviceHistory history;
   HistoryOptions options;
   options.max_entries = kUnlimitedEntries;
-  history.set_options(HistoryOptions(options), HistoryRing(history.capacity_for(options)));
+  static_cast<void>(history.set_options(options, HistoryRing(history.ring_for(options).capacity)));
   TracePoint at;
   {
     const MemoryGone gone;
     for (at.size = 0; at.size < 20000; ++at.size) history.add(TraceAction::alloc, at);
   }
-  // Its first chunk holds 8,192.
+  // Its first chunk.
   DeviceHistory::Copy copy;
   history.copy_to(copy);
-  ASSERT_EQ(copy.entries.size(), 8192U);
-  EXPECT_EQ(copy.entries.front().size, 20000 - 8192);
-  EXPECT_EQ(copy.entries.back().size, 19999);
+  std::vector<std::int64_t> sizes;
+  copy.entries.for_each([&sizes](const HistoryEntry& entry) { sizes.push_back(entry.size); });
+  ASSERT_EQ(sizes.size(), HistoryRing::kChunk);
+  EXPECT_EQ(sizes.front(), 20000 - static_cast<std::int64_t>(HistoryRing::kChunk));
+  EXPECT_EQ(sizes.back(), 19999);
   EXPECT_TRUE(copy.overflowed);
   EXPECT_EQ(history.info().lost, 0U);
+}
+
+// What the next chunk takes was brought before.
+TEST(HistoryWithoutMemory, AnUnlimitedRingGrowsByWhatWasBrought) {
+  DeviceHistory history;
+  HistoryOptions options;
+  options.context = HistoryContext::none;
+  static_cast<void>(history.set_options(options, HistoryRing(history.ring_for(options).capacity)));
+  TracePoint at;
+  for (at.size = 0; at.size < 20000; ++at.size) {
+    history.provide();
+    const MemoryGone gone;
+    history.add(TraceAction::alloc, at);
+  }
+  EXPECT_EQ(history.info().entries, 20000U);
+  EXPECT_EQ(history.info().recorded, 20000U);
+}
+
+TEST(HistoryWithoutMemory, OffTakesBackWhatWasBrought) {
+  DeviceHistory history;
+  HistoryOptions options;
+  options.context = HistoryContext::none;
+  static_cast<void>(history.set_options(options, HistoryRing(history.ring_for(options).capacity)));
+  history.provide();
+  options.enabled = HistoryEnabled::none;
+  EXPECT_TRUE(history.set_options(options, HistoryRing()).spare);
+  const std::uint64_t before = requests;
+  history.provide();
+  EXPECT_EQ(requests, before);
+}
+
+// A ring cannot write where a snapshot reads.
+TEST(HistoryWithoutMemory, WhatHasNoPlaceBesideASnapshotIsLostAndCounted) {
+  DeviceHistory history;
+  HistoryOptions options;
+  options.context = HistoryContext::none;
+  options.max_entries = 2 * HistoryRing::kChunk;
+  static_cast<void>(history.set_options(options, HistoryRing(history.ring_for(options).capacity)));
+  TracePoint at;
+  const auto write = [&](std::size_t events) {
+    for (std::size_t i = 0; i < events; ++i, ++at.size) history.add(TraceAction::alloc, at);
+  };
+  write(2 * HistoryRing::kChunk);
+  {
+    DeviceHistory::Copy copy;
+    history.copy_to(copy);
+    const MemoryGone gone;
+    write(100);
+    EXPECT_EQ(history.info().lost, 100U);
+    EXPECT_EQ(history.info().recorded, 2 * HistoryRing::kChunk);
+    copy.entries.for_each([expected = std::int64_t{0}](const HistoryEntry& entry) mutable {
+      ASSERT_EQ(entry.size, expected);
+      ++expected;
+    });
+  }
+  write(100);
+  EXPECT_EQ(history.info().lost, 100U) << "the snapshot is gone";
+  EXPECT_EQ(history.info().entries, 2 * HistoryRing::kChunk);
 }
 
 TEST(HistoryWithoutMemory, ANewStackIsLeftOutAndCounted) {
   DeviceHistory history;
   HistoryOptions options;
-  history.set_options(HistoryOptions(options), HistoryRing(history.capacity_for(options)));
+  static_cast<void>(history.set_options(options, HistoryRing(history.ring_for(options).capacity)));
   const std::uintptr_t frame = 1;
   CapturedStack stack;
   stack.frames = &frame;
@@ -128,6 +189,102 @@ TEST(HistoryWithoutMemory, OptionsThatNeedSomeAreRefusedAndNothingIsChanged) {
   }
   EXPECT_GT(served, 3) << "each device needs some";
   EXPECT_EQ(allocator.history_info(0).recorded + allocator.history_info(1).recorded, 0U);
+}
+
+TEST(HistoryWithoutMemory, ATextIsCarriedByAllDevicesOrByNone) {
+  SimulatedDriver driver({.devices = 3, .capacity_bytes = 64 * kMega, .backing = Backing::none});
+  CachingAllocator allocator({.driver = &driver.api()});
+  for (int device = 0; device < 3; ++device) static_cast<void>(allocator.allocate(1000, nullptr, device));
+  allocator.set_user_metadata("before");
+  const std::string text = "a text that takes some memory of its own";
+  const auto texts_of_new_entries = [&] {
+    for (int device = 0; device < 3; ++device) static_cast<void>(allocator.allocate(1000, nullptr, device));
+    const Snapshot snapshot = allocator.snapshot();
+    std::vector<std::string> texts;
+    for (const auto& trace : snapshot.device_traces) {
+      const auto number = static_cast<std::size_t>(trace.at(trace.size() - 1).user_metadata);
+      texts.push_back(snapshot.texts.at(number));
+    }
+    return texts;
+  };
+  const auto try_after = [&](long served, std::string_view next) {
+    const MemoryGone gone(served);
+    try {
+      allocator.set_user_metadata(next);
+      return true;
+    } catch (const std::bad_alloc&) {
+      return false;
+    }
+  };
+  long served = 0;
+  for (; !try_after(served, text); ++served) {
+    ASSERT_EQ(allocator.user_metadata(), "before");
+    ASSERT_EQ(texts_of_new_entries(), std::vector<std::string>(3, "before")) << served;
+  }
+  EXPECT_GT(served, 3) << "each device needs some";
+  EXPECT_EQ(allocator.user_metadata(), text);
+  EXPECT_EQ(texts_of_new_entries(), std::vector<std::string>(3, text));
+
+  // Nothing stays of texts that some of the devices had room for: there are numbers for 65,535.
+  int refused = 0;
+  for (int i = 0; i < 70000; ++i) refused += try_after(5, text + std::to_string(i)) ? 0 : 1;
+  EXPECT_GT(refused, 65535);
+  allocator.set_user_metadata("after");
+  EXPECT_EQ(texts_of_new_entries(), std::vector<std::string>(3, "after"));
+}
+
+TEST(OptionsWithoutMemory, ChangeOnAllDevicesOrOnNone) {
+  SimulatedDriver driver({.devices = 3, .capacity_bytes = 64 * kMega, .backing = Backing::none});
+  CachingAllocator allocator({.driver = &driver.api()});
+  for (int device = 0; device < 3; ++device) static_cast<void>(allocator.allocate(1000, nullptr, device));
+  const std::string before = allocator.options().describe();
+  const std::string text = "per_process_memory_fraction:0.5,history_entries:100,oom_dump:" + std::string(100, 'x');
+  const auto try_after = [&](long served) {
+    const MemoryGone gone(served);
+    try {
+      allocator.set_options(text);
+      return true;
+    } catch (const std::bad_alloc&) {
+      return false;
+    }
+  };
+  long served = 0;
+  for (; !try_after(served); ++served) {
+    ASSERT_EQ(allocator.options().describe(), before) << served;
+    ASSERT_EQ(allocator.history_options().max_entries, kDefaultHistoryEntries);
+    for (int device = 0; device < 3; ++device) ASSERT_EQ(allocator.memory_fraction(device), 1.0) << served;
+  }
+  EXPECT_GT(served, 3) << "each device needs some";
+  for (int device = 0; device < 3; ++device) EXPECT_EQ(allocator.memory_fraction(device), 0.5);
+  EXPECT_EQ(allocator.history_options().max_entries, 100U);
+}
+
+// Options are prepared for what a ring holds, and more is recorded before they are applied.
+TEST(HistoryOptionsChange, KeepsWhatIsRecordedMeanwhile) {
+  for (const std::size_t wanted : {std::size_t{10}, std::size_t{600}, kUnlimitedEntries}) {
+    DeviceHistory history;
+    HistoryOptions options;
+    options.context = HistoryContext::none;
+    options.max_entries = 100000;
+    static_cast<void>(history.set_options(options, HistoryRing(history.ring_for(options).capacity)));
+    TracePoint at;
+    const auto write = [&](std::int64_t end) {
+      for (; at.size < end; ++at.size) history.add(TraceAction::alloc, at);
+    };
+    write(500);
+    options = history.options();
+    options.max_entries = wanted;
+    const DeviceHistory::RingSize size = history.ring_for(options);
+    HistoryRing ring(size.capacity, size.prepared);
+    write(6000);
+    {
+      const MemoryGone gone;
+      static_cast<void>(history.set_options(options, std::move(ring)));
+    }
+    EXPECT_EQ(history.info().entries, 6000U) << wanted;
+    write(7000);
+    EXPECT_EQ(history.info().entries, wanted == kUnlimitedEntries ? 7000U : 6000U) << wanted;
+  }
 }
 
 TEST(CompressedTextWithoutMemory, IsWholeOrRefused) {

@@ -87,22 +87,22 @@ TEST_F(UserMetadata, RangesAreKeptInARingOfTheHistorysSizeAndNotWhileItIsOff) {
 
 TEST(TextTable, HoldsATextForAsLongAsItIsReferredTo) {
   TextTable texts;
-  EXPECT_EQ(texts.intern(""), kNoText);
-  const TextId a = texts.intern("a");
-  EXPECT_EQ(texts.intern("a"), a);
+  EXPECT_EQ(texts.intern(share_text("")), kNoText);
+  const TextId a = texts.intern(share_text("a"));
+  EXPECT_EQ(texts.intern(share_text("a")), a);
   texts.let_go(a);
   EXPECT_EQ(texts.text(a), "a");
   texts.let_go(a);
-  const TextId b = texts.intern("b");
+  const TextId b = texts.intern(share_text("b"));
   EXPECT_EQ(b, a) << "its number is used again";
   EXPECT_EQ(texts.text(b), "b");
 }
 
 TEST(TextTable, LeavesOutWhatGoesBeyondItsNumbers) {
   TextTable texts;
-  for (int i = 0; i < 65535; ++i) ASSERT_NE(texts.intern(std::to_string(i)), kNoText) << i;
-  EXPECT_EQ(texts.intern("one more"), kNoText);
-  EXPECT_NE(texts.intern("17"), kNoText);
+  for (int i = 0; i < 65535; ++i) ASSERT_NE(texts.intern(share_text(std::to_string(i))), kNoText) << i;
+  EXPECT_EQ(texts.intern(share_text("one more")), kNoText);
+  EXPECT_NE(texts.intern(share_text("17")), kNoText);
 }
 
 }  // namespace

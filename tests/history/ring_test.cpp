@@ -18,8 +18,11 @@ HistoryOptions with_entries(std::size_t entries) {
   return options;
 }
 
-void use(DeviceHistory& history, const HistoryOptions& options) {
-  history.set_options(HistoryOptions(options), HistoryRing(history.capacity_for(options), history.size().entries));
+void use(DeviceHistory& history, HistoryOptions options) {
+  const DeviceHistory::RingSize size = history.ring_for(options);
+  DeviceHistory::Retired retired = history.set_options(options, HistoryRing(size.capacity, size.prepared));
+  while (history.let_go_some(retired)) {
+  }
 }
 
 void add(DeviceHistory& history, std::int64_t first, std::int64_t last) {
@@ -50,7 +53,7 @@ std::vector<std::int64_t> numbers(std::int64_t first, std::int64_t last) {
 
 TEST(HistoryRing, KeepsTheNewestInOrder) {
   // Around the sizes at which a chunk ends.
-  for (const std::int64_t capacity : {1, 2, 3, 8191, 8192, 8193, 20000})
+  for (const std::int64_t capacity : {1, 2, 3, 2047, 2048, 2049, 20000})
     for (const std::int64_t written : {std::int64_t{0}, std::int64_t{1}, capacity - 1, capacity, capacity + 1,
                                        2 * capacity, 2 * capacity + 7, std::int64_t{30000}}) {
       DeviceHistory history;

@@ -1,0 +1,86 @@
+#pragma once
+
+// HistoryEntry: one event of a device's history, and the chunks that hold them.
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <new>
+#include <utility>
+
+namespace cistern {
+
+// One event, as small as it can be: it is written with every allocation and free.
+struct HistoryEntry {
+  std::uint64_t ticks;  // see TickClock
+  std::uint64_t place;  // see address() and action()
+  std::int64_t size;
+  std::int64_t stream;  // as SegmentInfo::stream
+  std::int64_t pool;    // see encode_pool
+  std::uint32_t stack;  // of the stack table, which counts it; 0: none
+  std::uint16_t text;   // user metadata, likewise
+  std::uint16_t tag;    // 0: none
+
+  // Of the block, segment or range; of an out-of-memory the driver's free bytes. Neither has the
+  // upper eight bits, which are the action's: a TraceAction, or kFreed.
+  [[nodiscard]] std::uint64_t address() const noexcept { return place & ((std::uint64_t{1} << 56) - 1); }
+  [[nodiscard]] std::uint64_t action() const noexcept { return place >> 56; }
+};
+static_assert(sizeof(HistoryEntry) == 48, "what docs/statistics.md says that an entry takes");
+
+// A free that was complete at once: free_requested and free_completed in one entry.
+inline constexpr std::uint64_t kFreed = 64;
+
+// Entries that come and go together. Not initialised: pages that are not written cost nothing.
+struct HistoryChunk {
+  // Small enough that a copy of one is soon made (98 KB), and large enough that a ring of a million has few.
+  static constexpr std::size_t kEntries = 2048;
+
+  std::atomic<std::uint32_t> holders{1};
+  HistoryEntry entries[kEntries];
+};
+
+// A chunk that is held: by a ring, and by snapshots that are being described. The last holder frees it.
+//
+// Thread safety: different holders of one chunk may be used and destroyed by different threads. share() and
+// is_shared() are for the ring's, under the heap's lock: what it finds unshared stays so.
+class ChunkHold {
+ public:
+  ChunkHold() = default;
+  // Takes it over; null is none.
+  explicit ChunkHold(HistoryChunk* chunk) noexcept : chunk_(chunk) {}
+  ChunkHold(ChunkHold&& other) noexcept : chunk_(std::exchange(other.chunk_, nullptr)) {}
+  ChunkHold& operator=(ChunkHold&& other) noexcept {
+    std::swap(chunk_, other.chunk_);
+    other.reset();
+    return *this;
+  }
+  ~ChunkHold() { reset(); }
+
+  // A new one; none if there is no host memory.
+  [[nodiscard]] static ChunkHold make() noexcept { return ChunkHold(new (std::nothrow) HistoryChunk); }
+  explicit operator bool() const noexcept { return chunk_ != nullptr; }
+  [[nodiscard]] HistoryEntry* entries() const noexcept { return chunk_->entries; }
+  [[nodiscard]] ChunkHold share() const noexcept {
+    chunk_->holders.fetch_add(1, std::memory_order_relaxed);
+    return ChunkHold(chunk_);
+  }
+  // Whether somebody else reads it: then it must not be written. Sees what others did before they let go.
+  [[nodiscard]] bool is_shared() const noexcept { return chunk_->holders.load(std::memory_order_acquire) != 1; }
+  // Makes the memory be there: a page that is touched first under a lock keeps others waiting.
+  void touch() const noexcept {
+    constexpr std::size_t kPage = 4096;
+    for (std::size_t i = 0; i < HistoryChunk::kEntries; i += kPage / sizeof(HistoryEntry)) chunk_->entries[i].ticks = 0;
+  }
+  // Gives it to whoever takes it over.
+  [[nodiscard]] HistoryChunk* release() noexcept { return std::exchange(chunk_, nullptr); }
+  void reset() noexcept {
+    HistoryChunk* chunk = release();
+    if (chunk != nullptr && chunk->holders.fetch_sub(1, std::memory_order_acq_rel) == 1) delete chunk;
+  }
+
+ private:
+  HistoryChunk* chunk_ = nullptr;
+};
+
+}  // namespace cistern

@@ -1,0 +1,48 @@
+#pragma once
+
+// SpareChunk: the chunk that a ring will need next, brought while no lock is held.
+//
+// The ring, under the heap's lock, says that it wants one; whoever is about to take the lock next brings
+// it; the ring takes it when it needs it. What did not come in time the ring asks for itself.
+//
+// Thread safety: provide() may be called by any thread at any time; the rest is called under the lock.
+
+#include "stats/history_entry.h"
+
+#include <atomic>
+#include <cstdint>
+
+namespace cistern {
+
+class SpareChunk {
+ public:
+  SpareChunk() = default;
+  ~SpareChunk() { static_cast<void>(take()); }
+  SpareChunk(const SpareChunk&) = delete;
+  SpareChunk& operator=(const SpareChunk&) = delete;
+
+  void want() noexcept {
+    std::uintptr_t state = kNone;
+    state_.compare_exchange_strong(state, kWanted, std::memory_order_relaxed);
+  }
+  // The chunk that was brought; none if none was. Nobody wants one afterwards.
+  [[nodiscard]] ChunkHold take() noexcept {
+    const std::uintptr_t state = state_.exchange(kNone, std::memory_order_acquire);
+    return ChunkHold(state > kComing ? reinterpret_cast<HistoryChunk*>(state) : nullptr);
+  }
+  // Brings one if it is wanted. To be called without the lock.
+  void provide() noexcept {
+    if (state_.load(std::memory_order_relaxed) == kWanted) bring();
+  }
+
+ private:
+  // What is no chunk's address.
+  static constexpr std::uintptr_t kNone = 0;
+  static constexpr std::uintptr_t kWanted = 1;
+  static constexpr std::uintptr_t kComing = 2;  // one thread alone brings it
+  void bring() noexcept;
+
+  std::atomic<std::uintptr_t> state_{kNone};
+};
+
+}  // namespace cistern
