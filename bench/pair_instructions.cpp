@@ -1,9 +1,10 @@
 // How many instructions does a warm operation take? Does it a given number of times and nothing else, to be
 // run twice under valgrind's callgrind: the difference of two counts has neither the start nor the end
-// of the program in it, and is exact. scripts/pair_instructions.sh does that.
+// of the program in it, and is exact. ./dev bench hot does that.
 //
 // usage: cistern_pair_instructions WORK PAIRS    WORK: pair_4096, pair_20971520, pair_4096_history,
-//        pair_20971520_history, mixed_1000, mixed_1000_history, process_4096, peer_4096 or peer_20971520
+//        pair_20971520_history, mixed_1000, mixed_1000_history, process_4096, process_4096_history,
+//        peer_4096 or peer_20971520
 
 #include <cstdio>
 #include <cstdlib>

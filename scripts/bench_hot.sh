@@ -90,7 +90,10 @@ run_benchmarks() {
   local chosen
   chosen=$("$1" --benchmark_list_tests | grep -E "$2" | grep -E "$filter" | paste -sd '|' -) || true
   [[ -n $chosen ]] || return 0
-  "$1" --benchmark_filter="^($chosen)\$" --benchmark_out="$3" --benchmark_out_format=json >/dev/null
+  "$1" --benchmark_filter="^($chosen)\$" --benchmark_out="$3" --benchmark_out_format=json >"$scratch/log" 2>&1 || {
+    cat "$scratch/log" >&2
+    return 1
+  }
 }
 
 # instructions WORK: of one of WORK's operations, exactly, as "WORK COUNT".

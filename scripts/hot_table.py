@@ -12,8 +12,33 @@ import json
 import pathlib
 import sys
 
-from hot_figures import Figures
-from hot_goals import goal_rows, peers_table
+from hot_figures import Figures, nanoseconds
+from hot_goals import goal_rows
+
+PEERS = ["tcmalloc", "glibc", "mimalloc", "jemalloc", "cub"]
+
+
+def by_size(name):
+    """Sizes by number, other names by letter."""
+    last = name.split("/")[-1]
+    return (int(last), "") if last.isdigit() else (0, last)
+
+
+def peers_table(figures):
+    """Nanoseconds of each allocator; ours as they were beside tcmalloc."""
+    present = [peer for peer in PEERS if figures.has_run(peer)]
+    lines = ["| work | cistern | with the ring on | " + " | ".join(present) + " |",
+             "| --- | " + " | ".join(["---:"] * (2 + len(present))) + " |"]
+    works = [(name, "") for prefix in ("warm_pair/", "mixed_sizes/", "trace_replay/")
+             for name in sorted(figures.names(prefix), key=by_size)]
+    for name, middle in works + [("two_threads", "_one"), ("two_threads", "_two")]:
+        ours = figures.bench("tcmalloc", name)
+        values = [ours.median(f"{who}{middle}_ns") for who in ("cistern", "history")]
+        values += [figures.bench(peer, name).median(f"peer{middle}_ns") for peer in present]
+        if any(value is not None for value in values):
+            cells = " | ".join("–" if value is None else nanoseconds(value).removesuffix(" ns") for value in values)
+            lines.append(f"| {name}{middle.replace('_', ', ')} | {cells} |")
+    return lines
 
 
 def markdown(machine, rows, figures):
