@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <numeric>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -89,28 +90,55 @@ class FileTable {
   [[nodiscard]] std::string path(std::uint64_t number) const {
     if (number < first_file_ || number - first_file_ >= files_.size()) return "";
     const Entry& file = files_[number - first_file_];
-    if (file.path.starts_with('/') || file.directory >= directories_.size()) return std::string(file.path);
-    std::string_view directory = directories_[file.directory].path;
+    std::string name = text(file.path);
+    if (name.empty() || name.starts_with('/') || file.directory >= directories_.size()) return name;
+    const std::string directory = text(directories_[file.directory].path);
     std::string path;
     // The first is where the compiler ran; others may be relative to it.
-    if (!directory.starts_with('/') && file.directory != 0) path.append(directories_[0].path).append("/");
+    if (!directory.starts_with('/') && file.directory != 0) path.append(text(directories_[0].path)).append("/");
     path.append(directory);
     if (!path.empty() && path.back() != '/') path += '/';
-    return path.append(file.path);
+    return path.append(name);
   }
 
  private:
+  // So many of a unit's files and directories are kept: a table of nothing else would be many times larger
+  // here than in the file.
+  static constexpr std::size_t kMostEntries = std::size_t{1} << 16;
+
+  // A string where it stands, looked for when it is asked for.
+  struct Text {
+    enum { here, line_str, str } section = here;
+    std::uint64_t offset = 0;
+    std::string_view text;  // here
+  };
   struct Entry {
-    std::string_view path;
+    Text path;
     std::uint64_t directory = 0;
   };
+
+  [[nodiscard]] std::string text(const Text& of) const {
+    std::string_view text = of.text;
+    if (of.section == Text::str) return sections_.str ? sections_.str(of.offset) : "";
+    if (of.section == Text::line_str) {
+      if (of.offset >= sections_.line_str.size()) return "";
+      text = sections_.line_str.substr(of.offset, kMostPathBytes + 1);
+      const std::size_t end = text.find('\0');
+      if (end == std::string_view::npos) return "";
+      text = text.substr(0, end);
+    }
+    return text.size() <= kMostPathBytes ? std::string(text) : "";
+  }
+  static void keep(std::vector<Entry>& entries, const Entry& entry) {
+    if (entries.size() < kMostEntries) entries.push_back(entry);
+  }
 
   void read_4(ByteReader& tables) {
     directories_.emplace_back();  // where the compiler ran: named elsewhere
     for (std::string_view path = tables.string(); !path.empty(); path = tables.string())
-      directories_.push_back({path, 0});
+      keep(directories_, {{Text::here, 0, path}, 0});
     for (std::string_view path = tables.string(); !path.empty(); path = tables.string()) {
-      files_.push_back({path, tables.uleb()});
+      keep(files_, {{Text::here, 0, path}, tables.uleb()});
       static_cast<void>(tables.uleb());  // when it was changed
       static_cast<void>(tables.uleb());  // how long it is
     }
@@ -131,35 +159,29 @@ class FileTable {
     }
     std::vector<Entry> entries;
     for (std::uint64_t left = tables.uleb(); left != 0 && !tables.is_bad() && !formats.empty(); --left) {
-      Entry& entry = entries.emplace_back();
+      Entry entry;
       for (const Format& format : formats) {
-        std::string_view text;
+        Text text;
         std::uint64_t value = 0;
         if (!read_value(tables, format.form, text, value)) return {};
         if (format.content == DW_LNCT_path) entry.path = text;
         if (format.content == DW_LNCT_directory_index) entry.directory = value;
       }
+      keep(entries, entry);
     }
     return entries;
   }
   // False: a form that line tables do not use, so that what follows cannot be read.
-  [[nodiscard]] bool read_value(ByteReader& tables, std::uint64_t form, std::string_view& text,
-                                std::uint64_t& value) const {
-    const auto at = [&](std::string_view section) {
-      const std::uint64_t offset = tables.number(offset_bytes_);
-      ByteReader reader(section);
-      reader.skip(offset);
-      text = reader.string();
-    };
+  [[nodiscard]] bool read_value(ByteReader& tables, std::uint64_t form, Text& text, std::uint64_t& value) const {
     switch (form) {
       case DW_FORM_string:
-        text = tables.string();
+        text.text = tables.string();
         break;
       case DW_FORM_line_strp:
-        at(sections_.line_str);
+        text = {Text::line_str, tables.number(offset_bytes_), {}};
         break;
       case DW_FORM_strp:
-        at(sections_.str);
+        text = {Text::str, tables.number(offset_bytes_), {}};
         break;
       case DW_FORM_udata:
         value = tables.uleb();
@@ -195,10 +217,49 @@ class FileTable {
   std::vector<Entry> files_;
 };
 
+// The addresses asked for that no table had yet: each is found once, however often tables name it.
+class Wanted {
+ public:
+  explicit Wanted(std::span<SourceLine> lines) : lines_(lines), next_(lines.size() + 1) {
+    std::iota(next_.begin(), next_.end(), std::size_t{0});
+    for (std::size_t i = 0; i < lines.size(); ++i)
+      if (lines[i].is_found) take(i);
+  }
+  [[nodiscard]] bool all_found() const noexcept { return found_ == lines_.size(); }
+  // Calls visit(line) for each from `begin` to before `end`: it is found.
+  template <class Visit>
+  void find(std::uint64_t begin, std::uint64_t end, Visit&& visit) {
+    if (lines_.empty() || begin > lines_.back().address || end <= lines_.front().address) return;
+    const auto before = [](const SourceLine& line, std::uint64_t address) { return line.address < address; };
+    const auto first = std::lower_bound(lines_.begin(), lines_.end(), begin, before);
+    auto i = left_from(static_cast<std::size_t>(first - lines_.begin()));
+    for (; i < lines_.size() && lines_[i].address < end; i = left_from(i)) {
+      take(i);
+      visit(lines_[i]);
+    }
+  }
+
+ private:
+  void take(std::size_t i) {
+    lines_[i].is_found = true;
+    next_[i] = i + 1;
+    ++found_;
+  }
+  // The first that is left from `i` on; what is passed on the way is halved.
+  std::size_t left_from(std::size_t i) {
+    for (; next_[i] != i; i = next_[i]) next_[i] = next_[next_[i]];
+    return i;
+  }
+
+  std::span<SourceLine> lines_;
+  std::vector<std::size_t> next_;  // one after the last: itself
+  std::size_t found_ = 0;
+};
+
 // Runs a unit's program: each pair of rows covers the instructions between them.
 class LineProgram {
  public:
-  LineProgram(const Header& header, const DwarfSections& sections, std::span<SourceLine> wanted)
+  LineProgram(const Header& header, const DwarfSections& sections, Wanted& wanted)
       : header_(header), sections_(sections), wanted_(wanted) {}
 
   void run() {
@@ -275,19 +336,16 @@ class LineProgram {
     has_last_ = true;
   }
   void note() {
-    const auto before = [](const SourceLine& line, std::uint64_t address) { return line.address < address; };
-    auto found = std::lower_bound(wanted_.begin(), wanted_.end(), last_.address, before);
-    for (; found != wanted_.end() && found->address < row_.address; ++found) {
-      if (std::exchange(found->is_found, true)) continue;
+    wanted_.find(last_.address, row_.address, [this](SourceLine& line) {
       if (!files_) files_.emplace(header_, sections_);
-      found->file = files_->path(last_.file);
-      found->line = last_.line;
-    }
+      line.file = files_->path(last_.file);
+      line.line = last_.line;
+    });
   }
 
   const Header& header_;
   const DwarfSections& sections_;
-  std::span<SourceLine> wanted_;
+  Wanted& wanted_;
   std::optional<FileTable> files_;
   Row row_;
   Row last_;
@@ -298,8 +356,9 @@ class LineProgram {
 
 void find_source_lines(const DwarfSections& sections, std::span<SourceLine> wanted) {
   ByteReader section(sections.line);
-  while (!section.at_end())
-    if (const std::optional<Header> header = read_header(section)) LineProgram(*header, sections, wanted).run();
+  Wanted left(wanted);
+  while (!section.at_end() && !left.all_found())
+    if (const std::optional<Header> header = read_header(section)) LineProgram(*header, sections, left).run();
 }
 
 }  // namespace cistern

@@ -73,8 +73,7 @@ std::vector<Module> loaded_modules() {
   return modules;
 }
 
-std::string demangled(std::string_view name) {
-  const std::string mangled(name);
+std::string demangled(const std::string& mangled) {
   int status = 0;
   const std::unique_ptr<char, void (*)(void*)> text(abi::__cxa_demangle(mangled.c_str(), nullptr, nullptr, &status),
                                                     std::free);
@@ -84,17 +83,30 @@ std::string demangled(std::string_view name) {
 // The file itself, if it is still the one that runs, and the one its symbols were put into.
 std::vector<ElfFile> files_of(const Module& module) {
   std::vector<ElfFile> files;
-  const auto add = [&](const std::string& path) {
-    ElfFile file(path);
-    if (file.build_id() == module.build_id) files.push_back(std::move(file));
+  const auto add = [&](ElfFile file) {
+    file.load();
+    files.push_back(std::move(file));
   };
-  add(module.path);
+  const auto add_if_built_together = [&](const std::string& path) {
+    ElfFile file(path);
+    if (file.is_of_build(module.build_id)) add(std::move(file));
+  };
+  if (module.build_id.empty()) {
+    // What is mapped is still that file. Nothing tells whether another one belongs to it.
+    auto file = std::make_unique<OpenFile>(module.path);
+    if (file->identity().has_value() && file->identity() == mapped_file_at(module.code.front().begin))
+      add(ElfFile(std::move(file)));
+    return files;
+  }
+  add_if_built_together(module.path);
   if (module.build_id.size() > 2)
-    add(fmt::format("/usr/lib/debug/.build-id/{}/{}.debug", module.build_id.substr(0, 2), module.build_id.substr(2)));
+    add_if_built_together(
+        fmt::format("/usr/lib/debug/.build-id/{}/{}.debug", module.build_id.substr(0, 2), module.build_id.substr(2)));
   if (!files.empty() && !files[0].debug_link().empty()) {
     const std::string folder = module.path.substr(0, module.path.rfind('/') + 1);
-    add(folder + files[0].debug_link());
-    add(folder + ".debug/" + files[0].debug_link());
+    const std::string link = files[0].debug_link();
+    add_if_built_together(folder + link);
+    add_if_built_together(folder + ".debug/" + link);
   }
   return files;
 }
@@ -114,7 +126,7 @@ void describe(const Module& module, int index, std::span<const std::uintptr_t> a
     frame.line = lines[i].line;
     for (const ElfFile& file : files) {
       if (!frame.name.empty()) break;
-      if (const std::string_view name = file.function_at(frame.offset - 1); !name.empty()) frame.name = demangled(name);
+      if (const std::string name = file.function_at(frame.offset - 1); !name.empty()) frame.name = demangled(name);
     }
     if (frame.name.empty())
       frame.name = fmt::format("{}+{:#x}", module.path.substr(module.path.rfind('/') + 1), frame.offset);
