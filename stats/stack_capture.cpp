@@ -36,8 +36,15 @@ StackExtent stack_of_thread() noexcept {
 }
 
 struct OfThread {
-  StackExtent stack = stack_of_thread();
+  StackExtent stack;
   unsigned count = 0;
+
+  // Where the thread's stack is may be unknown for now: of the main thread the C library reads it from a
+  // file, for which there may be no descriptor or no memory. Asked at its 1st, 2nd, 4th, 8th stack and so on,
+  // so that a thread whose stack never becomes known spends nothing on it.
+  void find_stack() noexcept {
+    if ((count & (count - 1)) == 0) stack = stack_of_thread();
+  }
 };
 
 // A frame is the caller's frame pointer, then the return address (x86-64: the psABI's section 3.2.2;
@@ -129,6 +136,8 @@ class Verdicts {
   thread_local OfThread thread;
   const TickClock clock;
   const bool timed = thread.count++ % kTimedEvery == 0;
+  if (thread.stack.end == 0) [[unlikely]]
+    thread.find_stack();
   const std::uint64_t before = timed ? clock.now() : 0;
   const auto first = reinterpret_cast<std::uintptr_t>(__builtin_return_address(0));
   const auto frame = reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0));
