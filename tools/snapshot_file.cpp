@@ -14,6 +14,10 @@ namespace {
 
 using Kind = Value::Kind;
 
+void check_stack(const Place& frames) {
+  frames.for_each([](const Place& frame) { static_cast<void>(frame.object()); });
+}
+
 // Puts an equal container that others may share in place of each.
 class EqualSharer {
  public:
@@ -55,10 +59,6 @@ class StacksInPlace {
   }
 
  private:
-  static void check_stack(const Place& stack) {
-    stack.for_each([](const Place& frame) { static_cast<void>(frame.object()); });
-  }
-
   void put(SnapshotRecord kind, const Place& record) {
     const Value* found = document_.find(record.value(), stack_);
     if (found == nullptr) return;
@@ -83,18 +83,25 @@ class StacksInPlace {
   std::vector<Value> stacks_;
 };
 
-// That frames are lists, where there are any, and that no index is left; in pickles, equal lists need not
-// be one yet.
+// That frames are lists of objects, where there are any, and that no index is left; in pickles, equal lists
+// need not be one yet.
 void check_frames(SnapshotFile& file, bool share_equal) {
   const Value name = file.document.make_string("frames");
   const Value stack = file.document.make_string("stack");
+  // By the container's number: many records name one list. What the sharer makes was checked before.
+  std::vector<bool> to_check(file.document.containers(), true);
   EqualSharer sharer(file.document);
   for_each_record(Place(file.document, file.name), [&](SnapshotRecord, const Place& record) {
     if (const Value* index = file.document.find(record.value(), stack))
       record.inside("stack", *index).fail("a list stacks at the top level, of which it is an index");
     const Value* frames = file.document.find(record.value(), name);
     if (frames == nullptr) return;
-    record.inside("frames", *frames).list();
+    const Place place = record.inside("frames", *frames);
+    const std::size_t number = file.document.container_number(place.list().value());
+    if (number < to_check.size() && to_check[number]) {
+      check_stack(place);
+      to_check[number] = false;
+    }
     if (share_equal) file.document.replace_member(record.value(), name, {name, sharer.share(*frames)});
   });
 }

@@ -65,6 +65,22 @@ TEST(NoHostMemoryLadder, IsClimbedToItsEnd) {
   EXPECT_NO_THROW(world.allocator.check());
 }
 
+// A new segment would need the metadata of one, of which there may be none at hand: a hit is served even so,
+// whatever the number of segments.
+TEST(NoHostMemoryLadder, AHitAsksForNothing) {
+  World world("", 4096 * kMega);
+  testing_host::refused_requests = 0;
+  for (int segments = 1; segments <= 200; ++segments) {
+    void* cached = world.take(12 * kMega);
+    ASSERT_NE(cached, nullptr);
+    world.allocator.deallocate(cached);
+    const NoHostMemory none;
+    EXPECT_EQ(world.take(12 * kMega), cached) << segments << " segments";
+  }
+  EXPECT_EQ(testing_host::refused_requests, 0);
+  EXPECT_EQ(world.allocator.memory_stats().segment.all.current, 200);
+}
+
 // Free pages lie before, between and behind live ones: cuts of every kind.
 TEST(NoHostMemoryLadder, PagesAreCutOutOfExpandableSegments) {
   World world("expandable_segments:True");

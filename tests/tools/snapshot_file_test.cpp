@@ -162,6 +162,9 @@ TEST(SnapshotFile, WhatIsNoSnapshotIsRefused) {
   EXPECT_THAT(refusal(R"({"segments": [], "device_traces": [{}]})"),
               HasSubstr("device_traces[0]: {}': expected a list"));
   EXPECT_THAT(refusal(R"({"segments": [], "device_traces": [[{"frames": "main"}]]})"), HasSubstr("expected a list"));
+  // In no form: what is read as one is written as any.
+  EXPECT_EQ(refusal(R"({"segments": [], "device_traces": [[{"frames": [{}, []]}]]})"),
+            "s: 'device_traces[0][0].frames[1]: []': expected an object");
 }
 
 std::set<std::size_t> lists_of_frames(const SnapshotFile& file) {
