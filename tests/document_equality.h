@@ -78,7 +78,7 @@ inline bool is_equal(const Document& a, const Document& b) { return DocumentEqua
 
 // The same of snapshots; the list of all stacks, and the version, are our JSON's alone.
 inline bool is_same_snapshot(const Document& a, const Document& b) {
-  const std::set<std::string_view> ours{"stacks", "version"};
+  const std::set<std::string_view> ours{"stacks", "schema_version"};
   return DocumentEquality(a, b).has_members_of(a.root(), b.root(), ours) &&
          DocumentEquality(b, a).has_members_of(b.root(), a.root(), ours);
 }
