@@ -10,6 +10,8 @@
 #include <filesystem>
 #include <string>
 
+#include "stats/file_bytes.h"
+
 namespace cistern {
 namespace {
 
@@ -34,9 +36,12 @@ class LoadedModule {
     std::filesystem::copy_file(other, beside);
     std::filesystem::rename(beside, path);
   }
+  [[nodiscard]] std::uintptr_t inside() const {
+    return reinterpret_cast<std::uintptr_t>(dlsym(handle_, "call_me")) + 1;
+  }
   // The name of the code in its function.
   [[nodiscard]] std::string name() const {
-    const std::uintptr_t inside = reinterpret_cast<std::uintptr_t>(dlsym(handle_, "call_me")) + 1;
+    const std::uintptr_t inside = this->inside();
     const Symbols symbols = symbolize({&inside, 1});
     return symbols.frames.at(inside).name;
   }
@@ -65,6 +70,8 @@ TEST(Symbolizer, AnotherBuildsFileNamesNothing) {
 
 TEST(Symbolizer, NamesTheCodeOfAModuleThatDoesNotIfItsFileIsStillTheOneThatIsMapped) {
   const LoadedModule module(CISTERN_MODULE_WITHOUT_BUILD_ID);
+  if (mapped_file_at(module.inside()) != OpenFile(module.path).identity())
+    GTEST_SKIP() << "what is mapped has other numbers than its file here, as in some layers of file systems";
   EXPECT_EQ(module.name(), "call_me");
 }
 
