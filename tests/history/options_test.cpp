@@ -51,6 +51,15 @@ TEST_F(HistoryOfAnAllocator, OffDropsWhatWasRecordedAndTheSnapshotIsValidStill) 
   EXPECT_EQ(allocator.history_info().recorded, 0U);
 }
 
+// More entries than are let go in one piece.
+TEST_F(HistoryOfAnAllocator, OffLetsGoOfTheStacksOfEveryEntry) {
+  allocator.record_history({});
+  for (int i = 0; i < 5000; ++i) allocator.deallocate(allocator.allocate(1000));
+  EXPECT_GT(allocator.history_info().stacks, 0U);
+  allocator.record_history({.enabled = HistoryEnabled::none});
+  EXPECT_EQ(allocator.history_info().stacks, 0U);
+}
+
 TEST_F(HistoryOfAnAllocator, StateKeepsOneEntry) {
   allocator.record_history({.enabled = HistoryEnabled::state, .clear_history = true});
   static_cast<void>(allocator.allocate(1000));
