@@ -18,9 +18,11 @@
 namespace cistern {
 namespace {
 
-constexpr int kRounds = 9;
-// Short traces are passed several times a round.
-constexpr std::size_t kOperationsARound = 60000;
+// A round is a pass; of short traces there are more.
+int rounds_of(const Trace& trace) {
+  constexpr std::size_t kOperations = 800000;
+  return static_cast<int>(std::clamp<std::size_t>(kOperations / operations_of(trace), 9, 101));
+}
 
 class OwnTrace {
  public:
@@ -61,11 +63,8 @@ struct CheckedPeerTrace : PeerTrace {
 
 template <class Allocator>
 TimedWay way_of(const Trace& trace, Allocator& allocator, std::vector<void*>& blocks) {
-  const std::size_t passes = std::max<std::size_t>(1, kOperationsARound / operations_of(trace));
-  return [&trace, &allocator, &blocks, passes] {
-    return nanoseconds_each(passes * operations_of(trace), [&] {
-      for (std::size_t i = 0; i < passes; ++i) pass(trace, allocator, blocks);
-    });
+  return [&trace, &allocator, &blocks] {
+    return nanoseconds_each(operations_of(trace), [&] { pass(trace, allocator, blocks); });
   };
 }
 
@@ -92,7 +91,7 @@ void trace_replay(benchmark::State& state, const std::string& path) {
   const std::uint64_t calls_before = simulated::driver().calls();
   pass(trace, off, blocks);
   const std::uint64_t calls = simulated::driver().calls() - calls_before;
-  compare(state, kRounds,
+  compare(state, rounds_of(trace),
           {{"cistern_ns", way_of(trace, off, blocks)},
            {"history_ns", way_of(trace, on, blocks)},
            {"peer_ns", theirs == nullptr ? TimedWay() : way_of(trace, *theirs, blocks)}});

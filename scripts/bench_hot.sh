@@ -8,7 +8,7 @@ set -euo pipefail
 
 usage() {
   cat <<'USAGE'
-usage: ./dev bench hot [--name NAME] [--repetitions N] [--quick] [--filter REGEX]
+usage: ./dev bench hot [--name NAME] [--repetitions N] [--quick] [--filter REGEX] [--real-time]
 Builds the benchmarks of the hot path, runs them beside the peers, each peer in a process of its
 own, counts the instructions of a warm pair under callgrind, and prints the goals with what was
 measured. Writes bench/results/NAME.md and NAME.json (by default hot). docs/benchmarks.md says how
@@ -17,6 +17,8 @@ to read them. An idle machine gives figures worth keeping.
   --repetitions N   the whole, N times, medians (by default 3)
   --quick           tcmalloc only, no callgrind, one repetition; writes to build/bench/ instead
   --filter REGEX    only benchmarks of these names: warm_pair, trace_replay/synth-etl ...
+  --real-time       for a machine that is not idle: before everything else that runs on it (chrt, as
+                    root), which stands still meanwhile
 USAGE
 }
 
@@ -24,6 +26,7 @@ name=hot
 repetitions=3
 quick=false
 filter=.
+schedule=()
 while (($# > 0)); do
   case $1 in
     -h | --help)
@@ -50,6 +53,7 @@ while (($# > 0)); do
       quick=true
       repetitions=1
       ;;
+    --real-time) schedule=(chrt --rr 1) ;;
     --filter)
       filter=${2:?"./dev bench hot: --filter takes a regular expression"}
       shift
@@ -80,8 +84,10 @@ else
   echo "./dev bench hot: there is no folder of real traces: their rows are left out" >&2
 fi
 
-# What the names of benchmarks must match: the hot path's, or those that tell of a peer.
-hot_names='^(warm_pair|mixed_sizes|flat_pair|trace_replay|latency_of|two_threads|hand_over|record_stream_pair|first_allocation)'
+# What the names of benchmarks must match: the hot path's, and those that tell of a peer. Who asks what new
+# streams cost begins with host memory that nobody has used: in a process of its own.
+hot_names='^(warm_pair|mixed_sizes|flat_pair|trace_replay|latency_of|two_threads|hand_over|record_stream_pair)'
+new_names='^first_allocation'
 peer_names='^(warm_pair|mixed_sizes|trace_replay|two_threads)'
 
 # run_benchmarks PROGRAM NAMES RESULT: those of its benchmarks that match NAMES and the filter, which
@@ -90,7 +96,7 @@ run_benchmarks() {
   local chosen
   chosen=$("$1" --benchmark_list_tests | grep -E "$2" | grep -E "$filter" | paste -sd '|' -) || true
   [[ -n $chosen ]] || return 0
-  "$1" --benchmark_filter="^($chosen)\$" --benchmark_out="$3" --benchmark_out_format=json >"$scratch/log" 2>&1 || {
+  "${schedule[@]}" "$1" --benchmark_filter="^($chosen)\$" --benchmark_out="$3" --benchmark_out_format=json >"$scratch/log" 2>&1 || {
     cat "$scratch/log" >&2
     return 1
   }
@@ -121,6 +127,7 @@ for ((repetition = 1; repetition <= repetitions; ++repetition)); do
     # jemalloc wants more thread-local memory than the loader keeps for what is loaded late.
     GLIBC_TUNABLES=glibc.rtld.optional_static_tls=16384 CISTERN_BENCH_PEER=$peer run_benchmarks "$programs/cistern_bench" "$pattern" "$scratch/$repetition.$peer.json"
   done
+  run_benchmarks "$programs/cistern_bench" "$new_names" "$scratch/$repetition.tcmalloc.new.json"
   run_benchmarks "$programs/cistern_metadata_bench" . "$scratch/$repetition.metadata.json"
 done
 if ! $quick && [[ $filter == . ]]; then
@@ -133,7 +140,7 @@ fi
 {
   machine_lines
   echo "- build: release, $("${CXX:-c++}" --version | head -n 1)"
-  echo "- load before: $load; repetitions: $repetitions"
+  echo "- load before: $load; repetitions: $repetitions${schedule:+, at real-time priority}"
 } >"$scratch/machine"
 
 results=$root/bench/results
