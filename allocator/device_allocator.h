@@ -240,11 +240,16 @@ class DeviceAllocator {
     explicit Section(DeviceAllocator& heap) : lock(heap.provided_mutex()), heap_(heap) {}
     // On the account of the request that gathered the stack.
     Section(DeviceAllocator& heap, const GatheredStack& stack) : Section(heap) {
-      if (stack.get().depth != 0) lock.stack = heap_.history_.intern(stack.get());
+      if (stack.get().depth == 0) return;
+      lock.stack = heap_.history_.intern(stack.get());
+      if (lock.stack != kNoStackId) ++heap_.requests_with_stacks_;
     }
     ~Section() {
       if (!lock.owns_lock()) lock.lock();
-      heap_.history_.let_go(lock.stack);
+      if (lock.stack != kNoStackId) {
+        heap_.history_.let_go(lock.stack);
+        --heap_.requests_with_stacks_;
+      }
       if (heap_.retired_owners_.empty()) return;
       const std::vector<std::shared_ptr<void>> retired = std::move(heap_.retired_owners_);
       lock.unlock();
@@ -456,6 +461,7 @@ class DeviceAllocator {
   template <class Visit>
   void for_each_awaited(Visit&& visit) const;
   void check_ranges() const;
+  void check_history() const;
 
   const DriverApi& api_;
   HeapSurroundings surroundings_;
@@ -480,6 +486,7 @@ class DeviceAllocator {
   bool caches_;                // false: `direct`
   bool plain_search_ = false;  // see choose_search
   DeviceHistory history_;
+  std::uint64_t requests_with_stacks_ = 0;  // under way, each of which holds its own
   Recorder recorder_;
   BlockArena arena_;
   BlockMap block_map_;  // of live blocks

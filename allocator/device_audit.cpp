@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <stdexcept>
+#include <utility>
+#include <vector>
 
 namespace cistern {
 namespace {
@@ -138,6 +140,7 @@ void DeviceAllocator::check() const {
   check_tags();
   check_streams();
   check_ranges();
+  check_history();
   require(pooled == free_blocks, "every free block is in exactly one pool");
   require(block_map_.size() == static_cast<std::size_t>(small.allocated + large.allocated), "the block map's size");
   const MemoryStats& stats = recorder_.stats();
@@ -186,6 +189,23 @@ void DeviceAllocator::check_ranges() const {
   require(in_ranges == in_heap, "expandable segments are their ranges'");
   require(pages == mapped_pages_, "the count of mapped pages");
   require(plain_search_ == (options_.policy == Policy::classic && ranges_ == nullptr), "which search is made");
+}
+
+// That the history counts the stacks of blocks and segments.
+void DeviceAllocator::check_history() const {
+  std::vector<std::uint64_t> held(history_.stack_count());
+  const auto count = [&held](StackId stack) {
+    require(stack <= held.size(), "blocks and segments refer to what the table of stacks has");
+    if (stack != kNoStackId) ++held[stack - 1];
+  };
+  for (const Segment* segment = segments_; segment != nullptr; segment = segment->next) {
+    count(segment->stack);
+    for (const Block* block = segment->first; block != nullptr; block = block->next) {
+      count(block->stack);
+      require(block->state != BlockState::inactive || block->stack == kNoStackId, "a free block has no stack");
+    }
+  }
+  history_.check(std::move(held), requests_with_stacks_);
 }
 
 void DeviceAllocator::check_segment(const Segment& segment) const {

@@ -111,6 +111,7 @@ DeviceHistory::Retired DeviceHistory::set_options(HistoryOptions& options, Histo
   }
   if (!clears_all) retired.let_go = ring.size();  // nothing is there, or its references have moved
   retired.ring = std::move(ring);
+  ++retiring_;
   if (ring_.awaits_chunk()) spare_.want();
   std::swap(options_, options);
   if (options_.enabled == HistoryEnabled::none) options_.context = HistoryContext::none;
@@ -124,7 +125,9 @@ bool DeviceHistory::let_go_some(Retired& retired) noexcept {
   constexpr std::size_t kAtOnce = 4096;  // some ten microseconds
   const std::size_t end = std::min(retired.ring.size(), retired.let_go + kAtOnce);
   for (; retired.let_go < end; ++retired.let_go) drop_references(retired.ring.at(retired.let_go));
-  return end < retired.ring.size();
+  if (end < retired.ring.size()) return true;
+  --retiring_;
+  return false;
 }
 
 StackId DeviceHistory::intern(const CapturedStack& stack) noexcept {
@@ -139,7 +142,7 @@ StackId DeviceHistory::intern(const CapturedStack& stack) noexcept {
 void DeviceHistory::annotate(TracePoint at, const SharedText& text) {
   at.text = texts_.intern(text);
   add(TraceAction::annotate, at);
-  drop_text(at.text);
+  let_go_text(at.text);
 }
 
 HistoryInfo DeviceHistory::info() const noexcept {

@@ -93,12 +93,20 @@ class DeviceHistory {
   }
 
   // A text's number, which is held until it is used or dropped. Throws std::bad_alloc, unchanged.
-  [[nodiscard]] TextId prepare_text(const SharedText& text) { return texts_.intern(text); }
+  [[nodiscard]] TextId prepare_text(const SharedText& text) {
+    const TextId id = texts_.intern(text);
+    if (id != kNoText) ++prepared_texts_;
+    return id;
+  }
   void drop_text(TextId text) noexcept {
-    if (text != kNoText) texts_.let_go(text);
+    if (text != kNoText) --prepared_texts_;
+    let_go_text(text);
   }
   // What entries carry from now on. Requires: a prepared text, or none.
-  void use_text(TextId text) noexcept { drop_text(std::exchange(text_, text)); }
+  void use_text(TextId text) noexcept {
+    if (text != kNoText) --prepared_texts_;
+    let_go_text(std::exchange(text_, text));
+  }
   // An entry with a text of its own. Throws std::bad_alloc, unchanged.
   void annotate(TracePoint at, const SharedText& text);
 
@@ -165,6 +173,11 @@ class DeviceHistory {
     stacks_.for_each(visit);
   }
   [[nodiscard]] std::size_t stack_count() const noexcept { return stacks_.stacks_of_copy(); }
+  // history_audit.cpp: verifies that stacks and texts are counted as often as they are referred to: by
+  // entries, by the texts that are current or prepared, by blocks and segments as `held` says by number - 1 of
+  // the stack, and by as many `requests`. While old entries are being let go nothing is counted. Throws
+  // std::logic_error naming what differs.
+  void check(std::vector<std::uint64_t> held, std::uint64_t requests) const;
   // Whether anything is missing of what was recorded.
   [[nodiscard]] bool has_overflowed() const noexcept { return recorded_ > shown() || lost_ != 0; }
 
@@ -213,7 +226,10 @@ class DeviceHistory {
 
   void drop_references(HistoryEntry entry) noexcept {
     let_go(entry.stack);
-    drop_text(entry.text);
+    let_go_text(entry.text);
+  }
+  void let_go_text(TextId text) noexcept {
+    if (text != kNoText) texts_.let_go(text);
   }
   void keep_on(std::size_t capacity, HistoryRing& ring) noexcept;
 
@@ -228,6 +244,8 @@ class DeviceHistory {
   std::uint64_t lost_ = 0;
   TextTable texts_;
   TextId text_ = kNoText;
+  std::uint64_t prepared_texts_ = 0;
+  std::uint64_t retiring_ = 0;  // rings whose entries are being let go
   // Of stacks by frame pointers, and by tables: how many, and what those that were timed took.
   struct Gathered {
     std::uint64_t count = 0;

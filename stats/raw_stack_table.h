@@ -68,6 +68,9 @@ class RawStackTable {
   }
   // Forgets what nothing refers to, which is kept otherwise, since it comes again. O(stacks).
   void drop_unused() noexcept;
+  // Verifies what is counted. `held`: by number - 1 how often each stack is referred to, but for as many
+  // references as `others` says, each to any stack. Throws std::logic_error naming what differs.
+  void check(const std::vector<std::uint64_t>& held, std::uint64_t others) const;
   [[nodiscard]] std::size_t frames_of_copy() const noexcept { return frames_; }
   [[nodiscard]] std::size_t stacks_of_copy() const noexcept { return stacks_.size(); }
 

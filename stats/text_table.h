@@ -39,6 +39,10 @@ class TextTable {
     return text == nullptr ? std::string_view() : std::string_view(*text);
   }
 
+  // Verifies what is counted. `held`: by number how often each text is referred to, but for as many
+  // references as `others` says, each to any text. Throws std::logic_error naming what differs.
+  void check(const std::vector<std::uint64_t>& held, std::uint64_t others) const;
+
   // All texts by number; null for one that is free. Throws std::bad_alloc; allocates nothing where
   // `texts` has capacity for size() of them.
   void copy_to(std::vector<SharedText>& texts) const;
