@@ -17,6 +17,7 @@
 #include <cistern/allocator.h>
 
 #include "allocator/address_range.h"
+#include "allocator/biased_mutex.h"
 #include "allocator/block_arena.h"
 #include "allocator/block_map.h"
 #include "allocator/budgets.h"
@@ -230,8 +231,8 @@ class DeviceAllocator {
 
  private:
   // The heap's lock, and on whose account it is held.
-  struct Lock : std::unique_lock<std::mutex> {
-    using std::unique_lock<std::mutex>::unique_lock;
+  struct Lock : std::unique_lock<BiasedMutex> {
+    using std::unique_lock<BiasedMutex>::unique_lock;
     StackId stack = kNoStackId;  // of the request; none: entries carry the allocation's
   };
   // Holds the heap's lock for a public call, and after it lets go what was retired under it.
@@ -479,7 +480,7 @@ class DeviceAllocator {
   // The history's context and max_frames, as one so that they change together.
   std::atomic<std::uint32_t> gathering_{0};
 
-  mutable std::mutex mutex_;
+  mutable BiasedMutex mutex_;
   // All below is guarded by mutex_.
   AllocatorOptions options_;
   SizePolicy policy_;
@@ -519,7 +520,7 @@ class DeviceAllocator {
   // Threads that are waiting for frees or giving segments back with the lock given up: a
   // request must not fail before they are done.
   int reclaims_in_flight_ = 0;
-  std::condition_variable reclaimed_;
+  std::condition_variable_any reclaimed_;
 };
 
 // What a transition of a block or segment is told with: on the request's account, or, if that

@@ -69,10 +69,10 @@ std::vector<StreamStats> DeviceAllocator::stream_stats_locked() const {
   for (const Segment* segment = segments_; segment != nullptr; segment = segment->next)
     table.of(segment->stream, device_).reserved_bytes += static_cast<std::int64_t>(segment->bytes);
   const auto add_bytes = [&](const PoolPair& pool) {
-    if (pool.bytes.active == 0) return;
+    if (pool.bytes.live == 0 && pool.bytes.pending == 0) return;
     StreamStats& stats = table.of(pool.stream, device_);
     stats.live_bytes += pool.bytes.live;
-    stats.pending_bytes += pool.bytes.active - pool.bytes.live;
+    stats.pending_bytes += pool.bytes.pending;
   };
   pools_.for_each(add_bytes);
   private_pools_.for_each([&](const PrivatePool& pool) { pool.streams.for_each(add_bytes); });
@@ -234,13 +234,13 @@ void DeviceAllocator::check_streams() const {
     for (const Block* block = segment->first; block != nullptr; block = block->next) {
       const auto bytes = static_cast<std::int64_t>(block->bytes);
       if (block->state == BlockState::active_allocated) walked[segment->owner].live += bytes;
-      if (block->state != BlockState::inactive) walked[segment->owner].active += bytes;
+      if (block->state == BlockState::active_pending_free) walked[segment->owner].pending += bytes;
     }
   const auto check_pool = [&](const PoolPair& pool) {
     const auto found = walked.find(&pool);
     const StreamBytes bytes = found == walked.end() ? StreamBytes{} : found->second;
     require_equal(pool.bytes.live, bytes.live, "the live bytes of stream", pool.stream.id);
-    require_equal(pool.bytes.active, bytes.active, "the active bytes of stream", pool.stream.id);
+    require_equal(pool.bytes.pending, bytes.pending, "the pending bytes of stream", pool.stream.id);
   };
   pools_.for_each(check_pool);
   private_pools_.for_each([&](const PrivatePool& pool) { pool.streams.for_each(check_pool); });

@@ -20,8 +20,14 @@ void accumulate(MemoryStats& stats, const MemoryStats& other, std::int64_t sign)
 
 }  // namespace
 
+void Recorder::write_down() noexcept {
+  ledger_.add_to(kept_);
+  ledger_.begin(kept_);
+}
+
 MemoryStats Recorder::stats() const {
   MemoryStats stats = kept_;
+  ledger_.add_to(stats);
   for (const PoolStatField& field : kPoolStatFields) {
     PoolStat& stat = stats.*field.member;
     for (Stat* pool : {&stat.small_pool, &stat.large_pool}) {
@@ -41,14 +47,21 @@ void Recorder::count_release(MemoryStats& stats, PoolKind pool, std::int64_t byt
   if (oversize) decrease(stats.oversize_segments, 1);
 }
 
+void Recorder::forget_peaks() noexcept {
+  visit_stats(kept_, [](Stat& stat) { stat.peak = stat.current; });
+  ledger_.begin(kept_);
+}
+
 void Recorder::reset_peaks() {
+  write_down();
   scopes_.cut(kept_);
   earlier_peaks_ = StatPeaks();
-  visit_stats(kept_, [](Stat& stat) { stat.peak = stat.current; });
+  forget_peaks();
   tags_.reset_peaks(kept_.allocated_bytes.all.current);
 }
 
 void Recorder::reset_accumulated() {
+  write_down();
   accumulate(reset_, stats(), 1);
   for (const PoolStatField& field : kPoolStatFields)
     for (Stat* pool : {&(kept_.*field.member).small_pool, &(kept_.*field.member).large_pool}) {
@@ -72,9 +85,10 @@ MemoryStats Recorder::all_ever() const {
 }
 
 void Recorder::open_scope(OpenScope& scope) {
+  write_down();
   scopes_.cut(kept_);
   earlier_peaks_.raise(kept_);
-  visit_stats(kept_, [](Stat& stat) { stat.peak = stat.current; });
+  forget_peaks();
   scopes_.open(scope, all_ever());
 }
 

@@ -8,6 +8,7 @@
 
 #include <cistern/stats.h>
 
+#include "stats/block_ledger.h"
 #include "stats/history.h"
 #include "stats/scope_ledger.h"
 #include "stats/tag_ledger.h"
@@ -17,19 +18,10 @@
 
 namespace cistern {
 
-enum class PoolKind : std::uint8_t { small, large };
-
-// The net change of inactive split blocks that comes with a transition. One net change a
-// transition: `allocated`, `freed` and `peak` see no intermediate values.
-struct InactiveSplitChange {
-  std::int64_t count = 0;
-  std::int64_t bytes = 0;
-};
-
 // The bytes of the blocks that one stream owns.
 struct StreamBytes {
-  std::int64_t live = 0;    // in callers' hands
-  std::int64_t active = 0;  // those, and freed blocks that other streams may still use
+  std::int64_t live = 0;     // in callers' hands
+  std::int64_t pending = 0;  // freed, and other streams may still use them
 };
 
 // Whose a block is, for a recorder that tells by tag and by stream.
@@ -87,37 +79,33 @@ class Recorder {
   void block_allocated(PoolKind pool, std::int64_t bytes, std::int64_t requested, InactiveSplitChange split,
                        bool oversize, Attribution of = {}, const TracePoint& at = {}) {
     trace(TraceAction::alloc, at);
-    increase(kept_.allocation, pool, 1);
-    increase(kept_.allocated_bytes, pool, bytes);
-    increase(kept_.active, pool, 1);
-    increase(kept_.active_bytes, pool, bytes);
-    increase(kept_.requested_bytes, pool, requested);
-    apply(split, pool);
+    if (!ledger_.came(pool, bytes, requested, split)) write_down();
     if (oversize) increase(kept_.oversize_allocations, 1);
-    if (of.stream != nullptr) {
-      of.stream->live += bytes;
-      of.stream->active += bytes;
-    }
-    if (tags_.is_kept()) tags_.allocated(of.tag, bytes, kept_.allocated_bytes.all.current);
+    if (of.stream != nullptr) of.stream->live += bytes;
+    if (tags_.is_kept()) tags_.allocated(of.tag, bytes, live_bytes());
   }
   // The caller gave a block back; other streams may still use it.
   void free_requested(PoolKind pool, std::int64_t bytes, bool oversize, Attribution of = {},
                       const TracePoint& at = {}) {
     trace(TraceAction::free_requested, at);
-    count_free_request(pool, bytes, oversize, of);
+    set_apart(pool, -1, -bytes);
+    count_free(bytes, oversize, of);
+    if (of.stream != nullptr) of.stream->pending += bytes;
   }
   // The block is free: `bytes` is its size before it was merged with its neighbours.
   void free_completed(PoolKind pool, std::int64_t bytes, std::int64_t requested, InactiveSplitChange split,
                       Attribution of = {}, const TracePoint& at = {}) {
     trace(TraceAction::free_completed, at);
-    count_completion(pool, bytes, requested, split, of);
+    set_apart(pool, 1, bytes);
+    if (!ledger_.went(pool, bytes, requested, split)) write_down();
+    if (of.stream != nullptr) of.stream->pending -= bytes;
   }
   // Both at once: nobody waits for the block.
   void freed(PoolKind pool, std::int64_t bytes, std::int64_t requested, InactiveSplitChange split, bool oversize,
              Attribution of = {}, const TracePoint& at = {}) {
     if (history_ != nullptr) history_->add_freed(at);
-    count_free_request(pool, bytes, oversize, of);
-    count_completion(pool, bytes, requested, split, of);
+    if (!ledger_.went(pool, bytes, requested, split)) write_down();
+    count_free(bytes, oversize, of);
   }
   void allocation_retried() { ++kept_.num_alloc_retries; }
   // `at`: the driver's free bytes as the address, and the rounded size.
@@ -129,7 +117,7 @@ class Recorder {
   // A snapshot was taken.
   void snapshot_taken() {
     TracePoint at;
-    at.size = kept_.active_bytes.all.current;
+    at.size = kept_.active_bytes.all.current + ledger_.bytes();
     trace(TraceAction::snapshot, at);
   }
 
@@ -147,7 +135,7 @@ class Recorder {
   void close_scope(OpenScope& scope) { scopes_.close(scope); }
 
   // Of blocks in callers' hands: of all, and of one tag, which is not kUntagged.
-  [[nodiscard]] std::int64_t live_bytes() const { return kept_.allocated_bytes.all.current; }
+  [[nodiscard]] std::int64_t live_bytes() const { return kept_.allocated_bytes.all.current + ledger_.bytes(); }
   [[nodiscard]] std::int64_t live_bytes(TagId tag) const { return tags_.live_bytes(tag); }
   // Tags that blocks were handed out to, or asked for; kUntagged is always there.
   [[nodiscard]] std::size_t tag_count() const { return tags_.is_kept() ? tags_.size() : 1; }
@@ -160,20 +148,16 @@ class Recorder {
   void trace(TraceAction action, const TracePoint& at) {
     if (history_ != nullptr) history_->add(action, at);
   }
-  void count_free_request(PoolKind pool, std::int64_t bytes, bool oversize, Attribution of) {
-    decrease(kept_.allocation, pool, 1);
-    decrease(kept_.allocated_bytes, pool, bytes);
+  void count_free(std::int64_t bytes, bool oversize, Attribution of) {
     if (oversize) decrease(kept_.oversize_allocations, 1);
     if (of.stream != nullptr) of.stream->live -= bytes;
     if (tags_.is_kept()) tags_.freed(of.tag, bytes);
   }
-  void count_completion(PoolKind pool, std::int64_t bytes, std::int64_t requested, InactiveSplitChange split,
-                        Attribution of) {
-    decrease(kept_.active, pool, 1);
-    decrease(kept_.active_bytes, pool, bytes);
-    decrease(kept_.requested_bytes, pool, requested);
-    apply(split, pool);
-    if (of.stream != nullptr) of.stream->active -= bytes;
+  // A block that waits stays in the ledger until it is free: meanwhile the difference is here. What is
+  // allocated never grows by it.
+  void set_apart(PoolKind pool, std::int64_t count, std::int64_t bytes) {
+    for (Stat* stat : {&of(kept_.allocation, pool), &kept_.allocation.all}) stat->current += count;
+    for (Stat* stat : {&of(kept_.allocated_bytes, pool), &kept_.allocated_bytes.all}) stat->current += bytes;
   }
   static void increase(Stat& stat, std::int64_t amount) {
     stat.current += amount;
@@ -197,23 +181,20 @@ class Recorder {
     stat.all.current -= amount;
     assert(part.current >= 0 && "more was taken from a statistic than was added to it");
   }
-  static void change(PoolStat& stat, PoolKind pool, std::int64_t amount) {
-    if (amount > 0) increase(stat, pool, amount);
-    if (amount < 0) decrease(stat, pool, -amount);
-  }
-  void apply(InactiveSplitChange split, PoolKind pool) {
-    change(kept_.inactive_split, pool, split.count);
-    change(kept_.inactive_split_bytes, pool, split.bytes);
-  }
 
+  // The ledger's figures become those kept.
+  void write_down() noexcept;
+  // Peaks begin anew. Requires: the ledger was written down just now.
+  void forget_peaks() noexcept;
   void keep_tag(TagId tag);
   [[nodiscard]] TagFigures all_untagged() const;
   [[nodiscard]] MemoryStats all_ever() const;
 
-  // Complete but for peaks, which are those since time was last cut (see ScopeLedger), and for the
-  // pool statistics: `freed` of a pool holds what was current at the last
-  // reset of the accumulated figures, and `allocated` and `freed` of `all` nothing.
+  // Complete but for what is in the ledger; and for peaks, which are those since time was last cut (see ScopeLedger),
+  // and for the pool statistics: `freed` of a pool holds what was current at the last reset of the accumulated figures,
+  // and `allocated` and `freed` of `all` nothing.
   MemoryStats kept_;
+  BlockLedger ledger_;
   StatPeaks earlier_peaks_;  // between the last reset of the peaks and the last cut
   MemoryStats reset_;        // what resets took from `allocated`, `freed` and the counters; nothing else
   ScopeLedger scopes_;

@@ -1,0 +1,131 @@
+// The biased lock: every order of two threads' steps, to a bound, and threads of this machine.
+#include "allocator/biased_mutex.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <cstdio>
+#include <mutex>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "tests/allocator/delaying_processors.h"
+#include "tests/property.h"
+#include "tests/races/choices.h"
+
+namespace cistern {
+namespace {
+
+using testing::DelayingProcessors;
+using testing::TwoProcessors;
+using Mutex = BasicBiasedMutex<DelayingProcessors>;
+
+// What the lock guards: at most one is inside, and each sees what the one before did.
+struct Guarded {
+  void enter() {
+    mutex.lock();
+    if (++inside != 1) broken = true;
+    const int seen = count.load(std::memory_order_relaxed);
+    count.store(seen + 1, std::memory_order_relaxed);
+    --inside;
+    mutex.unlock();
+  }
+
+  Mutex mutex;
+  DelayingProcessors::Atomic<int> count{0};
+  int inside = 0;
+  bool broken = false;
+};
+
+// 43,192 orders of 2 stops; one more at full counts, which takes minutes, and one fewer under a sanitizer.
+int most_stops() { return kSanitized ? 1 : scaled(10) < 10 ? 2 : 3; }
+
+// As often as the lock takes to lean towards whoever does it, whatever happened before; not one of the
+// steps that are looked at.
+void make_it_lean(Mutex& mutex) {
+  TwoProcessors* const machine = std::exchange(TwoProcessors::current, nullptr);
+  for (int i = 0; i < 200; ++i) {
+    mutex.lock();
+    mutex.unlock();
+  }
+  TwoProcessors::current = machine;
+}
+
+// Runs both programs in every order; returns how many there were.
+template <class First, class Second>
+std::size_t in_every_order(int most_stops, int entries, const First& first, const Second& second) {
+  TwoProcessors machine;
+  Choices choices;
+  std::size_t orders = 0;
+  do {
+    Guarded guarded;
+    TwoProcessors::self = 0;
+    make_it_lean(guarded.mutex);
+    machine.run(
+        choices, most_stops, [&] { first(guarded); }, [&] { second(guarded); });
+    EXPECT_FALSE(guarded.broken) << choices.to_string();
+    EXPECT_EQ(guarded.count.load(std::memory_order_relaxed), entries) << choices.to_string();
+    ++orders;
+  } while (!::testing::Test::HasFailure() && choices.advance());
+  return orders;
+}
+
+TEST(BiasedMutex, OneThreadAtATimeWhereAnotherTakesTheBiasAway) {
+  const std::size_t orders = in_every_order(
+      most_stops(), 3,
+      [](Guarded& guarded) {
+        guarded.enter();
+        guarded.enter();
+      },
+      [](Guarded& guarded) { guarded.enter(); });
+  std::printf("%zu orders\n", orders);
+  EXPECT_GT(orders, 500U);
+}
+
+// The first thread has found that the lock leans towards it, and is stopped; the lock leans towards the
+// second when it goes on.
+TEST(BiasedMutex, WhoComesLateForItsBiasDisturbsNobody) {
+  const std::size_t orders = in_every_order(
+      most_stops(), 3, [](Guarded& guarded) { guarded.enter(); },
+      [](Guarded& guarded) {
+        guarded.enter();
+        if (guarded.inside == 0) make_it_lean(guarded.mutex);
+        guarded.enter();
+      });
+  std::printf("%zu orders\n", orders);
+  EXPECT_GT(orders, 500U);
+}
+
+TEST(BiasedMutex, ThreadsOfThisMachineCountWithoutLoss) {
+  BiasedMutex mutex;
+  std::int64_t count = 0;
+  const auto work = [&](int rounds, int alone) {
+    for (int round = 0; round < rounds; ++round)
+      for (int i = 0; i < alone; ++i) {
+        const std::lock_guard lock(mutex);
+        ++count;
+      }
+  };
+  work(1, 1000);
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) threads.emplace_back(work, 200, 100 + i);
+  for (std::thread& thread : threads) thread.join();
+  work(1, 1000);
+  EXPECT_EQ(count, 2000 + 200 * (100 + 101 + 102 + 103));
+}
+
+TEST(ThreadMark, IsTheThreadsOwnWhileItLivesAndANewOnesAfterwards) {
+  const ThreadMark* const mine = ThreadMark::of_this_thread();
+  ASSERT_NE(mine, nullptr);
+  EXPECT_EQ(ThreadMark::of_this_thread(), mine);
+  const ThreadMark* first = nullptr;
+  const ThreadMark* second = nullptr;
+  std::thread([&] { first = ThreadMark::of_this_thread(); }).join();
+  std::thread([&] { second = ThreadMark::of_this_thread(); }).join();
+  EXPECT_NE(first, mine);
+  EXPECT_EQ(second, first);
+}
+
+}  // namespace
+}  // namespace cistern
