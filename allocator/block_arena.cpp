@@ -37,15 +37,6 @@ void BlockArena::keep_back(std::size_t blocks, std::size_t segments) noexcept {
   }
 }
 
-Block* BlockArena::take_block() noexcept {
-  Block* block = free_blocks_;
-  free_blocks_ = block->next;
-  --free_block_count_;
-  ++taken_blocks_;
-  block->next = nullptr;
-  return block;
-}
-
 Segment* BlockArena::take_segment() noexcept {
   Segment* segment = free_segments_;
   free_segments_ = segment->next;
@@ -53,24 +44,6 @@ Segment* BlockArena::take_segment() noexcept {
   segment->next = nullptr;
   ++taken_segments_;
   return segment;
-}
-
-void BlockArena::give_back(Block* block) noexcept {
-  block->address = 0;
-  block->bytes = 0;
-  block->state = BlockState::inactive;
-  block->oversize = false;
-  block->free_since = 0;
-  block->pending_events = 0;
-  block->left = block->right = block->previous = nullptr;
-  block->segment = nullptr;
-  block->requested = 0;
-  block->tag = kUntagged;
-  block->uses.clear();
-  block->next = free_blocks_;
-  free_blocks_ = block;
-  ++free_block_count_;
-  --taken_blocks_;
 }
 
 void BlockArena::give_back(Segment* segment) noexcept {

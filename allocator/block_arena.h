@@ -27,12 +27,35 @@ class BlockArena {
     return free_block_count_ >= blocks && free_segment_count_ >= segments;
   }
   // Requires: reserved. The fields are those of a new object, but priority.
-  [[nodiscard]] Block* take_block() noexcept;
+  [[nodiscard]] Block* take_block() noexcept {
+    Block* block = free_blocks_;
+    free_blocks_ = block->next;
+    --free_block_count_;
+    ++taken_blocks_;
+    block->next = nullptr;
+    return block;
+  }
   [[nodiscard]] Segment* take_segment() noexcept;
   // How many are taken.
   [[nodiscard]] std::size_t blocks() const noexcept { return taken_blocks_; }
   [[nodiscard]] std::size_t segments() const noexcept { return taken_segments_; }
-  void give_back(Block* block) noexcept;
+  void give_back(Block* block) noexcept {
+    block->address = 0;
+    block->bytes = 0;
+    block->state = BlockState::inactive;
+    block->oversize = false;
+    block->free_since = 0;
+    block->pending_events = 0;
+    block->left = block->right = block->previous = nullptr;
+    block->segment = nullptr;
+    block->requested = 0;
+    block->tag = kUntagged;
+    block->uses.clear();
+    block->next = free_blocks_;
+    free_blocks_ = block;
+    ++free_block_count_;
+    --taken_blocks_;
+  }
   void give_back(Segment* segment) noexcept;
 
  private:

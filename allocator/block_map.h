@@ -15,13 +15,30 @@ namespace cistern {
 
 class BlockMap {
  public:
-  // Requires: `address` is not 0 and not in the map. Throws std::bad_alloc, unchanged.
-  void insert(std::uint64_t address, Block* block);
+  // Room for one more. Throws std::bad_alloc, unchanged.
+  void make_room() {
+    if ((size_ + 1) * 2 > capacity_) grow_by_choice();
+  }
+  // Requires: make_room, and `address` is not 0 and not in the map.
+  void insert(std::uint64_t address, Block* block) noexcept {
+    entries_[slot_of(address)] = {address, block};
+    ++size_;
+  }
   // Makes the next `blocks` insertions succeed without allocating. Throws std::bad_alloc, unchanged.
   void reserve(std::size_t blocks);
   // Removes and returns the block at exactly `address`; nullptr if there is none.
-  [[nodiscard]] Block* take(std::uint64_t address) noexcept;
-  [[nodiscard]] Block* find(std::uint64_t address) const noexcept;
+  [[nodiscard]] Block* take(std::uint64_t address) noexcept {
+    if (size_ == 0) return nullptr;
+    const std::size_t slot = slot_of(address);
+    Block* block = entries_[slot].block;
+    if (block != nullptr) erase_at(slot);
+    return block;
+  }
+  [[nodiscard]] Block* find(std::uint64_t address) const noexcept {
+    return size_ == 0 ? nullptr : entries_[slot_of(address)].block;
+  }
+  // Requires: a block in the map begins at `address`.
+  [[nodiscard]] Block& at(std::uint64_t address) const noexcept { return *entries_[slot_of(address)].block; }
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
 
  private:
@@ -29,8 +46,18 @@ class BlockMap {
     std::uint64_t address = 0;  // 0: empty
     Block* block = nullptr;
   };
-  [[nodiscard]] std::size_t home_of(std::uint64_t address) const;
-  [[nodiscard]] std::size_t slot_of(std::uint64_t address) const;
+  // Addresses are multiples of 512: the multiplication carries their bits to the top half, and
+  // the shift brings those down.
+  [[nodiscard]] std::size_t home_of(std::uint64_t address) const {
+    return (((address >> 9) * 0x9e3779b97f4a7c15ULL) >> 32) & (capacity_ - 1);
+  }
+  // The slot of `address`, or the empty one where it would go. Requires: an empty slot exists.
+  [[nodiscard]] std::size_t slot_of(std::uint64_t address) const {
+    std::size_t slot = home_of(address);
+    while (entries_[slot].address != 0 && entries_[slot].address != address) slot = (slot + 1) & (capacity_ - 1);
+    return slot;
+  }
+  void grow_by_choice();
   void grow(std::size_t new_capacity);
   void erase_at(std::size_t slot);
 

@@ -61,8 +61,10 @@ std::size_t BlockPool::next_bin(std::size_t bin) const {
   if (bin >= kBins) return kNoBin;
   std::size_t word = bin / 64;
   std::uint64_t bits = has_tree_[word] >> (bin % 64) << (bin % 64);
-  while (bits == 0) {
-    if (++word == has_tree_.size()) return kNoBin;
+  if (bits == 0) {
+    const std::uint64_t words = has_word_ >> word >> 1 << word << 1;
+    if (words == 0) return kNoBin;
+    word = static_cast<std::size_t>(std::countr_zero(words));
     bits = has_tree_[word];
   }
   return word * 64 + static_cast<std::size_t>(std::countr_zero(bits));
@@ -78,6 +80,7 @@ Block* BlockPool::lowest_of(std::size_t bin) const {
 }
 
 Block* BlockPool::fit_in_trees(std::size_t bytes) const {
+  if (has_word_ == 0) return nullptr;
   const std::size_t own = bin_of(bytes);
   const std::size_t bin = next_bin(own);
   if (bin == kNoBin) return nullptr;
@@ -94,12 +97,6 @@ Block* BlockPool::fit_in_trees(std::size_t bytes) const {
   if (best != nullptr) return best;
   const std::size_t larger = next_bin(bin + 1);
   return larger == kNoBin ? nullptr : lowest_of(larger);
-}
-
-Block* BlockPool::best_fit(std::size_t bytes) const {
-  Block* best = fit_in_trees(bytes);
-  const bool last_fits = last_ != nullptr && last_->bytes >= bytes;
-  return last_fits && (best == nullptr || comes_before(last_, best)) ? last_ : best;
 }
 
 Block* BlockPool::after(const Block* block) const {
@@ -129,23 +126,10 @@ Block* BlockPool::largest() const {
   return last_ != nullptr && (node == nullptr || comes_before(node, last_)) ? last_ : node;
 }
 
-void BlockPool::insert(Block* block) {
-  if (last_ != nullptr) insert_in_tree(last_);
-  last_ = block;
-  ++size_;
-}
-
-void BlockPool::erase(Block* block) {
-  if (block == last_)
-    last_ = nullptr;
-  else
-    erase_from_tree(block);
-  --size_;
-}
-
 void BlockPool::insert_in_tree(Block* block) {
   const std::size_t bin = bin_of(block->bytes);
   has_tree_[bin / 64] |= std::uint64_t{1} << (bin % 64);
+  has_word_ |= std::uint64_t{1} << (bin / 64);
   if (bin == known_bin_ && comes_before(block, known_lowest_)) known_lowest_ = block;
   Block** place = &roots_[bin];
   while (*place != nullptr && (*place)->priority >= block->priority)
@@ -162,7 +146,9 @@ void BlockPool::erase_from_tree(Block* block) {
   while (*place != block) place = comes_before(*place, block) ? &(*place)->right : &(*place)->left;
   join(block->left, block->right, place);
   block->left = block->right = nullptr;
-  if (roots_[bin] == nullptr) has_tree_[bin / 64] &= ~(std::uint64_t{1} << (bin % 64));
+  if (roots_[bin] != nullptr) return;
+  has_tree_[bin / 64] &= ~(std::uint64_t{1} << (bin % 64));
+  if (has_tree_[bin / 64] == 0) has_word_ &= ~(std::uint64_t{1} << (bin / 64));
 }
 
 bool BlockPool::contains(const Block* block) const {
@@ -187,6 +173,8 @@ void BlockPool::check() const {
   for (std::size_t bin = 0; bin < kBins; ++bin) {
     const bool has_bit = (has_tree_[bin / 64] >> (bin % 64) & 1) != 0;
     require((roots_[bin] != nullptr) == has_bit, "block pool: which bins have blocks");
+    const bool word_has_bit = (has_word_ >> (bin / 64) & 1) != 0;
+    require((has_tree_[bin / 64] != 0) == word_has_bit, "block pool: which words have bins");
     const auto check_bin = [&](const Block* block) { require(bin_of(block->bytes) == bin, "block pool: bin"); };
     walk(roots_[bin], check_bin);
   }

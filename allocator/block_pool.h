@@ -21,15 +21,37 @@ namespace cistern {
 class BlockPool {
  public:
   // The smallest block of at least `bytes`, lowest address first among equals; or nullptr.
-  [[nodiscard]] Block* best_fit(std::size_t bytes) const;
+  [[nodiscard]] Block* best_fit(std::size_t bytes) const {
+    Block* best = fit_in_trees(bytes);
+    const bool last_fits = last_ != nullptr && last_->bytes >= bytes;
+    return last_fits && (best == nullptr || comes_before(last_, best)) ? last_ : best;
+  }
   // The next block of the pool by size and address; nullptr behind the last.
   [[nodiscard]] Block* after(const Block* block) const;
   // The largest block, highest address among equals; nullptr when empty.
   [[nodiscard]] Block* largest() const;
   // Requires: `block` is in no pool.
-  void insert(Block* block);
+  void insert(Block* block) {
+    if (last_ != nullptr) insert_in_tree(last_);
+    last_ = block;
+    ++size_;
+  }
   // Requires: `block` is in this pool.
-  void erase(Block* block);
+  void erase(Block* block) {
+    if (block == last_)
+      last_ = nullptr;
+    else
+      erase_from_tree(block);
+    --size_;
+  }
+  // A block of this pool that is about to get another size or address: it stays, and no tree knows it
+  // until the next one comes.
+  [[nodiscard]] bool is_loose(const Block* block) const { return block == last_; }
+  void loosen(Block* block) {
+    if (block == last_) return;
+    erase(block);
+    insert(block);
+  }
 
   [[nodiscard]] bool contains(const Block* block) const;
   [[nodiscard]] bool empty() const { return size_ == 0; }
@@ -81,6 +103,7 @@ class BlockPool {
 
   std::array<Block*, kBins> roots_{};
   std::array<std::uint64_t, (kBins + 63) / 64> has_tree_{};  // a bit a bin
+  std::uint64_t has_word_{};                                 // a bit a word of those
   Block* last_ = nullptr;                                    // in no tree
   std::size_t size_ = 0;
   // The first block of one tree, which a walk has found; kNoBin: none is known.

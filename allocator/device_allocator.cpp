@@ -80,33 +80,38 @@ void* DeviceAllocator::allocate_in(PoolId id, std::size_t bytes, const StreamIde
   return serve(request, stream, lock);
 }
 
-inline void* DeviceAllocator::serve(const Request& request, const StreamIdentity& stream, Lock& lock) {
+inline void* DeviceAllocator::serve(Request& request, const StreamIdentity& stream, Lock& lock) {
   recorder_.reserve(request.tag);
-  Block* block = take_free_block(request);
-  if (!budgets_.empty()) require_within_budgets(request, block, lock);
-  if (block == nullptr) {
-    block = serve_miss(request, lock);
-    // The lock was given up: others may have used what was reserved, and what is live has changed.
-    if (!budgets_.empty()) require_within_budgets(request, block, lock);
-    try {
-      arena_.reserve(1, 0);
-    } catch (...) {
-      put_back(block);
-      throw;
-    }
-  }
-  hand_out(block, request, lock);
+  Block* block = find_free_block(request);
+  if (block == nullptr || !budgets_.empty()) block = provide(block, request, lock);
+  block = hand_out(block, request, lock);
   void* const pointer = reinterpret_cast<void*>(block->address);
   api_.note_allocate(block->address, block->bytes, stream.handle, block->segment->owner->home);
   if (!budgets_.empty()) tell_budgets(request.tag, block->bytes, lock);
   return pointer;
 }
 
-DeviceAllocator::Request DeviceAllocator::make_request(std::size_t bytes) const {
+// A free block of the request's pool that may serve it now: `found`, if its budgets allow it, or one from
+// further down the ladder. It stays in its pool.
+Block* DeviceAllocator::provide(Block* found, Request& request, Lock& lock) {
+  request.segment_bytes = policy_.segment_bytes(request.rounded);
+  Block* block = found;
+  if (block != nullptr) block->segment->pool->erase(block);
+  if (!budgets_.empty()) require_within_budgets(request, block, lock);
+  if (block == nullptr) {
+    block = serve_miss(request, lock);
+    // The lock was given up: others may have used what was reserved, and what is live has changed.
+    if (!budgets_.empty()) require_within_budgets(request, block, lock);
+  }
+  put_back(block);
+  arena_.reserve(1, 0);
+  return block;
+}
+
+inline DeviceAllocator::Request DeviceAllocator::make_request(std::size_t bytes) const {
   Request request;
   request.bytes = bytes;
   request.rounded = policy_.round(bytes);
-  request.segment_bytes = policy_.segment_bytes(request.rounded);
   request.kind = policy_.pool(request.rounded);
   request.tag = current_tag();
   return request;
@@ -114,7 +119,7 @@ DeviceAllocator::Request DeviceAllocator::make_request(std::size_t bytes) const 
 
 // Completes the frees whose events are done. A failing driver is reported to the request,
 // which has changed nothing yet.
-void DeviceAllocator::poll_pending(Lock& lock) {
+void DeviceAllocator::complete_pending(Lock& lock) {
   if (unrecorded_frees_ != nullptr) retry_unrecorded_frees(lock);
   if (pending_.empty() || capture_under_way()) return;
   CUresult result = CUDA_SUCCESS;
@@ -127,7 +132,7 @@ void DeviceAllocator::poll_pending(Lock& lock) {
                [&] { return fmt::format("an event that guards a free on device {}", device_); });
 }
 
-Block* DeviceAllocator::take_free_block(const Request& request) {
+inline Block* DeviceAllocator::find_free_block(const Request& request) {
   // What `direct` has in its pools are segments that the driver refused to take back; but a
   // private pool caches, since its memory must stay as long as a graph may use it.
   if (!plain_search_ && !caches_ && request.pools->home == nullptr) return nullptr;
@@ -136,29 +141,37 @@ Block* DeviceAllocator::take_free_block(const Request& request) {
   Block* block = pool.best_fit(request.rounded);
   if (!plain_search_) block = choose_beside_ranges(pool, block, options_.policy == Policy::expandable);
   if (block == nullptr || !policy_.may_serve(block->bytes, request.rounded)) return nullptr;
-  pool.erase(block);
   return block;
 }
 
-// Requires: one block is reserved in the arena.
-void DeviceAllocator::hand_out(Block* block, const Request& request, const Lock& lock) {
-  try {
-    block_map_.insert(block->address, block);
-  } catch (...) {
-    put_back(block);
-    throw;
-  }
-  take_into_use(block, request, should_split(*block, request), lock);
+Block* DeviceAllocator::take_free_block(const Request& request) {
+  Block* block = find_free_block(request);
+  if (block != nullptr) block->segment->pool->erase(block);
+  return block;
 }
 
-// Requires: one block is reserved in the arena if it splits, and an entry in the block map.
-void DeviceAllocator::take_into_use(Block* block, const Request& request, bool splits, const Lock& lock) {
-  const bool was_split = block->is_split();
+// Requires: the block is in its pool, and one is reserved in the arena. Throws std::bad_alloc, unchanged.
+inline Block* DeviceAllocator::hand_out(Block* block, const Request& request, const Lock& lock) {
+  block_map_.make_room();
+  const bool splits = should_split(*block, request);
+  return take_into_use(block, request, splits ? request.rounded : block->bytes, lock);
+}
+
+// Takes so many bytes at the low end of a free block into use. The free rest stays next to the segment's
+// untouched end. Requires: the block is in its pool; one is reserved in the arena if it splits, and there is
+// room in the block map.
+inline Block* DeviceAllocator::take_into_use(Block* free, const Request& request, std::size_t bytes, const Lock& lock) {
+  const bool was_split = free->is_split();
   InactiveSplitChange change;
-  if (splits)
-    change = split(block, request.rounded);
-  else if (was_split)
-    change = {-1, -as_signed(block->bytes)};
+  Block* block = free;
+  if (bytes < free->bytes) {
+    block = cut_front(free, bytes);
+    change = was_split ? InactiveSplitChange{0, -as_signed(bytes)} : InactiveSplitChange{1, as_signed(free->bytes)};
+  } else {
+    free->segment->pool->erase(free);
+    if (was_split) change = {-1, -as_signed(bytes)};
+  }
+  block_map_.insert(block->address, block);
   block->state = BlockState::active_allocated;
   block->requested = request.bytes;
   block->tag = request.tag;
@@ -166,17 +179,33 @@ void DeviceAllocator::take_into_use(Block* block, const Request& request, bool s
   const bool is_plain = block->segment->is_plain;
   if (!is_plain && block->segment->range != nullptr) change = {};
   block->stack = history_.keep(lock.stack);
-  recorder_.block_allocated(request.kind, as_signed(block->bytes), as_signed(request.bytes), change, block->oversize,
-                            attribution(*block), point_of(*block, lock));
+  recorder_.block_allocated(request.kind, as_signed(bytes), as_signed(request.bytes), change, block->oversize,
+                            attribution(*block), [&] { return point_of(*block, lock); });
   if (!is_plain) {
     if (PrivatePool* home = block->segment->owner->home)
-      home->recorder.block_allocated(request.kind, as_signed(block->bytes), as_signed(request.bytes), change,
-                                     block->oversize);
+      home->recorder.block_allocated(request.kind, as_signed(bytes), as_signed(request.bytes), change, block->oversize);
   }
+  return block;
 }
 
-// Cuts what the request does not need off the block's end. The request stays at the low
-// address, so that the free rest stays next to the segment's untouched end.
+// Makes the low end of a block in its pool a block of its own, in no pool.
+inline Block* DeviceAllocator::cut_front(Block* free, std::size_t bytes) {
+  Block* front = arena_.take_block();
+  front->address = free->address;
+  front->bytes = bytes;
+  front->segment = free->segment;
+  front->previous = free->previous;
+  front->next = free;
+  (front->previous != nullptr ? front->previous->next : front->segment->first) = front;
+  free->segment->pool->loosen(free);
+  free->previous = front;
+  free->address += bytes;
+  free->bytes -= bytes;
+  free->free_since = searches_[static_cast<std::size_t>(free->segment->kind)];
+  return front;
+}
+
+// Cuts what is behind `bytes` off a block in no pool, and puts it in its pool.
 InactiveSplitChange DeviceAllocator::split(Block* block, std::size_t bytes) {
   const bool was_split = block->is_split();
   Block* rest = arena_.take_block();
@@ -202,7 +231,7 @@ bool DeviceAllocator::free(std::uint64_t address, const StreamUse* last_use) noe
   Lock& lock = section.lock;
   Block* block = block_map_.find(address);
   if (block == nullptr) return false;
-  if (last_use != nullptr) {
+  if (last_use != nullptr) [[unlikely]] {
     if (!note_use(block, *last_use, lock)) {
       std::fprintf(stderr,
                    "cistern: deallocate(%#" PRIx64
@@ -223,7 +252,7 @@ bool DeviceAllocator::free(std::uint64_t address, const StreamUse* last_use) noe
     return true;
   }
   recorder_.free_requested(block->segment->kind, as_signed(block->bytes), block->oversize, attribution(*block),
-                           point_of(*block, lock));
+                           [&] { return point_of(*block, lock); });
   if (!block->segment->is_plain)
     free_in_pool(block, lock);
   else
@@ -240,77 +269,94 @@ void DeviceAllocator::free_in_pool(Block* block, Lock& lock) noexcept {
   }
   if (home != nullptr) home->recorder.free_requested(block->segment->kind, as_signed(block->bytes), block->oversize);
   if (block->uses.empty())
-    complete_free(block, lock);
+    static_cast<void>(complete_free(block, lock));
   else
     free_behind_events(block, lock);
   if (leftovers_) release_leftovers(lock);
 }
 
-// The place is the block's before it is merged.
 inline void DeviceAllocator::complete_plain_free(Block* block, const Lock& lock) {
-  const TracePoint at = point_of(*block, lock);
+  recorder_.trace_freed([&] { return point_of(*block, lock); });
   const std::size_t bytes = block->bytes;
+  const std::size_t requested = block->requested;
   const bool oversize = block->oversize;
   const Attribution of = attribution(*block);
-  const InactiveSplitChange change = settle(block);
-  recorder_.freed(block->segment->kind, as_signed(bytes), at.size, change, oversize, of, at);
-}
-
-void DeviceAllocator::complete_free(Block* block, const Lock& lock) {
-  const TracePoint at = point_of(*block, lock);
-  const std::size_t bytes = block->bytes;
-  const PoolKind kind = block->segment->kind;
-  InactiveSplitChange change = settle(block);
-  // Whole pages of an expandable segment can always be given back.
-  if (block->segment->range != nullptr) change = {};
-  recorder_.free_completed(kind, as_signed(bytes), as_signed(block->requested), change, attribution(*block), at);
-  PrivatePool* home = block->segment->owner->home;
-  if (home == nullptr) return;
-  home->recorder.free_completed(kind, as_signed(bytes), as_signed(block->requested), change);
-  if (home->is_freeable() && home->settings.ends_by_itself && !block->is_split()) leftovers_ = true;
-}
-
-// Puts a block whose free is complete into its pool, merged with its free neighbours.
-InactiveSplitChange DeviceAllocator::settle(Block* block) {
   InactiveSplitChange change;
-  for (Block* neighbour : {block->previous, block->next}) {
-    if (const std::size_t merged = merge(block, neighbour); merged != 0) {
-      --change.count;
-      change.bytes -= as_signed(merged);
-    }
-  }
-  retire_uses(block, 0);
+  const Block* settled = settle(block, change);
+  recorder_.freed(settled->segment->kind, as_signed(bytes), as_signed(requested), change, oversize, of);
+}
+
+// Returns the free block that it is, or is a part of, now.
+Block* DeviceAllocator::complete_free(Block* block, const Lock& lock) {
+  recorder_.trace(TraceAction::free_completed, [&] { return point_of(*block, lock); });
+  const std::size_t bytes = block->bytes;
+  const std::size_t requested = block->requested;
+  const Attribution of = attribution(*block);
+  InactiveSplitChange change;
+  Block* settled = settle(block, change);
+  const PoolKind kind = settled->segment->kind;
+  // Whole pages of an expandable segment can always be given back.
+  if (settled->segment->range != nullptr) change = {};
+  recorder_.free_completed(kind, as_signed(bytes), as_signed(requested), change, of);
+  PrivatePool* home = settled->segment->owner->home;
+  if (home == nullptr) return settled;
+  home->recorder.free_completed(kind, as_signed(bytes), as_signed(requested), change);
+  if (home->is_freeable() && home->settings.ends_by_itself && !settled->is_split()) leftovers_ = true;
+  return settled;
+}
+
+// Puts a block whose free is complete into its pool. A free neighbour takes it in; with two, one of them
+// goes. Returns the block that it is a part of.
+inline Block* DeviceAllocator::settle(Block* block, InactiveSplitChange& change) {
+  if (!block->uses.empty()) retire_uses(block, 0);
   history_.let_go(block->stack);
-  put_in_pool(block);
-  if (block->is_split()) {
-    ++change.count;
-    change.bytes += as_signed(block->bytes);
+  Block* const before = free_or_null(block->previous);
+  Block* const behind = free_or_null(block->next);
+  if (before == nullptr && behind == nullptr) {
+    put_in_pool(block);
+    if (block->is_split()) change = {1, as_signed(block->bytes)};
+    return block;
   }
-  return change;
+  BlockPool& pool = *block->segment->pool;
+  Block* const settled = before == nullptr || (behind != nullptr && pool.is_loose(behind)) ? behind : before;
+  change = {-1, -as_signed(settled->bytes)};
+  if (before != nullptr && behind != nullptr) {
+    Block* const other = settled == before ? behind : before;
+    change.count -= 1;
+    change.bytes -= as_signed(other->bytes);
+    static_cast<void>(merge(block, other));
+  }
+  pool.loosen(settled);
+  absorb(settled, block);
+  settled->free_since = searches_[static_cast<std::size_t>(settled->segment->kind)];
+  if (settled->is_split()) {
+    change.count += 1;
+    change.bytes += as_signed(settled->bytes);
+  }
+  return settled;
 }
 
 // Takes a free neighbour into `block`; returns its size, or 0 if it is in use or absent.
 std::size_t DeviceAllocator::merge(Block* block, Block* neighbour) {
   if (neighbour == nullptr || neighbour->state != BlockState::inactive) return 0;
   neighbour->segment->pool->erase(neighbour);
+  const std::size_t bytes = neighbour->bytes;
+  absorb(block, neighbour);
+  return bytes;
+}
+
+// `block` becomes as large as it and its neighbour are, which is in no pool and is gone.
+inline void DeviceAllocator::absorb(Block* block, Block* neighbour) {
   if (neighbour == block->previous) {
     block->address = neighbour->address;
     block->previous = neighbour->previous;
-    if (block->previous != nullptr)
-      block->previous->next = block;
-    else
-      block->segment->first = block;
+    (block->previous != nullptr ? block->previous->next : block->segment->first) = block;
   } else {
     block->next = neighbour->next;
-    if (block->next != nullptr)
-      block->next->previous = block;
-    else
-      block->segment->last = block;
+    (block->next != nullptr ? block->next->previous : block->segment->last) = block;
   }
-  const std::size_t bytes = neighbour->bytes;
-  block->bytes += bytes;
+  block->bytes += neighbour->bytes;
   arena_.give_back(neighbour);
-  return bytes;
 }
 
 void DeviceAllocator::put_in_pool(Block* block) {
@@ -319,7 +365,7 @@ void DeviceAllocator::put_in_pool(Block* block) {
   block->segment->pool->insert(block);
 }
 
-// Undoes take_free_block, or keeps a new segment that could not be handed out.
+// Undoes take_free_block, or keeps what a new segment brought.
 void DeviceAllocator::put_back(Block* block) { block->segment->pool->insert(block); }
 
 bool DeviceAllocator::record_use(std::uint64_t address, const StreamUse& use) {

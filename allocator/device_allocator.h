@@ -246,6 +246,8 @@ class DeviceAllocator {
       if (lock.stack != kNoStackId) ++heap_.requests_with_stacks_;
     }
     ~Section() {
+      if (lock.owns_lock() && lock.stack == kNoStackId && heap_.retired_owners_.empty()) [[likely]]
+        return;
       if (!lock.owns_lock()) lock.lock();
       if (lock.stack != kNoStackId) {
         heap_.history_.let_go(lock.stack);
@@ -270,20 +272,26 @@ class DeviceAllocator {
   struct Request {
     std::size_t bytes = 0;          // asked for
     std::size_t rounded = 0;        // the block's
-    std::size_t segment_bytes = 0;  // what the driver would be asked for
+    std::size_t segment_bytes = 0;  // what the driver would be asked for; of a request that may reach it
     TagId tag = kUntagged;          // of the thread that asks
     PoolKind kind = PoolKind::small;
     PoolPair* pools = nullptr;
   };
 
   // device_allocator.cpp: hits, and frees on the block's own stream.
-  [[nodiscard]] void* serve(const Request& request, const StreamIdentity& stream, Lock& lock);
+  [[nodiscard]] void* serve(Request& request, const StreamIdentity& stream, Lock& lock);
   [[nodiscard]] Request make_request(std::size_t bytes) const;
   [[nodiscard]] AllocatorOptions served(AllocatorOptions options) const;
-  void poll_pending(Lock& lock);
+  [[nodiscard]] Block* provide(Block* found, Request& request, Lock& lock);
+  void poll_pending(Lock& lock) {
+    if (unrecorded_frees_ != nullptr || !pending_.empty()) complete_pending(lock);
+  }
+  void complete_pending(Lock& lock);
+  [[nodiscard]] Block* find_free_block(const Request& request);
   [[nodiscard]] Block* take_free_block(const Request& request);
-  void hand_out(Block* block, const Request& request, const Lock& lock);
-  void take_into_use(Block* block, const Request& request, bool splits, const Lock& lock);
+  [[nodiscard]] Block* hand_out(Block* block, const Request& request, const Lock& lock);
+  [[nodiscard]] Block* take_into_use(Block* free, const Request& request, std::size_t bytes, const Lock& lock);
+  [[nodiscard]] Block* cut_front(Block* free, std::size_t bytes);
   [[nodiscard]] InactiveSplitChange split(Block* block, std::size_t bytes);
   [[nodiscard]] bool should_split(const Block& block, const Request& request) const {
     return policy_.should_split(block.bytes, request.rounded, request.kind) && !is_kept_whole(block);
@@ -294,11 +302,15 @@ class DeviceAllocator {
   }
   // For the heap's recorder; a pool's share is not told by tag and stream.
   [[nodiscard]] static Attribution attribution(const Block& block) { return {block.tag, &block.segment->owner->bytes}; }
-  [[nodiscard]] InactiveSplitChange settle(Block* block);
+  [[nodiscard]] Block* settle(Block* block, InactiveSplitChange& change);
+  [[nodiscard]] static Block* free_or_null(Block* block) {
+    return block != nullptr && block->state == BlockState::inactive ? block : nullptr;
+  }
   void complete_plain_free(Block* block, const Lock& lock);
-  void complete_free(Block* block, const Lock& lock);
+  Block* complete_free(Block* block, const Lock& lock);
   void free_in_pool(Block* block, Lock& lock) noexcept;
   [[nodiscard]] std::size_t merge(Block* block, Block* neighbour);
+  void absorb(Block* block, Block* neighbour);
   void put_in_pool(Block* block);
   void put_back(Block* block);
 
@@ -347,7 +359,7 @@ class DeviceAllocator {
   [[nodiscard]] std::vector<Segment*> segments_named_by(const PoolCheckpoint::State& checkpoint) const;
   void order_behind_uses(const PrivatePool& pool, Lock& lock);
   void free_live_blocks(const PrivatePool& pool, std::vector<void*>& freed, const Lock& lock);
-  void free_now(Block* block, const Lock& lock) noexcept;
+  Block* free_now(Block* block, const Lock& lock) noexcept;
   [[nodiscard]] Block* free_block_at(Segment* segment, std::uint64_t address) noexcept;
   void cut_segment(Segment* segment, PoolCheckpoint::State::SegmentRecord& record, std::vector<void*>& live,
                    const Lock& lock);

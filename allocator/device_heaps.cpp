@@ -46,8 +46,8 @@ DeviceAllocator* DeviceHeaps::existing(int device) const {
   return heaps_[static_cast<std::size_t>(device)].load(std::memory_order_acquire);
 }
 
-DeviceAllocator& DeviceHeaps::heap(int device) {
-  if (DeviceAllocator* heap = existing(device)) return *heap;
+DeviceAllocator& DeviceHeaps::make_heap(int device) {
+  contexts_.require(device);
   const std::lock_guard lock(mutex_);
   auto& slot = heaps_[static_cast<std::size_t>(device)];
   if (slot.load(std::memory_order_acquire) == nullptr) {

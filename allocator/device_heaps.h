@@ -67,7 +67,11 @@ class DeviceHeaps final : private PeerListener, private SnapshotSource {
   }
 
   // The heap of a device, made at first use. Throws InvalidArgument, DriverError.
-  [[nodiscard]] DeviceAllocator& heap(int device);
+  [[nodiscard]] DeviceAllocator& heap(int device) {
+    if (const auto place = static_cast<std::size_t>(device); place < heaps_.size())
+      if (DeviceAllocator* heap = heaps_[place].load(std::memory_order_acquire)) return *heap;
+    return make_heap(device);
+  }
   // The same, or nullptr where nothing was allocated yet.
   [[nodiscard]] DeviceAllocator* existing(int device) const;
   template <class Visit>
@@ -140,6 +144,7 @@ class DeviceHeaps final : private PeerListener, private SnapshotSource {
   void unlock_after_fork();
 
  private:
+  [[nodiscard]] DeviceAllocator& make_heap(int device);
   void warn_of_fixed_segments(int device);
   // In two steps, of which only the first may fail. Require: mutex_.
   struct HistoryChange;

@@ -15,9 +15,9 @@ std::optional<std::size_t> DeviceAllocator::hold(std::uint64_t address) {
 void DeviceAllocator::let_go(std::uint64_t address) noexcept {
   {
     const Lock lock(mutex_);
-    Block* block = block_map_.find(address);
-    if (--block->holds != 0 || !block->freed_while_held) return;
-    block->freed_while_held = false;
+    Block& block = block_map_.at(address);
+    if (--block.holds != 0 || !block.freed_while_held) return;
+    block.freed_while_held = false;
   }
   static_cast<void>(free(address, nullptr));
 }

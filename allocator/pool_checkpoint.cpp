@@ -145,24 +145,25 @@ void DeviceAllocator::order_behind_uses(const PrivatePool& pool, Lock& lock) {
 void DeviceAllocator::free_live_blocks(const PrivatePool& pool, std::vector<void*>& freed, const Lock& lock) {
   for (Segment* segment = segments_; segment != nullptr; segment = segment->next) {
     if (segment->owner->home != &pool) continue;
-    // A block that is freed takes its free neighbours into itself: the walk goes on behind it.
+    // A block that is freed becomes one with its free neighbours: the walk goes on behind that.
     for (Block* block = segment->first; block != nullptr; block = block->next) {
       if (block->state != BlockState::active_allocated) continue;
       freed.push_back(reinterpret_cast<void*>(block->address));
       api_.note_free(block->address, block->bytes, segment->stream.handle);
-      free_now(block, lock);
+      block = free_now(block, lock);
     }
   }
 }
 
 // A free whose block nobody waits for.
-void DeviceAllocator::free_now(Block* block, const Lock& lock) noexcept {
+Block* DeviceAllocator::free_now(Block* block, const Lock& lock) noexcept {
   const auto bytes = static_cast<std::int64_t>(block->bytes);
   const Segment& segment = *block->segment;
   static_cast<void>(block_map_.take(block->address));
-  recorder_.free_requested(segment.kind, bytes, block->oversize, attribution(*block), point_of(*block, lock));
+  recorder_.free_requested(segment.kind, bytes, block->oversize, attribution(*block),
+                           [&] { return point_of(*block, lock); });
   if (PrivatePool* home = segment.owner->home) home->recorder.free_requested(segment.kind, bytes, block->oversize);
-  complete_free(block, lock);
+  return complete_free(block, lock);
 }
 
 // Cuts what is free where the record was into its blocks: all are handed out, and those that
@@ -171,25 +172,22 @@ void DeviceAllocator::free_now(Block* block, const Lock& lock) noexcept {
 void DeviceAllocator::cut_segment(Segment* segment, State::SegmentRecord& record, std::vector<void*>& live,
                                   const Lock& lock) {
   for (Block* block = free_block_at(segment, record.address); const State::BlockRecord& wanted : record.blocks) {
-    segment->pool->erase(block);
     Request request;
     request.bytes = request.rounded = wanted.bytes;
     request.kind = segment->kind;
     request.tag = wanted.tag;
-    block_map_.insert(block->address, block);
-    take_into_use(block, request, wanted.bytes < block->bytes, lock);
-    block = block->next;
+    block = take_into_use(block, request, wanted.bytes, lock)->next;
   }
   for (State::BlockRecord& wanted : record.blocks) {
     if (!wanted.live) continue;
-    Block* block = block_map_.find(wanted.address);
-    block->uses.swap(wanted.uses);
-    live.push_back(reinterpret_cast<void*>(block->address));
-    api_.note_allocate(block->address, block->bytes, segment->stream.handle, segment->owner->home);
+    Block& block = block_map_.at(wanted.address);
+    block.uses.swap(wanted.uses);
+    live.push_back(reinterpret_cast<void*>(block.address));
+    api_.note_allocate(block.address, block.bytes, segment->stream.handle, segment->owner->home);
   }
   // By address: a free may merge blocks that were walked already.
   for (const State::BlockRecord& wanted : record.blocks)
-    if (!wanted.live) free_now(block_map_.find(wanted.address), lock);
+    if (!wanted.live) free_now(&block_map_.at(wanted.address), lock);
 }
 
 // The free block from there on; what is free before it becomes a block of its own.

@@ -6,8 +6,6 @@
 namespace cistern {
 namespace {
 
-std::size_t round_up(std::size_t bytes, std::size_t multiple) { return (bytes + multiple - 1) / multiple * multiple; }
-
 // floor(log2(size in MiB)), within 0..15.
 std::size_t divisions_bucket(std::size_t bytes) {
   const int log = static_cast<int>(std::bit_width(bytes)) - 1 - 20;
@@ -25,12 +23,9 @@ SizePolicy::SizePolicy(const AllocatorOptions& options)
       any_divisions_(std::any_of(divisions_.begin(), divisions_.end(), [](std::uint32_t value) { return value > 1; })) {
 }
 
-std::size_t SizePolicy::round(std::size_t bytes) const {
-  if (bytes < kMinBlockSize) return kMinBlockSize;
-  if (any_divisions_) {
-    const std::size_t divisions = divisions_[divisions_bucket(bytes)];
-    if (divisions > 1 && bytes > kMinBlockSize * divisions) return round_by_divisions(bytes, divisions);
-  }
+std::size_t SizePolicy::round_finely(std::size_t bytes) const {
+  const std::size_t divisions = divisions_[divisions_bucket(bytes)];
+  if (divisions > 1 && bytes > kMinBlockSize * divisions) return round_by_divisions(bytes, divisions);
   return round_up(bytes, kMinBlockSize);
 }
 
@@ -39,24 +34,6 @@ std::size_t SizePolicy::round_by_divisions(std::size_t bytes, std::size_t divisi
   const std::size_t power = std::bit_floor(bytes);
   const std::size_t step = power / divisions;
   return step == 0 ? power * 2 : round_up(bytes, step);
-}
-
-std::size_t SizePolicy::segment_bytes(std::size_t rounded) const {
-  if (one_segment_each_) return rounded;
-  if (rounded <= kSmallSize) return kSmallSegment;
-  if (rounded < kMinLargeAlloc) return kLargeSegment;
-  return round_up(rounded, kRoundLarge);
-}
-
-bool SizePolicy::may_serve(std::size_t block_bytes, std::size_t rounded) const {
-  if (rounded < max_split_size_) return block_bytes < max_split_size_;
-  return block_bytes - rounded < max_non_split_rounding_;
-}
-
-bool SizePolicy::should_split(std::size_t block_bytes, std::size_t rounded, PoolKind pool) const {
-  const std::size_t rest = block_bytes - rounded;
-  if (pool == PoolKind::small || splits_finely_) return rest >= kMinBlockSize;
-  return rounded < max_split_size_ && rest > kSmallSize;
 }
 
 }  // namespace cistern

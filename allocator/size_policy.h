@@ -38,19 +38,38 @@ class SizePolicy {
   explicit SizePolicy(const AllocatorOptions& options);
 
   // Requires: bytes < kTooLarge.
-  [[nodiscard]] std::size_t round(std::size_t bytes) const;
+  [[nodiscard]] std::size_t round(std::size_t bytes) const {
+    if (bytes < kMinBlockSize) return kMinBlockSize;
+    return any_divisions_ ? round_finely(bytes) : round_up(bytes, kMinBlockSize);
+  }
   [[nodiscard]] PoolKind pool(std::size_t rounded) const {
     return rounded <= kSmallSize ? PoolKind::small : PoolKind::large;
   }
-  [[nodiscard]] std::size_t segment_bytes(std::size_t rounded) const;
+  [[nodiscard]] std::size_t segment_bytes(std::size_t rounded) const {
+    if (one_segment_each_) return rounded;
+    if (rounded <= kSmallSize) return kSmallSegment;
+    if (rounded < kMinLargeAlloc) return kLargeSegment;
+    return round_up(rounded, kRoundLarge);
+  }
   // Whether the best-fitting free block may serve a request. Requires: it is large enough.
-  [[nodiscard]] bool may_serve(std::size_t block_bytes, std::size_t rounded) const;
+  [[nodiscard]] bool may_serve(std::size_t block_bytes, std::size_t rounded) const {
+    if (rounded < max_split_size_) return block_bytes < max_split_size_;
+    return block_bytes - rounded < max_non_split_rounding_;
+  }
   // Whether what is left of the block becomes a free block of its own.
-  [[nodiscard]] bool should_split(std::size_t block_bytes, std::size_t rounded, PoolKind pool) const;
+  [[nodiscard]] bool should_split(std::size_t block_bytes, std::size_t rounded, PoolKind pool) const {
+    const std::size_t rest = block_bytes - rounded;
+    if (pool == PoolKind::small || splits_finely_) return rest >= kMinBlockSize;
+    return rounded < max_split_size_ && rest > kSmallSize;
+  }
   [[nodiscard]] bool is_oversize(std::size_t bytes) const { return bytes >= max_split_size_; }
   [[nodiscard]] std::size_t max_split_size() const { return max_split_size_; }
 
  private:
+  [[nodiscard]] static constexpr std::size_t round_up(std::size_t bytes, std::size_t multiple) {
+    return (bytes + multiple - 1) / multiple * multiple;
+  }
+  [[nodiscard]] std::size_t round_finely(std::size_t bytes) const;
   [[nodiscard]] std::size_t round_by_divisions(std::size_t bytes, std::size_t divisions) const;
 
   bool one_segment_each_;

@@ -57,6 +57,8 @@ class DeviceHistory {
   DeviceHistory(const DeviceHistory&) = delete;
   DeviceHistory& operator=(const DeviceHistory&) = delete;
 
+  [[nodiscard]] bool is_on() const noexcept { return recorded_actions_ != 0; }
+  [[nodiscard]] bool records(TraceAction action) const noexcept { return (recorded_actions_ & bit(action)) != 0; }
   void add(TraceAction action, const TracePoint& at) noexcept {
     if ((recorded_actions_ & bit(action)) != 0) write(static_cast<std::uint64_t>(action), at, 1);
   }

@@ -37,6 +37,11 @@ struct Attribution {
 // its peak and what was added; of all memory what is current and its peak.
 class Recorder {
  public:
+  // Of a recorder without a history.
+  struct Nowhere {
+    TracePoint operator()() const { return {}; }
+  };
+
   // Where transitions are written, too; null (and at first): nowhere. Must outlive the recorder's use.
   void set_history(DeviceHistory* history) { history_ = history; }
 
@@ -75,37 +80,48 @@ class Recorder {
   void reserve(TagId tag) {
     if (tag != kUntagged && !tags_.knows(tag)) keep_tag(tag);
   }
-  // A block was handed to the caller.
+  // A block was handed to the caller. `place` says where, if the history asks.
+  template <class Place = Nowhere>
   void block_allocated(PoolKind pool, std::int64_t bytes, std::int64_t requested, InactiveSplitChange split,
-                       bool oversize, Attribution of = {}, const TracePoint& at = {}) {
-    trace(TraceAction::alloc, at);
+                       bool oversize, Attribution of = {}, const Place& place = {}) {
+    trace(TraceAction::alloc, place);
     if (!ledger_.came(pool, bytes, requested, split)) write_down();
     if (oversize) increase(kept_.oversize_allocations, 1);
     if (of.stream != nullptr) of.stream->live += bytes;
     if (tags_.is_kept()) tags_.allocated(of.tag, bytes, live_bytes());
   }
   // The caller gave a block back; other streams may still use it.
-  void free_requested(PoolKind pool, std::int64_t bytes, bool oversize, Attribution of = {},
-                      const TracePoint& at = {}) {
-    trace(TraceAction::free_requested, at);
-    set_apart(pool, -1, -bytes);
+  template <class Place = Nowhere>
+  void free_requested(PoolKind pool, std::int64_t bytes, bool oversize, Attribution of = {}, const Place& place = {}) {
+    trace(TraceAction::free_requested, place);
+    lower(kept_.allocation, pool, 1);
+    lower(kept_.allocated_bytes, pool, bytes);
     count_free(bytes, oversize, of);
     if (of.stream != nullptr) of.stream->pending += bytes;
   }
   // The block is free: `bytes` is its size before it was merged with its neighbours.
   void free_completed(PoolKind pool, std::int64_t bytes, std::int64_t requested, InactiveSplitChange split,
-                      Attribution of = {}, const TracePoint& at = {}) {
-    trace(TraceAction::free_completed, at);
-    set_apart(pool, 1, bytes);
-    if (!ledger_.went(pool, bytes, requested, split)) write_down();
+                      Attribution of = {}) {
+    lower(kept_.active, pool, 1);
+    lower(kept_.active_bytes, pool, bytes);
+    lower(kept_.requested_bytes, pool, requested);
+    if (!ledger_.split(pool, split)) write_down();
     if (of.stream != nullptr) of.stream->pending -= bytes;
   }
   // Both at once: nobody waits for the block.
   void freed(PoolKind pool, std::int64_t bytes, std::int64_t requested, InactiveSplitChange split, bool oversize,
-             Attribution of = {}, const TracePoint& at = {}) {
-    if (history_ != nullptr) history_->add_freed(at);
+             Attribution of = {}) {
     if (!ledger_.went(pool, bytes, requested, split)) write_down();
     count_free(bytes, oversize, of);
+  }
+  // Entries of the last two: before they are counted, for a block that merges loses its place.
+  template <class Place>
+  void trace(TraceAction action, const Place& place) {
+    if (history_ != nullptr && history_->records(action)) history_->add(action, place());
+  }
+  template <class Place>
+  void trace_freed(const Place& place) {
+    if (history_ != nullptr && history_->is_on()) history_->add_freed(place());
   }
   void allocation_retried() { ++kept_.num_alloc_retries; }
   // `at`: the driver's free bytes as the address, and the rounded size.
@@ -153,11 +169,11 @@ class Recorder {
     if (of.stream != nullptr) of.stream->live -= bytes;
     if (tags_.is_kept()) tags_.freed(of.tag, bytes);
   }
-  // A block that waits stays in the ledger until it is free: meanwhile the difference is here. What is
-  // allocated never grows by it.
-  void set_apart(PoolKind pool, std::int64_t count, std::int64_t bytes) {
-    for (Stat* stat : {&of(kept_.allocation, pool), &kept_.allocation.all}) stat->current += count;
-    for (Stat* stat : {&of(kept_.allocated_bytes, pool), &kept_.allocated_bytes.all}) stat->current += bytes;
+  // Of what the ledger may hold: the sum of both is what is current. The ledger's room below the peak
+  // only becomes larger than it knows.
+  static void lower(PoolStat& stat, PoolKind pool, std::int64_t amount) {
+    of(stat, pool).current -= amount;
+    stat.all.current -= amount;
   }
   static void increase(Stat& stat, std::int64_t amount) {
     stat.current += amount;

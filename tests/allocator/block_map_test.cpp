@@ -12,6 +12,7 @@ namespace {
 TEST(BlockMap, FindsOnlyExactAddresses) {
   BlockMap map;
   Block block;
+  map.make_room();
   map.insert(0x7000'0000, &block);
   EXPECT_EQ(map.find(0x7000'0000), &block);
   EXPECT_EQ(map.find(0x7000'0001), nullptr);
@@ -32,6 +33,7 @@ TEST(BlockMap, AgreesWithAHashMapOverRandomInsertionsAndRemovals) {
     ASSERT_EQ(map.find(address), known == expected.end() ? nullptr : known->second);
     if (known == expected.end()) {
       Block* block = &blocks[random() % blocks.size()];
+      map.make_room();
       map.insert(address, block);
       expected[address] = block;
     } else {
