@@ -265,7 +265,7 @@ class DeviceAllocator {
     DeviceAllocator& heap_;
   };
   // The lock of a call that records, which first brings what the history will need, while it is not held.
-  [[nodiscard]] std::mutex& provided_mutex() noexcept {
+  [[nodiscard]] BiasedMutex& provided_mutex() noexcept {
     history_.provide();
     return mutex_;
   }
