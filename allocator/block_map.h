@@ -34,6 +34,8 @@ class BlockMap {
     if (block != nullptr) erase_at(slot);
     return block;
   }
+  // Requires: a block in the map begins at `address`.
+  void erase(std::uint64_t address) noexcept { erase_at(slot_of(address)); }
   [[nodiscard]] Block* find(std::uint64_t address) const noexcept {
     return size_ == 0 ? nullptr : entries_[slot_of(address)].block;
   }

@@ -160,7 +160,7 @@ inline Block* DeviceAllocator::hand_out(Block* block, const Request& request, co
 // Takes so many bytes at the low end of a free block into use. The free rest stays next to the segment's
 // untouched end. Requires: the block is in its pool; one is reserved in the arena if it splits, and there is
 // room in the block map.
-inline Block* DeviceAllocator::take_into_use(Block* free, const Request& request, std::size_t bytes, const Lock& lock) {
+Block* DeviceAllocator::take_into_use(Block* free, const Request& request, std::size_t bytes, const Lock& lock) {
   const bool was_split = free->is_split();
   InactiveSplitChange change;
   Block* block = free;

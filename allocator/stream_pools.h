@@ -53,7 +53,9 @@ class StreamPools {
   explicit StreamPools(PrivatePool* home = nullptr) : home_(home) {}
 
   // The stream's pools, made when it has none. O(log streams). Throws std::bad_alloc.
-  [[nodiscard]] PoolPair& of(const StreamIdentity& stream);
+  [[nodiscard]] PoolPair& of(const StreamIdentity& stream) {
+    return last_ != nullptr && last_->stream.id == stream.id ? *last_ : look_up(stream);
+  }
   // Forgets streams without references: their ids never come again.
   void drop_unreferenced();
 
@@ -74,6 +76,7 @@ class StreamPools {
   }
 
  private:
+  [[nodiscard]] PoolPair& look_up(const StreamIdentity& stream);
   [[nodiscard]] std::size_t place_of(std::uint64_t stream_id) const {
     std::size_t low = 0;
     for (std::size_t high = pools_.size(); low < high;) {
@@ -92,8 +95,7 @@ class StreamPools {
   PoolPair* last_ = nullptr;                      // of the last look-up: most come in runs
 };
 
-inline PoolPair& StreamPools::of(const StreamIdentity& stream) {
-  if (last_ != nullptr && last_->stream.id == stream.id) return *last_;
+inline PoolPair& StreamPools::look_up(const StreamIdentity& stream) {
   const std::size_t place = place_of(stream.id);
   if (place == pools_.size() || pools_[place]->stream.id != stream.id) {
     auto pool = std::make_unique<PoolPair>();
