@@ -16,13 +16,11 @@
 #include "allocator/thread_mark.h"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <mutex>
-#include <new>
-#include <vector>
 
 namespace cistern {
 
@@ -97,7 +95,8 @@ class BasicBiasedMutex {
   static constexpr std::uint32_t kLeastRow = 64;
   static constexpr std::uint32_t kLongestRow = std::uint32_t{1} << 16;
   static constexpr std::uint32_t kWorthIt = 4096;
-  static constexpr std::size_t kMostThreads = 256;
+  // Threads that it may lean to, ever (by mark): a hit asks for no host memory.
+  static constexpr std::size_t kMostThreads = 16;
 
   Bias unbiased_{Processors::nobody()};
   Atomic<Bias*> bias_{&unbiased_};  // changed by those who hold mutex_
@@ -107,7 +106,7 @@ class BasicBiasedMutex {
   Thread last_{};
   std::uint32_t in_a_row_ = 0;
   std::uint32_t row_to_bias_ = kLeastRow;
-  std::vector<std::unique_ptr<Bias>> biases_;
+  std::array<Bias, kMostThreads> biases_{};  // used from the front
 };
 
 template <class Processors>
@@ -143,20 +142,14 @@ void BasicBiasedMutex<Processors>::consider_bias(Thread self) {
   }
 }
 
-// Null: there is no memory for one, or there are too many.
+// Null: there are too many.
 template <class Processors>
 typename BasicBiasedMutex<Processors>::Bias* BasicBiasedMutex<Processors>::bias_of(Thread self) {
-  for (const auto& bias : biases_)
-    if (bias->thread == self) return bias.get();
-  if (biases_.size() == kMostThreads) return nullptr;
-  try {
-    biases_.reserve(biases_.size() + 1);
-    biases_.push_back(std::make_unique<Bias>());
-  } catch (const std::bad_alloc&) {
-    return nullptr;
+  for (Bias& bias : biases_) {
+    if (bias.thread == Thread{}) bias.thread = self;
+    if (bias.thread == self) return &bias;
   }
-  biases_.back()->thread = self;
-  return biases_.back().get();
+  return nullptr;
 }
 
 using BiasedMutex = BasicBiasedMutex<HostProcessors>;
