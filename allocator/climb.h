@@ -7,8 +7,8 @@
 // Not thread-safe: made, used and ended by one request under the heap's lock, which the end takes
 // again if a rung threw without it.
 
-#include "allocator/biased_mutex.h"
 #include "allocator/block_arena.h"
+#include "allocator/heap_mutex.h"
 #include "allocator/page_source.h"
 #include "allocator/stream_pools.h"
 
@@ -20,7 +20,7 @@ namespace cistern {
 // Keeps a stream's pools while the lock is given up. Ends with the lock held.
 class PoolReference {
  public:
-  PoolReference(PoolPair& pools, std::unique_lock<BiasedMutex>& lock) : pools_(pools), lock_(lock) {
+  PoolReference(PoolPair& pools, std::unique_lock<HeapMutex>& lock) : pools_(pools), lock_(lock) {
     ++pools_.references;
   }
   ~PoolReference() {
@@ -32,13 +32,13 @@ class PoolReference {
 
  private:
   PoolPair& pools_;
-  std::unique_lock<BiasedMutex>& lock_;
+  std::unique_lock<HeapMutex>& lock_;
 };
 
 class Climb {
  public:
   // Throws std::bad_alloc, unchanged.
-  Climb(PoolPair& pools, BlockArena& arena, PageSource::Room& spare_handles, std::unique_lock<BiasedMutex>& lock)
+  Climb(PoolPair& pools, BlockArena& arena, PageSource::Room& spare_handles, std::unique_lock<HeapMutex>& lock)
       : pools_(pools, lock), arena_(arena), spare_handles_(spare_handles), lock_(lock) {
     arena_.reserve(2);
     segment_ = arena_.take_segment();
@@ -86,7 +86,7 @@ class Climb {
   PoolReference pools_;
   BlockArena& arena_;
   PageSource::Room& spare_handles_;
-  std::unique_lock<BiasedMutex>& lock_;
+  std::unique_lock<HeapMutex>& lock_;
   Segment* segment_ = nullptr;
   Block* block_ = nullptr;
   Block* rest_ = nullptr;  // for what the request leaves of a block

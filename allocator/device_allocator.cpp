@@ -12,8 +12,6 @@
 namespace cistern {
 namespace {
 
-std::int64_t as_signed(std::size_t bytes) { return static_cast<std::int64_t>(bytes); }
-
 // 1 is the default as well as a value: only a text that names it means it.
 bool asks_for_fraction(const AllocatorOptions& options) {
   return options.fraction_given || options.per_process_memory_fraction < 1.0;
@@ -54,7 +52,16 @@ void* DeviceAllocator::allocate(std::size_t bytes, const StreamIdentity& stream)
   if (bytes >= kTooLarge) refuse_too_large(bytes);
   const Gathering gathers = gathering();
   const GatheredStack stack(gathers.includes(HistoryContext::state), gathers.most_frames());
-  Section section(*this, stack);
+  history_.provide();
+  mutex_.lock_as_it_is();
+  if (stack.get().depth == 0) {
+    if (void* pointer = allocate_again(bytes, stream)) {
+      mutex_.unlock();
+      return pointer;
+    }
+  }
+  mutex_.settle();
+  Section section(*this, stack, std::adopt_lock);
   Lock& lock = section.lock;
   // A hit needs at most one new block; with it at hand nothing below can fail half way. A miss provides
   // for itself.
@@ -184,6 +191,8 @@ Block* DeviceAllocator::take_into_use(Block* free, const Request& request, std::
   if (!is_plain) {
     if (PrivatePool* home = block->segment->owner->home)
       home->recorder.block_allocated(request.kind, as_signed(bytes), as_signed(request.bytes), change, block->oversize);
+  } else {
+    remember(block, change);
   }
   return block;
 }
@@ -227,7 +236,14 @@ InactiveSplitChange DeviceAllocator::split(Block* block, std::size_t bytes) {
 bool DeviceAllocator::free(std::uint64_t address, const StreamUse* last_use) noexcept {
   const Gathering gathers = gathering();
   const GatheredStack stack(gathers.includes(HistoryContext::all), gathers.most_frames());
-  Section section(*this, stack);
+  history_.provide();
+  mutex_.lock_as_it_is();
+  if (last_use == nullptr && stack.get().depth == 0 && free_lazily(address)) {
+    mutex_.unlock();
+    return true;
+  }
+  mutex_.settle();
+  Section section(*this, stack, std::adopt_lock);
   Lock& lock = section.lock;
   Block* block = block_map_.find(address);
   if (block == nullptr) return false;
@@ -277,6 +293,10 @@ void DeviceAllocator::free_in_pool(Block* block, Lock& lock) noexcept {
 
 inline void DeviceAllocator::complete_plain_free(Block* block, const Lock& lock) {
   recorder_.trace_freed([&] { return point_of(*block, lock); });
+  free_at_once(block);
+}
+
+void DeviceAllocator::free_at_once(Block* block) {
   const std::size_t bytes = block->bytes;
   const std::size_t requested = block->requested;
   const bool oversize = block->oversize;
@@ -307,7 +327,7 @@ Block* DeviceAllocator::complete_free(Block* block, const Lock& lock) {
 
 // Puts a block whose free is complete into its pool. A free neighbour takes it in; with two, one of them
 // goes. Returns the block that it is a part of.
-inline Block* DeviceAllocator::settle(Block* block, InactiveSplitChange& change) {
+Block* DeviceAllocator::settle(Block* block, InactiveSplitChange& change) {
   if (!block->uses.empty()) retire_uses(block, 0);
   history_.let_go(block->stack);
   Block* const before = free_or_null(block->previous);

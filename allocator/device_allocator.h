@@ -17,7 +17,6 @@
 #include <cistern/allocator.h>
 
 #include "allocator/address_range.h"
-#include "allocator/biased_mutex.h"
 #include "allocator/block_arena.h"
 #include "allocator/block_map.h"
 #include "allocator/budgets.h"
@@ -26,6 +25,8 @@
 #include "allocator/device_cut.h"
 #include "allocator/driver_scope.h"
 #include "allocator/event_pools.h"
+#include "allocator/heap_mutex.h"
+#include "allocator/lazy_free.h"
 #include "allocator/observers.h"
 #include "allocator/page_source.h"
 #include "allocator/pending_frees.h"
@@ -230,9 +231,10 @@ class DeviceAllocator {
   [[nodiscard]] const DeviceHistory& history() const noexcept { return history_; }
 
  private:
+  friend class HeapMutex;
   // The heap's lock, and on whose account it is held.
-  struct Lock : std::unique_lock<BiasedMutex> {
-    using std::unique_lock<BiasedMutex>::unique_lock;
+  struct Lock : std::unique_lock<HeapMutex> {
+    using std::unique_lock<HeapMutex>::unique_lock;
     StackId stack = kNoStackId;  // of the request; none: entries carry the allocation's
   };
   // Holds the heap's lock for a public call, and after it lets go what was retired under it.
@@ -240,7 +242,13 @@ class DeviceAllocator {
    public:
     explicit Section(DeviceAllocator& heap) : lock(heap.provided_mutex()), heap_(heap) {}
     // On the account of the request that gathered the stack.
-    Section(DeviceAllocator& heap, const GatheredStack& stack) : Section(heap) {
+    Section(DeviceAllocator& heap, const GatheredStack& stack) : Section(heap) { take_account(stack); }
+    // Requires: the lock is held.
+    Section(DeviceAllocator& heap, const GatheredStack& stack, std::adopt_lock_t held)
+        : lock(heap.mutex_, held), heap_(heap) {
+      take_account(stack);
+    }
+    void take_account(const GatheredStack& stack) {
       if (stack.get().depth == 0) return;
       lock.stack = heap_.history_.intern(stack.get());
       if (lock.stack != kNoStackId) ++heap_.requests_with_stacks_;
@@ -265,7 +273,7 @@ class DeviceAllocator {
     DeviceAllocator& heap_;
   };
   // The lock of a call that records, which first brings what the history will need, while it is not held.
-  [[nodiscard]] BiasedMutex& provided_mutex() noexcept {
+  [[nodiscard]] HeapMutex& provided_mutex() noexcept {
     history_.provide();
     return mutex_;
   }
@@ -300,6 +308,7 @@ class DeviceAllocator {
     const Segment& segment = *block.segment;
     return !segment.is_plain && segment.owner->home != nullptr && segment.owner->home->settings.no_split;
   }
+  [[nodiscard]] static std::int64_t as_signed(std::size_t bytes) { return static_cast<std::int64_t>(bytes); }
   // For the heap's recorder; a pool's share is not told by tag and stream.
   [[nodiscard]] static Attribution attribution(const Block& block) { return {block.tag, &block.segment->owner->bytes}; }
   [[nodiscard]] Block* settle(Block* block, InactiveSplitChange& change);
@@ -307,12 +316,19 @@ class DeviceAllocator {
     return block != nullptr && block->state == BlockState::inactive ? block : nullptr;
   }
   void complete_plain_free(Block* block, const Lock& lock);
+  void free_at_once(Block* block);
   Block* complete_free(Block* block, const Lock& lock);
   void free_in_pool(Block* block, Lock& lock) noexcept;
   [[nodiscard]] std::size_t merge(Block* block, Block* neighbour);
   void absorb(Block* block, Block* neighbour);
   void put_in_pool(Block* block);
   void put_back(Block* block);
+
+  // lazy_free.cpp: a free and the same request again.
+  void remember(Block* block, InactiveSplitChange change);
+  [[nodiscard]] void* allocate_again(std::size_t bytes, const StreamIdentity& stream) noexcept;
+  [[nodiscard]] bool free_lazily(std::uint64_t address) noexcept;
+  void settle_lazy_free() noexcept;
 
   // guarded_free.cpp: frees that wait for other streams.
   [[nodiscard]] bool is_own_stream(const Block& block, const StreamUse& use) const {
@@ -436,8 +452,12 @@ class DeviceAllocator {
     [[nodiscard]] std::size_t most_frames() const { return packed >> 8; }
   };
   [[nodiscard]] Gathering gathering() const noexcept { return {gathering_.load(std::memory_order_relaxed)}; }
-  [[nodiscard]] static TracePoint point_of(const Segment& segment, const Lock& lock);
-  [[nodiscard]] static TracePoint point_of(const Block& block, const Lock& lock);
+  [[nodiscard]] static TracePoint point_of(const Segment& segment, const Lock& lock) {
+    return point_of(segment, lock.stack);
+  }
+  [[nodiscard]] static TracePoint point_of(const Block& block, const Lock& lock) { return point_of(block, lock.stack); }
+  [[nodiscard]] static TracePoint point_of(const Segment& segment, StackId of_request);
+  [[nodiscard]] static TracePoint point_of(const Block& block, StackId of_request);
 
   // device_snapshot.cpp
   [[nodiscard]] DeviceCut::Size size_of_cut() const;
@@ -492,7 +512,7 @@ class DeviceAllocator {
   // The history's context and max_frames, as one so that they change together.
   std::atomic<std::uint32_t> gathering_{0};
 
-  mutable BiasedMutex mutex_;
+  mutable HeapMutex mutex_{*this};
   // All below is guarded by mutex_.
   AllocatorOptions options_;
   SizePolicy policy_;
@@ -503,7 +523,8 @@ class DeviceAllocator {
   Recorder recorder_;
   BlockArena arena_;
   BlockMap block_map_;  // of live blocks
-  StreamPools pools_;   // the default pool
+  LazyFree lazy_free_;
+  StreamPools pools_;  // the default pool
   PrivatePools private_pools_;
   PoolRouting routing_;
   std::uint64_t guards_ = 0;  // made so far
@@ -537,7 +558,7 @@ class DeviceAllocator {
 
 // What a transition of a block or segment is told with: on the request's account, or, if that
 // brought no stack, its allocation's.
-inline TracePoint DeviceAllocator::point_of(const Segment& segment, const Lock& lock) {
+inline TracePoint DeviceAllocator::point_of(const Segment& segment, StackId of_request) {
   TracePoint at;
   at.address = segment.address;
   at.size = static_cast<std::int64_t>(segment.bytes);
@@ -545,15 +566,15 @@ inline TracePoint DeviceAllocator::point_of(const Segment& segment, const Lock& 
   if (!segment.is_plain) {
     if (const PrivatePool* home = segment.owner->home) at.pool = encode_pool(home->id.first, home->id.second);
   }
-  at.stack = lock.stack != kNoStackId ? lock.stack : segment.stack;
+  at.stack = of_request != kNoStackId ? of_request : segment.stack;
   return at;
 }
 
-inline TracePoint DeviceAllocator::point_of(const Block& block, const Lock& lock) {
-  TracePoint at = point_of(*block.segment, lock);
+inline TracePoint DeviceAllocator::point_of(const Block& block, StackId of_request) {
+  TracePoint at = point_of(*block.segment, of_request);
   at.address = block.address;
   at.size = static_cast<std::int64_t>(block.requested);
-  at.stack = lock.stack != kNoStackId ? lock.stack : block.stack;
+  at.stack = of_request != kNoStackId ? of_request : block.stack;
   at.tag = block.tag;
   return at;
 }

@@ -12,6 +12,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 
 namespace cistern {
 
@@ -39,6 +40,17 @@ class BlockLedger {
     return take(pool, -1, -bytes, -requested, split);
   }
 
+  // It went and came so many times while nothing else did: no figure comes to where it had not been. `split`:
+  // the change when it comes.
+  void turned(PoolKind pool, std::int64_t times, std::int64_t bytes, std::int64_t requested,
+              InactiveSplitChange split) {
+    Amounts& added = added_[static_cast<std::size_t>(pool)];
+    added.blocks += times;
+    added.bytes += times * bytes;
+    added.requested += times * requested;
+    added.splits += times * std::abs(split.count);
+    added.split_bytes += times * std::abs(split.bytes);
+  }
   // Inactive splits came or went alone.
   [[nodiscard]] bool split(PoolKind pool, InactiveSplitChange change) { return take(pool, 0, 0, 0, change); }
 

@@ -114,7 +114,15 @@ class Recorder {
     if (!ledger_.went(pool, bytes, requested, split)) write_down();
     count_free(bytes, oversize, of);
   }
-  // Entries of the last two: before they are counted, for a block that merges loses its place.
+  // A block went and came so many times while nothing else happened.
+  void turned(PoolKind pool, std::int64_t times, std::int64_t bytes, std::int64_t requested, InactiveSplitChange split,
+              bool oversize) {
+    ledger_.turned(pool, times, bytes, requested, split);
+    if (!oversize) return;
+    kept_.oversize_allocations.allocated += times;
+    kept_.oversize_allocations.freed += times;
+  }
+  // Entries, told before they are counted, for a block that merges loses its place.
   template <class Place>
   void trace(TraceAction action, const Place& place) {
     if (history_ != nullptr && history_->records(action)) history_->add(action, place());
@@ -153,6 +161,8 @@ class Recorder {
   // Of blocks in callers' hands: of all, and of one tag, which is not kUntagged.
   [[nodiscard]] std::int64_t live_bytes() const { return kept_.allocated_bytes.all.current + ledger_.bytes(); }
   [[nodiscard]] std::int64_t live_bytes(TagId tag) const { return tags_.live_bytes(tag); }
+  // Whether any block was ever handed out to a tag.
+  [[nodiscard]] bool keeps_tags() const { return tags_.is_kept(); }
   // Tags that blocks were handed out to, or asked for; kUntagged is always there.
   [[nodiscard]] std::size_t tag_count() const { return tags_.is_kept() ? tags_.size() : 1; }
   // Requires: tag < tag_count().

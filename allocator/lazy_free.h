@@ -1,0 +1,26 @@
+#pragma once
+
+// LazyFree: the last allocation of a heap, while nothing else has happened in it.
+//
+// Programs free what they allocated last and ask for the same size again. As long as nothing
+// else happened, that free and the next request would merge the same block into the same free block and cut
+// it out again, and no figure would come to where it had not been: the block is left as it is, and how often
+// it went and came is counted. Whatever else takes the heap's lock finds all of it carried out (HeapMutex).
+// Not thread-safe: guarded by the heap's lock.
+
+#include "allocator/block.h"
+#include "stats/block_ledger.h"
+
+#include <cstddef>
+#include <cstdint>
+
+namespace cistern {
+
+struct LazyFree {
+  Block* block = nullptr;      // null: something else happened
+  InactiveSplitChange change;  // that it brought; a free takes it back
+  std::int64_t turns = 0;      // times that it was freed and handed out again since
+  bool is_free = false;        // freed since; in no pool yet, and in the block map still
+};
+
+}  // namespace cistern

@@ -1,0 +1,157 @@
+// A free and the same request again are only counted: nobody can tell.
+#include <cistern/allocator.h>
+#include <cistern/scope.h>
+#include <cistern/simulated.h>
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+
+#include "runtime/driver_api.h"
+
+namespace cistern {
+namespace {
+
+constexpr std::size_t kKibi = 1024;
+
+class LazyFreeTest : public ::testing::Test {
+ protected:
+  LazyFreeTest() {
+    EXPECT_EQ(driver_.api().init(0), CUDA_SUCCESS);
+    CUcontext context = nullptr;
+    EXPECT_EQ(driver_.api().primary_ctx_retain(&context, 0), CUDA_SUCCESS);
+    EXPECT_EQ(driver_.api().ctx_set_current(context), CUDA_SUCCESS);
+  }
+  StreamHandle new_stream() {
+    CUstream stream = nullptr;
+    EXPECT_EQ(driver_.api().stream_create_with_priority(&stream, CU_STREAM_NON_BLOCKING, 0), CUDA_SUCCESS);
+    return stream;
+  }
+  [[nodiscard]] MemoryStats stats() const { return allocator_.memory_stats(); }
+
+  SimulatedDriver driver_{{.capacity_bytes = std::size_t{1} << 30, .backing = Backing::none}};
+  CachingAllocator allocator_{{.driver = &driver_.api()}};
+};
+
+TEST_F(LazyFreeTest, TheBlockComesBackAndEveryTurnIsCounted) {
+  void* const first = allocator_.allocate(3 * kKibi);
+  const MemoryStats before = stats();
+  void* block = allocator_.allocate(4 * kKibi);
+  for (int turn = 0; turn < 5; ++turn) {
+    allocator_.deallocate(block);
+    void* const again = allocator_.allocate(4 * kKibi);
+    EXPECT_EQ(again, block);
+    block = again;
+  }
+  const MemoryStats live = stats();
+  EXPECT_EQ(live.allocation.all.current, before.allocation.all.current + 1);
+  EXPECT_EQ(live.allocation.all.allocated, before.allocation.all.allocated + 6);
+  EXPECT_EQ(live.allocated_bytes.all.allocated, before.allocated_bytes.all.allocated + std::int64_t{6 * 4 * kKibi});
+  EXPECT_EQ(live.allocated_bytes.all.peak, live.allocated_bytes.all.current);
+  EXPECT_EQ(live.inactive_split_bytes.all.freed - before.inactive_split_bytes.all.freed, std::int64_t{6 * 4 * kKibi});
+  allocator_.deallocate(block);
+  const MemoryStats after = stats();
+  EXPECT_EQ(after.allocation.all.current, before.allocation.all.current);
+  EXPECT_EQ(after.allocation.all.freed, before.allocation.all.freed + 6);
+  EXPECT_EQ(after.inactive_split_bytes.all.current, before.inactive_split_bytes.all.current);
+  EXPECT_NO_THROW(allocator_.check());
+  allocator_.deallocate(first);
+}
+
+TEST_F(LazyFreeTest, WhoLooksFindsTheFreeCarriedOut) {
+  void* const block = allocator_.allocate(4 * kKibi);
+  allocator_.deallocate(block);
+  const Snapshot snapshot = allocator_.snapshot();
+  ASSERT_EQ(snapshot.segments.size(), 1U);
+  ASSERT_EQ(snapshot.segments[0].blocks.size(), 1U);
+  EXPECT_EQ(snapshot.segments[0].blocks[0].state, BlockState::inactive);
+  EXPECT_EQ(stats().allocation.all.current, 0);
+}
+
+TEST_F(LazyFreeTest, MemoryThatIsFreeGoesBackToTheDriver) {
+  void* const block = allocator_.allocate(20 * kKibi * kKibi);
+  allocator_.deallocate(block);
+  allocator_.empty_cache();
+  EXPECT_EQ(stats().reserved_bytes.all.current, 0);
+}
+
+TEST_F(LazyFreeTest, AnotherStreamGetsAnotherBlock) {
+  const StreamHandle stream = new_stream();
+  void* const block = allocator_.allocate(4 * kKibi);
+  allocator_.deallocate(block);
+  EXPECT_NE(allocator_.allocate(4 * kKibi, stream), block);
+}
+
+TEST_F(LazyFreeTest, AnotherSizeIsCutAsIfTheBlockHadBeenMerged) {
+  void* const block = allocator_.allocate(4 * kKibi);
+  allocator_.deallocate(block);
+  void* const larger = allocator_.allocate(64 * kKibi);
+  EXPECT_EQ(larger, block);
+  EXPECT_EQ(stats().allocated_bytes.all.current, std::int64_t{64 * kKibi});
+  EXPECT_EQ(stats().requested_bytes.all.current, std::int64_t{64 * kKibi});
+}
+
+TEST_F(LazyFreeTest, WhatWasAskedForIsCountedWhereTheBlockIsTheSame) {
+  void* const block = allocator_.allocate(4 * kKibi);
+  allocator_.deallocate(block);
+  EXPECT_EQ(allocator_.allocate(4 * kKibi - 100), block);
+  EXPECT_EQ(stats().requested_bytes.all.current, std::int64_t{4 * kKibi - 100});
+}
+
+TEST_F(LazyFreeTest, ASecondFreeFreesNothing) {
+  void* const block = allocator_.allocate(4 * kKibi);
+  allocator_.deallocate(block);
+  ::testing::internal::CaptureStderr();
+  allocator_.deallocate(block);
+  EXPECT_NE(::testing::internal::GetCapturedStderr().find("not the address of a live block"), std::string::npos);
+  EXPECT_EQ(stats().allocation.all.freed, 1);
+}
+
+TEST_F(LazyFreeTest, ABlockThatAnotherStreamUsedWaitsForIt) {
+  const StreamHandle stream = new_stream();
+  void* block = allocator_.allocate(4 * kKibi);
+  allocator_.deallocate(block);
+  block = allocator_.allocate(4 * kKibi);
+  driver_.launch(stream, {}, {}, std::chrono::milliseconds(1), {}, {});
+  allocator_.record_stream(block, stream);
+  allocator_.deallocate(block);
+  EXPECT_NE(allocator_.allocate(4 * kKibi), block);
+}
+
+TEST_F(LazyFreeTest, ATaggedRequestIsItsTags) {
+  void* const block = allocator_.allocate(4 * kKibi);
+  allocator_.deallocate(block);
+  void* tagged = nullptr;
+  {
+    const TagScope scope("optimizer");
+    tagged = allocator_.allocate(4 * kKibi);
+  }
+  std::int64_t live = 0;
+  for (const TagStats& each : allocator_.tag_stats())
+    if (each.tag == "optimizer") live = each.allocated_bytes.current;
+  EXPECT_EQ(live, std::int64_t{4 * kKibi});
+  allocator_.deallocate(tagged);
+}
+
+TEST_F(LazyFreeTest, EachTurnIsInTheHistory) {
+  allocator_.record_history({.context = HistoryContext::none, .clear_history = true});
+  void* block = allocator_.allocate(4 * kKibi);
+  for (int turn = 0; turn < 3; ++turn) {
+    allocator_.deallocate(block);
+    block = allocator_.allocate(4 * kKibi);
+  }
+  int allocations = 0;
+  int frees = 0;
+  for (const auto& of_device : allocator_.snapshot().device_traces)
+    for (const TraceEntry& entry : of_device) {
+      allocations += entry.action == TraceAction::alloc ? 1 : 0;
+      frees += entry.action == TraceAction::free_completed ? 1 : 0;
+    }
+  EXPECT_EQ(allocations, 4);
+  EXPECT_EQ(frees, 3);
+}
+
+}  // namespace
+}  // namespace cistern
