@@ -69,6 +69,21 @@ TEST(Recorder, FreeRequestedLeavesTheBlockActiveUntilItCompletes) {
   EXPECT_EQ(recorder.stats().allocation.all, stat(0, 1, 1, 1));
 }
 
+// Less is allocated than is active: each comes to its own peak.
+TEST(Recorder, PeaksOfWhatIsActiveAreSeenWhereAllElseHasRoom) {
+  Recorder recorder;
+  recorder.block_allocated(PoolKind::small, 1024, 1024, {}, false);
+  recorder.freed(PoolKind::small, 1024, 1024, {}, false);
+  recorder.block_allocated(PoolKind::small, 1024, 1, {}, false);
+  recorder.free_requested(PoolKind::small, 1024, false);
+  recorder.reset_accumulated();
+  recorder.block_allocated(PoolKind::small, 1024, 1, {}, false);
+  recorder.freed(PoolKind::small, 1024, 1, {}, false);
+  EXPECT_EQ(recorder.stats().allocation.all, stat(0, 1, 1, 1));
+  EXPECT_EQ(recorder.stats().active.all, stat(1, 2, 1, 1));
+  EXPECT_EQ(recorder.stats().active_bytes.small_pool, stat(1024, 2048, 1024, 1024));
+}
+
 TEST(Recorder, SplitChangesAreCountedNet) {
   Recorder recorder;
   recorder.block_allocated(PoolKind::small, 512, 1, {1, 1536}, false);
