@@ -53,7 +53,7 @@ class BasicBiasedMutex {
 
   void lock() {
     const Thread self = Processors::this_thread();
-    Bias* const bias = bias_.load(std::memory_order_relaxed);
+    Bias* const bias = bias_.load(std::memory_order_acquire);  // whose thread was written before
     if (bias->thread == self && enter(*bias)) return;
     lock_for_all(self);
   }
