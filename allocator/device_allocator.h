@@ -6,7 +6,8 @@
 // One malloc: device_allocator.cpp, then on a miss miss.cpp (the ladder's order) with
 // segments.cpp, garbage_collection.cpp, oversize_release.cpp, full_flush.cpp and
 // out_of_memory.cpp. One free: device_allocator.cpp, and guarded_free.cpp when other
-// streams used the block (capture_reuse.cpp within a capture). Expandable segments: range_growth.cpp,
+// streams used the block (capture_reuse.cpp within a capture). Before either walk: lazy_free.cpp, where a
+// free and the same request again meet. Expandable segments: range_growth.cpp,
 // range_release.cpp and range_moves.cpp. Private pools: pool_recording.cpp, pool_leftovers.cpp
 // and pool_checkpoint.cpp; streams that are over: ended_streams.cpp.
 //
