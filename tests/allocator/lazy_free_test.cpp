@@ -1,5 +1,6 @@
 // A free and the same request again are only counted: nobody can tell.
 #include <cistern/allocator.h>
+#include <cistern/mem_pool.h>
 #include <cistern/scope.h>
 #include <cistern/simulated.h>
 
@@ -8,6 +9,7 @@
 #include <chrono>
 #include <cstdint>
 #include <string>
+#include <thread>
 
 #include "runtime/driver_api.h"
 
@@ -133,6 +135,55 @@ TEST_F(LazyFreeTest, ATaggedRequestIsItsTags) {
     if (each.tag == "optimizer") live = each.allocated_bytes.current;
   EXPECT_EQ(live, std::int64_t{4 * kKibi});
   allocator_.deallocate(tagged);
+}
+
+TEST_F(LazyFreeTest, AFreeThatWaitsIsCompletedByTheNextRequestOfAnySize) {
+  const StreamHandle stream = new_stream();
+  void* const awaited = allocator_.allocate(64 * kKibi);
+  driver_.launch(stream, {}, {}, std::chrono::milliseconds(1), {}, {});
+  allocator_.record_stream(awaited, stream);
+  allocator_.deallocate(awaited);
+  void* const block = allocator_.allocate(4 * kKibi);
+  allocator_.deallocate(block);
+  driver_.run_until_idle();
+  EXPECT_NE(allocator_.allocate(4 * kKibi), nullptr);
+  EXPECT_EQ(stats().active.all.current, 1);
+}
+
+TEST_F(LazyFreeTest, WhereTagsAreKeptEachTurnIsCountedAmongWhatHasNone) {
+  {
+    const TagScope scope("optimizer");
+    allocator_.deallocate(allocator_.allocate(64 * kKibi));
+  }
+  for (int turn = 0; turn < 5; ++turn) allocator_.deallocate(allocator_.allocate(4 * kKibi));
+  for (const TagStats& each : allocator_.tag_stats())
+    EXPECT_EQ(each.allocation.allocated, each.tag.empty() ? 5 : 1) << each.tag;
+}
+
+TEST_F(LazyFreeTest, ABudgetHearsOfEveryRequest) {
+  int calls = 0;
+  BudgetOptions options;
+  options.device = Device(0);
+  options.soft_bytes = kKibi;
+  options.on_soft = [&](const BudgetCrossing&) { ++calls; };
+  const Budget budget(allocator_, options);
+  for (int turn = 0; turn < 3; ++turn) allocator_.deallocate(allocator_.allocate(4 * kKibi));
+  EXPECT_EQ(calls, 3);
+}
+
+TEST_F(LazyFreeTest, AThreadThatRecordsToAPoolIsServedByItsPool) {
+  const PoolId pool = graph_pool_handle();
+  allocator_.begin_allocate_to_pool(0, pool, PoolFilter::this_thread());
+  void* block = nullptr;
+  std::thread([&] {
+    block = allocator_.allocate(4 * kKibi);
+    allocator_.deallocate(block);
+  }).join();
+  void* const recorded = allocator_.allocate(4 * kKibi);
+  EXPECT_NE(recorded, block);
+  allocator_.end_allocate_to_pool(0, pool);
+  allocator_.deallocate(recorded);
+  allocator_.release_pool(0, pool);
 }
 
 TEST_F(LazyFreeTest, EachTurnIsInTheHistory) {
