@@ -5,9 +5,6 @@
 namespace cistern {
 namespace {
 
-constexpr std::size_t kBlocksPerChunk = 256;
-constexpr std::size_t kSegmentsPerChunk = 64;
-
 // Spreads consecutive numbers over all bits (the finaliser of splitmix64): treap
 // priorities need to look random, and to be the same in every run.
 std::uint32_t scatter(std::uint64_t number) {

@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <span>
 #include <vector>
 
 namespace cistern {
@@ -39,6 +40,15 @@ class BlockArena {
   // How many are taken.
   [[nodiscard]] std::size_t blocks() const noexcept { return taken_blocks_; }
   [[nodiscard]] std::size_t segments() const noexcept { return taken_segments_; }
+  // Of blocks, taken or not.
+  [[nodiscard]] std::size_t places() const noexcept { return block_chunks_.size() * kBlocksPerChunk; }
+  [[nodiscard]] std::size_t block_chunks() const noexcept { return block_chunks_.size(); }
+  // visit(std::span<const Block>), taken or not.
+  template <class Visit>
+  void for_each_chunk(Visit&& visit) const {
+    for (const std::unique_ptr<Block[]>& chunk : block_chunks_)
+      visit(std::span<const Block>(chunk.get(), kBlocksPerChunk));
+  }
   void give_back(Block* block) noexcept {
     block->address = 0;
     block->bytes = 0;
@@ -59,6 +69,9 @@ class BlockArena {
   void give_back(Segment* segment) noexcept;
 
  private:
+  static constexpr std::size_t kBlocksPerChunk = 256;
+  static constexpr std::size_t kSegmentsPerChunk = 64;
+
   void make(std::size_t blocks, std::size_t segments);
   void add_block_chunk();
   void add_segment_chunk();

@@ -1,8 +1,6 @@
 #include "allocator/device_cut.h"
 
 #include <algorithm>
-#include <iterator>
-#include <numeric>
 #include <utility>
 
 namespace cistern {
@@ -38,46 +36,55 @@ void lengthen(SegmentInfo& low, const SegmentInfo& high) {
   low.requested_size += high.requested_size;
 }
 
+void count(SegmentInfo& segment, const BlockInfo& block) {
+  if (block.state == BlockState::active_allocated) segment.allocated_size += block.size;
+  if (block.state == BlockState::inactive) return;
+  segment.active_size += block.size;
+  segment.requested_size += block.requested_size;
+}
+
 void DeviceCut::reserve(const Size& size) {
   make_empty_room(segments, size.segments);
-  make_empty_room(ends, size.segments);
-  make_empty_room(blocks, size.blocks);
+  make_empty_room(first, size.segments);
+  blocks.reserve({with_slack(size.blocks.images), with_slack(size.blocks.chunks)});
   history.entries.reserve(with_slack(size.history.entries));
-  make_room(history.stacks.frames, size.history.frames);
-  make_room(history.stacks.ends, size.history.stacks);
+  make_empty_room(history.stacks.stacks, size.history.stacks);
   make_empty_room(history.texts, size.history.texts);
 }
 
 bool DeviceCut::has_room_for(const Size& size) const {
-  return segments.capacity() >= size.segments && ends.capacity() >= size.segments && blocks.capacity() >= size.blocks &&
-         history.entries.has_room_for(size.history.entries) && history.stacks.frames.size() >= size.history.frames &&
-         history.stacks.ends.size() >= size.history.stacks && history.texts.capacity() >= size.history.texts;
+  return segments.capacity() >= size.segments && first.capacity() >= size.segments &&
+         blocks.has_room_for(size.blocks) && history.entries.has_room_for(size.history.entries) &&
+         history.stacks.stacks.capacity() >= size.history.stacks && history.texts.capacity() >= size.history.texts;
 }
 
 void DeviceCut::move_to(Snapshot& snapshot, SnapshotStacks& stacks, const TickClock& clock) {
-  std::vector<StackIndex> known(history.stacks.ends.size(), kNoStack);  // indices of the heap's numbers
+  std::vector<StackIndex> known(history.stacks.stacks.size(), kNoStack);  // indices of the heap's numbers
   const auto name = [&](StackIndex& stack) {
     if (stack == kNoStack) return;
     StackIndex& index = known[static_cast<std::size_t>(stack)];
-    if (index == kNoStack) index = stacks.index_of(history.stacks.stack(static_cast<std::size_t>(stack)));
+    if (index == kNoStack) index = stacks.index_of(history.stacks.stacks[static_cast<std::size_t>(stack)]);
     stack = index;
   };
-  std::vector<std::size_t> order(segments.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  std::sort(order.begin(), order.end(),
-            [this](std::size_t a, std::size_t b) { return segments[a].address < segments[b].address; });
-  for (BlockInfo& block : blocks) name(block.stack);
+  blocks.for_each(first, [&](std::size_t segment, const BlockImage& image) {
+    BlockInfo block = describe(image);
+    name(block.stack);
+    count(segments[segment], block);
+    segments[segment].blocks.push_back(block);
+  });
+  std::sort(segments.begin(), segments.end(),
+            [](const SegmentInfo& a, const SegmentInfo& b) { return a.address < b.address; });
   const std::size_t of_others = snapshot.segments.size();
-  for (const std::size_t i : order) {
-    name(segments[i].stack);
-    if (snapshot.segments.size() > of_others && continues(snapshot.segments.back(), segments[i]))
-      lengthen(snapshot.segments.back(), segments[i]);
-    else
-      snapshot.segments.push_back(std::move(segments[i]));
-    std::vector<BlockInfo>& into = snapshot.segments.back().blocks;
-    const std::size_t first = i == 0 ? 0 : ends[i - 1];
-    into.insert(into.end(), blocks.begin() + static_cast<std::ptrdiff_t>(first),
-                blocks.begin() + static_cast<std::ptrdiff_t>(ends[i]));
+  for (SegmentInfo& segment : segments) {
+    name(segment.stack);
+    segment.blocks.shrink_to_fit();  // a snapshot may be kept
+    if (snapshot.segments.size() == of_others || !continues(snapshot.segments.back(), segment)) {
+      snapshot.segments.push_back(std::move(segment));
+      continue;
+    }
+    SegmentInfo& low = snapshot.segments.back();
+    lengthen(low, segment);
+    low.blocks.insert(low.blocks.end(), segment.blocks.begin(), segment.blocks.end());
   }
   snapshot.device_stats.push_back(stats);
   snapshot.settings.trace_alloc_overflowed = snapshot.settings.trace_alloc_overflowed || history.overflowed;

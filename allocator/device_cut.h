@@ -1,11 +1,12 @@
 #pragma once
 
 // DeviceCut: one device's heap as it was at one moment, copied under its lock and described later. What
-// never changes, or not before the heap has a copy of its own, is shared instead: texts, and most of the
-// history.
+// never changes, or not before the heap has a copy of its own, is shared instead: stacks, texts, and most of
+// the history.
 
 #include <cistern/snapshot.h>
 
+#include "allocator/block_images.h"
 #include "stats/history.h"
 #include "stats/snapshot_stacks.h"
 
@@ -20,11 +21,14 @@ namespace cistern {
 [[nodiscard]] bool continues(const SegmentInfo& low, const SegmentInfo& high);
 void lengthen(SegmentInfo& low, const SegmentInfo& high);
 
+// Adds a block to what its segment says of all its blocks.
+void count(SegmentInfo& segment, const BlockInfo& block);
+
 struct DeviceCut {
   // What it takes: for memory to be there before the lock is taken.
   struct Size {
     std::size_t segments = 0;
-    std::size_t blocks = 0;
+    BlockImages::Size blocks;
     DeviceHistory::Size history;
   };
   // Throws std::bad_alloc.
@@ -33,9 +37,9 @@ struct DeviceCut {
   // Moves all of it into `snapshot`, as the next device's. The lock is not needed.
   void move_to(Snapshot& snapshot, SnapshotStacks& stacks, const TickClock& clock);
 
-  std::vector<SegmentInfo> segments;  // without their blocks
-  std::vector<std::size_t> ends;      // of each segment's blocks
-  std::vector<BlockInfo> blocks;      // stacks and tags by the heap's numbers - 1
+  std::vector<SegmentInfo> segments;  // without their blocks, and without what those add up to
+  std::vector<const Block*> first;    // of each segment: for its place alone
+  BlockImages blocks;
   MemoryStats stats;
   DeviceHistory::Copy history;
 };

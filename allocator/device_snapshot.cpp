@@ -18,21 +18,8 @@
 namespace cistern {
 namespace {
 
-// In a snapshot's table of all names, which begins with number 1.
-TagIndex index_of(TagId tag) { return tag == kUntagged ? kNoTag : TagIndex{tag} - 1; }
-
-BlockInfo describe(const Block& block) {
-  return {block.address,
-          static_cast<std::int64_t>(block.bytes),
-          static_cast<std::int64_t>(block.requested),
-          block.state,
-          static_cast<StackIndex>(block.stack) - 1,
-          block.state == BlockState::inactive ? kNoTag : index_of(block.tag)};
-}
-
-// A segment without its blocks, each of which goes to visit(BlockInfo).
-template <class Visit>
-SegmentInfo describe(const Segment& segment, int device, Visit&& visit) {
+// A segment without its blocks, and without what those add up to.
+SegmentInfo describe_alone(const Segment& segment, int device) {
   SegmentInfo info;
   info.device = device;
   info.address = segment.address;
@@ -47,13 +34,17 @@ SegmentInfo describe(const Segment& segment, int device, Visit&& visit) {
   if (const PrivatePool* home = segment.owner->home)
     info.segment_pool_id = {static_cast<std::int64_t>(home->id.first), static_cast<std::int64_t>(home->id.second)};
   info.stack = static_cast<StackIndex>(segment.stack) - 1;
+  return info;
+}
+
+// A segment without its blocks, each of which goes to visit(BlockInfo).
+template <class Visit>
+SegmentInfo describe(const Segment& segment, int device, Visit&& visit) {
+  SegmentInfo info = describe_alone(segment, device);
   for (const Block* block = segment.first; block != nullptr; block = block->next) {
-    const BlockInfo described = describe(*block);
+    const BlockInfo described = describe(image_of(*block));
     visit(described);
-    if (described.state == BlockState::active_allocated) info.allocated_size += described.size;
-    if (described.state == BlockState::inactive) continue;
-    info.active_size += described.size;
-    info.requested_size += described.requested_size;
+    count(info, described);
   }
   return info;
 }
@@ -78,7 +69,7 @@ std::size_t write(JsonWriter& json, std::span<Segment* const> segments, int devi
   begin_segment(json, info);
   for (const Segment* segment : segments.first(joined))
     for (const Block* block = segment->first; block != nullptr; block = block->next) {
-      BlockInfo described = describe(*block);
+      BlockInfo described = describe(image_of(*block));
       described.stack = behind(first_stack, described.stack);
       write_block(json, described);
     }
@@ -191,7 +182,9 @@ void DeviceAllocator::add_to(Snapshot& snapshot, SnapshotStacks& stacks) {
   cut.move_to(snapshot, stacks, history_.clock());
 }
 
-DeviceCut::Size DeviceAllocator::size_of_cut() const { return {arena_.segments(), arena_.blocks(), history_.size()}; }
+DeviceCut::Size DeviceAllocator::size_of_cut() const {
+  return {arena_.segments(), BlockImages::size_for(arena_), history_.size()};
+}
 
 // A segment that is on its way back to the driver is gone from the history, and so from the rest,
 // too: its address may belong to another already.
@@ -207,10 +200,10 @@ void DeviceAllocator::take_cut(DeviceCut& cut) const {
   cut.stats = stats_of_cut();
   for (const Segment* segment = segments_; segment != nullptr; segment = segment->next) {
     if (segment->going_back) continue;
-    cut.segments.push_back(
-        describe(*segment, device_, [&cut](const BlockInfo& block) { cut.blocks.push_back(block); }));
-    cut.ends.push_back(cut.blocks.size());
+    cut.segments.push_back(describe_alone(*segment, device_));
+    cut.first.push_back(segment->first);
   }
+  cut.blocks.copy(arena_, cut.first);
   history_.copy_to(cut.history);
 }
 

@@ -1,7 +1,8 @@
 // How long does a snapshot stop other threads? One thread allocates and frees all the time and notes the
 // longest gap that it sees, while another takes snapshots of 100,000 blocks and a million entries. Beside it:
 // the longest gap while the other thread does anything else for as long (what the machine itself does to a
-// thread), and what a plain copy of the table of blocks takes, into memory that is there.
+// thread), and what a plain copy of as many bytes as the table of blocks has takes: like the heap's own they
+// were not touched since the last snapshot was described, and go into memory that is there.
 
 #include <cistern/allocator.h>
 #include <cistern/simulated.h>
@@ -60,16 +61,38 @@ struct Ticks {
   std::vector<std::uint64_t> all;
 };
 
-// A heap with so many live blocks of mixed sizes and a ring that is full.
+// Makes `call` with a stack of its own for each number below 2^levels: what follows the two calls differs, so
+// that they are two, and neither is in the place of its caller.
+template <class Call>
+[[gnu::noinline]] void at_place(unsigned levels, std::uint64_t number, Call&& call) {
+  int place = 0;
+  if (levels == 0) {
+    call();
+  } else if (number % 2 == 0) {
+    at_place(levels - 1, number / 2, call);
+    place = 1;
+  } else {
+    at_place(levels - 1, number / 2, call);
+    benchmark::DoNotOptimize(place);
+    place = 2;
+  }
+  benchmark::DoNotOptimize(place);
+}
+
+// A heap with so many live blocks of mixed sizes, asked for at 4,096 places, and a ring that is full.
 void fill(CachingAllocator& allocator) {
+  constexpr unsigned kLevels = 12;
   std::vector<void*> live(kBlocks);
   std::uint64_t random = 1;
   const auto next = [&random] { return (random = random * 6364136223846793005ULL + 1442695040888963407ULL) >> 20; };
-  for (void*& block : live) block = allocator.allocate(512 + next() % 8192);
+  const auto fill_one = [&](void*& block) {
+    at_place(kLevels, next(), [&] { block = allocator.allocate(512 + next() % 8192); });
+  };
+  for (void*& block : live) fill_one(block);
   for (std::size_t recorded = kBlocks; recorded < kEntries + kBlocks; recorded += 3) {
     void*& block = live[next() % kBlocks];
     allocator.deallocate(block);
-    block = allocator.allocate(512 + next() % 8192);
+    fill_one(block);
   }
 }
 
@@ -85,9 +108,12 @@ void snapshot_pause(benchmark::State& state) {
   Ticks idle;
   Ticks copy;
   Ticks take;
+  std::vector<char> table;
+  std::vector<char> other;
   while (state.KeepRunning()) {
     Gaps gaps(allocator);
     std::size_t blocks = 0;
+    std::size_t stacks = 0;
     for (int i = 0; i < kRepetitions; ++i) {
       static_cast<void>(gaps.take());
       const std::uint64_t start = time_stamp();
@@ -100,15 +126,17 @@ void snapshot_pause(benchmark::State& state) {
       static_cast<void>(gaps.take());
       for (const std::uint64_t from = time_stamp(); time_stamp() - from < taken;) benchmark::DoNotOptimize(snapshot);
       idle.all.push_back(gaps.take());
+      other.assign(blocks * sizeof(Block), 1);
+      if (table.size() == other.size()) {
+        const std::uint64_t from = time_stamp();
+        std::memcpy(other.data(), table.data(), table.size());
+        copy.all.push_back(time_stamp() - from);
+        benchmark::DoNotOptimize(other.data());
+      }
+      table.resize(other.size());
+      stacks = snapshot.stacks.size();
     }
-    std::vector<char> table(blocks * sizeof(Block), 1);
-    std::vector<char> other(table.size(), 2);
-    for (int i = 0; i < kRepetitions; ++i) {
-      const std::uint64_t start = time_stamp();
-      std::memcpy(other.data(), table.data(), table.size());
-      copy.all.push_back(time_stamp() - start);
-      benchmark::DoNotOptimize(other.data());
-    }
+    state.counters["stacks"] = static_cast<double>(stacks);
     state.counters["blocks"] = static_cast<double>(blocks);
     state.counters["table_MB"] = static_cast<double>(table.size()) * 1e-6;
   }

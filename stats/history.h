@@ -146,15 +146,12 @@ class DeviceHistory {
   // How much that is: for memory to be there before the lock is taken.
   struct Size {
     std::size_t entries = 0;
-    std::size_t frames = 0;
     std::size_t stacks = 0;
     std::size_t texts = 0;
   };
-  [[nodiscard]] Size size() const noexcept {
-    return {ring_.size(), stacks_.frames_of_copy(), stacks_.stacks_of_copy(), texts_.size()};
-  }
-  // Shares the entries and the texts. Throws std::bad_alloc; allocates nothing where `copy` has room for
-  // as much. Requires: nothing is in it.
+  [[nodiscard]] Size size() const noexcept { return {ring_.size(), stacks_.stacks_of_copy(), texts_.size()}; }
+  // Shares the entries, the stacks and the texts. Throws std::bad_alloc; allocates nothing where `copy` has
+  // room for as much. Requires: nothing is in it.
   void copy_to(Copy& copy) const;
   // A copy as a snapshot has it, but that its stacks are the device's own numbers. Called without
   // the lock.

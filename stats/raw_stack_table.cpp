@@ -61,7 +61,7 @@ StackId RawStackTable::intern(const RawStack& stack) noexcept {
 }
 
 StackId RawStackTable::add(const RawStack& stack) {
-  Stack added{stack.hash, nullptr, stack.depth, 1};
+  Stack added{stack.hash, {}, stack.depth, 1};
   const std::size_t needed = bytes_of(added);
   if (unused_bytes_ > kUnusedWorthDropping + (bytes_ - unused_bytes_) ||
       (bytes_ + needed > limit_ && unused_bytes_ >= std::max(needed, limit_ / kShareWorthDropping)))
@@ -70,8 +70,8 @@ StackId RawStackTable::add(const RawStack& stack) {
     ++lost_;
     return kNoStackId;
   }
-  added.frames.reset(new std::uintptr_t[stack.depth]);
-  std::copy_n(stack.frames, stack.depth, added.frames.get());
+  if (!frames_) frames_ = FramesHold::make();
+  added.frames = RawFrames(stack.frames, stack.depth);
   if (2 * (known_ + 1) > index_.size()) {
     std::vector<StackId> larger(std::max(kSmallestIndex, 2 * index_.size()), kNoStackId);
     index_.swap(larger);
@@ -91,7 +91,6 @@ StackId RawStackTable::add(const RawStack& stack) {
   }
   put_in_index(id);
   ++known_;
-  frames_ += stack.depth;
   bytes_ += needed;
   return id;
 }
@@ -109,14 +108,14 @@ void RawStackTable::drop_unused() noexcept {
   for (std::size_t i = 0; i < stacks_.size(); ++i) {
     Stack& stack = stacks_[i];
     const auto id = static_cast<StackId>(i + 1);
-    if (stack.frames == nullptr) continue;
+    if (!stack.frames) continue;
     if (stack.references != 0) {
       put_in_index(id);
       continue;
     }
     --known_;
-    frames_ -= stack.depth;
     bytes_ -= bytes_of(stack);
+    frames_.give_up(std::move(stack.frames));
     stack = Stack{};
     free_.push_back(id);
   }
@@ -124,14 +123,17 @@ void RawStackTable::drop_unused() noexcept {
 }
 
 void RawStackTable::copy_to(Copy& copy) const {
-  copy.frames.resize(frames_);
-  copy.ends.resize(stacks_.size());
-  std::size_t end = 0;
-  for (std::size_t i = 0; i < stacks_.size(); ++i) {
-    std::copy_n(stacks_[i].frames.get(), stacks_[i].depth, copy.frames.data() + end);
-    end += stacks_[i].depth;
-    copy.ends[i] = static_cast<std::uint32_t>(end);
-  }
+  copy.hold = frames_.share();
+  copy.stacks.clear();
+  copy.stacks.reserve(stacks_.size());
+  for (const Stack& stack : stacks_)
+    copy.stacks.push_back(stack.frames ? span_of(stack) : std::span<const std::uintptr_t>());
+}
+
+// Copies may go on reading.
+RawStackTable::~RawStackTable() {
+  for (Stack& stack : stacks_)
+    if (stack.frames) frames_.give_up(std::move(stack.frames));
 }
 
 }  // namespace cistern

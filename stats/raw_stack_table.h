@@ -5,9 +5,10 @@
 //
 // Not thread-safe: the heap that writes holds its lock around every call.
 
+#include "stats/raw_frames.h"
+
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <span>
 #include <vector>
 
@@ -26,6 +27,11 @@ struct RawStack {
 
 class RawStackTable {
  public:
+  RawStackTable() = default;
+  RawStackTable(const RawStackTable&) = delete;
+  RawStackTable& operator=(const RawStackTable&) = delete;
+  ~RawStackTable();
+
   // The stack's number, counted once more; kNoStackId, and counted as lost, if the table is full
   // or there is no host memory. O(depth).
   [[nodiscard]] StackId intern(const RawStack& stack) noexcept;
@@ -38,8 +44,7 @@ class RawStackTable {
 
   // Requires: it is referred to. Valid until the table is changed.
   [[nodiscard]] std::span<const std::uintptr_t> frames_of(StackId id) const noexcept {
-    const Stack& stack = stacks_[id - 1];
-    return {stack.frames.get(), stack.depth};
+    return span_of(stacks_[id - 1]);
   }
 
   // Bytes from which on new stacks are lost.
@@ -49,50 +54,50 @@ class RawStackTable {
   [[nodiscard]] std::uint64_t lost() const noexcept { return lost_; }
   void forget_losses() noexcept { lost_ = 0; }
 
-  // All stacks at one moment, by number: what a snapshot takes under the heap's lock.
+  // All stacks at one moment, by number: what a snapshot takes under the heap's lock. Shares the frames, and
+  // may outlive the table.
   struct Copy {
-    std::vector<std::uintptr_t> frames;
-    std::vector<std::uint32_t> ends;  // of the stack of number i + 1 in `frames`
-    [[nodiscard]] std::span<const std::uintptr_t> stack(std::size_t i) const {
-      const std::size_t first = i == 0 ? 0 : ends[i - 1];
-      return {frames.data() + first, ends[i] - first};
-    }
+    FramesHold hold;
+    std::vector<std::span<const std::uintptr_t>> stacks;  // by number - 1
   };
-  // Throws std::bad_alloc; allocates nothing where `copy` has room for what size_of_copy said.
+  // O(stacks). Throws std::bad_alloc; allocates nothing where `copy` has capacity for as many as stacks_of_copy.
   void copy_to(Copy& copy) const;
   // visit(std::span of addresses) for each number from 1; an empty one for what nothing refers to.
   template <class Visit>
   void for_each(Visit&& visit) const {
     for (const Stack& stack : stacks_)
-      visit(std::span<const std::uintptr_t>(stack.frames.get(), stack.references == 0 ? 0 : stack.depth));
+      visit(stack.references == 0 ? std::span<const std::uintptr_t>() : span_of(stack));
   }
   // Forgets what nothing refers to, which is kept otherwise, since it comes again. O(stacks).
   void drop_unused() noexcept;
   // Verifies what is counted. `held`: by number - 1 how often each stack is referred to, but for as many
   // references as `others` says, each to any stack. Throws std::logic_error naming what differs.
   void check(const std::vector<std::uint64_t>& held, std::uint64_t others) const;
-  [[nodiscard]] std::size_t frames_of_copy() const noexcept { return frames_; }
   [[nodiscard]] std::size_t stacks_of_copy() const noexcept { return stacks_.size(); }
 
  private:
   struct Stack {
     std::uint64_t hash = 0;
-    std::unique_ptr<std::uintptr_t[]> frames;  // null: a number that is free
+    RawFrames frames;  // none: a number that is free
     std::uint32_t depth = 0;
     std::uint32_t references = 0;
   };
   static std::size_t bytes_of(const Stack& stack) noexcept {
-    return sizeof(Stack) + 2 * sizeof(StackId) + stack.depth * sizeof(std::uintptr_t);
+    return sizeof(Stack) + 2 * sizeof(StackId) + (1 + stack.depth) * sizeof(std::uintptr_t);
+  }
+  // Requires: it is there.
+  static std::span<const std::uintptr_t> span_of(const Stack& stack) noexcept {
+    return {stack.frames.get(), stack.depth};
   }
   [[nodiscard]] StackId add(const RawStack& stack);
   [[nodiscard]] std::size_t place_of(const RawStack& stack) const noexcept;
   void put_in_index(StackId id) noexcept;
 
+  FramesHold frames_;             // that copies share; none before the first stack
   std::vector<Stack> stacks_;     // by number - 1
   std::vector<StackId> free_;     // numbers without a stack
   std::vector<StackId> index_;    // by hash, open addressing; a power of two, at least half empty
   std::size_t known_ = 0;         // in the index
-  std::size_t frames_ = 0;        // of those
   std::size_t bytes_ = 0;         // of those
   std::size_t unused_bytes_ = 0;  // of those that nothing refers to: kept, since they come again
   std::size_t limit_ = ~std::size_t{0};

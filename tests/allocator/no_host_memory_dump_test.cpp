@@ -157,13 +157,22 @@ class Unmapping {
                        return me.inner_.mem_unmap(pointer, bytes);
                      }};
   }
-  ~Unmapping() { finish(); }
+  // To be ended before the allocator, however the test ends.
+  struct Under {
+    explicit Under(Unmapping& unmapping) : unmapping_(unmapping) {}
+    ~Under() { unmapping_.finish(); }
+    Under(const Under&) = delete;
+    Under& operator=(const Under&) = delete;
+
+   private:
+    Unmapping& unmapping_;
+  };
   void finish() {
     change_to(kEnds);
     if (thread_.joinable()) thread_.join();
   }
   // Takes some pages of a stream and frees some between, and stops where it gives those back.
-  void start(CachingAllocator& allocator) {
+  [[nodiscard]] Under start(CachingAllocator& allocator) {
     thread_ = std::thread([this, &allocator] {
       state_.wait(kIdle);
       if (state_ == kEnds) return;
@@ -174,6 +183,7 @@ class Unmapping {
       change_to(kEmptying);
       allocator.empty_cache();
     });
+    return Under(*this);
   }
   void go_on_to_unmap() {
     change_to(kBegins);
@@ -200,7 +210,7 @@ TEST(NoHostMemoryDumpMeanwhile, JoinsPagesOnTheirWayAsACopyDoes) {
   Unmapping unmapping(driver.api());
   CachingAllocator allocator(
       {.driver = &unmapping.api, .options = AllocatorOptions::parse("expandable_segments:True,oom_dump:" + path)});
-  unmapping.start(allocator);
+  const Unmapping::Under under_way = unmapping.start(allocator);
   allocator.add_out_of_memory_observer([&](const OutOfMemoryReport&) {
     // This thread has no host memory, and the dump comes next.
     unmapping.go_on_to_unmap();

@@ -2,9 +2,13 @@
 
 #include "stats/raw_stack_table.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <optional>
 #include <random>
+#include <thread>
 #include <vector>
 
 namespace cistern {
@@ -21,7 +25,7 @@ struct Frames {
 std::vector<std::uintptr_t> stack_of(const RawStackTable& table, StackId id) {
   RawStackTable::Copy copy;
   table.copy_to(copy);
-  const auto frames = copy.stack(id - 1);
+  const auto frames = copy.stacks[id - 1];
   return {frames.begin(), frames.end()};
 }
 
@@ -120,6 +124,68 @@ TEST(RawStackTable, AgreesWithAMapOverRandomUses) {
       table.let_go(held.front().first);
       held.erase(held.begin());
     }
+  }
+}
+
+// A table whose unused stacks have gone, and others come in their memory.
+void replace_all(RawStackTable& table, StackId& stack, std::uintptr_t round) {
+  table.let_go(stack);
+  table.drop_unused();
+  stack = table.intern(Frames({round, round, round, round}).raw());
+}
+
+TEST(RawStackTable, ACopyIsReadWhateverTheTableForgets) {
+  RawStackTable table;
+  StackId stack = table.intern(Frames({1, 2, 3, 4}).raw());
+  RawStackTable::Copy first;
+  table.copy_to(first);
+  replace_all(table, stack, 5);
+  RawStackTable::Copy second;
+  table.copy_to(second);
+  for (std::uintptr_t round = 6; round < 20; ++round) replace_all(table, stack, round);
+  EXPECT_THAT(first.stacks, testing::ElementsAre(testing::ElementsAre(1, 2, 3, 4)));
+  EXPECT_THAT(second.stacks, testing::ElementsAre(testing::ElementsAre(5, 5, 5, 5)));
+  first = {};
+  for (std::uintptr_t round = 20; round < 30; ++round) replace_all(table, stack, round);
+  EXPECT_THAT(second.stacks, testing::ElementsAre(testing::ElementsAre(5, 5, 5, 5)));
+}
+
+TEST(RawStackTable, ACopyOutlivesItsTable) {
+  RawStackTable::Copy copy;
+  {
+    RawStackTable table;
+    static_cast<void>(table.intern(Frames({1, 2, 3, 4}).raw()));
+    table.copy_to(copy);
+  }
+  RawStackTable other;
+  static_cast<void>(other.intern(Frames({9, 9, 9, 9}).raw()));
+  EXPECT_THAT(copy.stacks, testing::ElementsAre(testing::ElementsAre(1, 2, 3, 4)));
+}
+
+TEST(RawStackTable, AnEmptyTableIsCopied) {
+  const RawStackTable table;
+  RawStackTable::Copy copy;
+  table.copy_to(copy);
+  EXPECT_TRUE(copy.stacks.empty());
+}
+
+// For ThreadSanitizer: the reader has no lock, and may be the last that holds.
+TEST(RawStackTable, ACopyIsReadWhileTheTableChanges) {
+  for (int round = 0; round < 50; ++round) {
+    std::optional<RawStackTable> table(std::in_place);
+    StackId stack = table->intern(Frames({1, 2, 3, 4}).raw());
+    RawStackTable::Copy copy;
+    table->copy_to(copy);
+    std::atomic<bool> is_whole{false};
+    std::thread reader([&copy, &is_whole] {
+      is_whole = std::vector<std::uintptr_t>(copy.stacks[0].begin(), copy.stacks[0].end()) ==
+                 std::vector<std::uintptr_t>{1, 2, 3, 4};
+      copy = {};
+    });
+    for (std::uintptr_t i = 5; i < 25; ++i) replace_all(*table, stack, i);
+    table.reset();
+    reader.join();
+    ASSERT_TRUE(is_whole) << round;
   }
 }
 
