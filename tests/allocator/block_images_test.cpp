@@ -5,10 +5,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <memory>
 #include <random>
+#include <stdexcept>
 #include <vector>
 
 namespace cistern {
@@ -93,6 +93,7 @@ class Chains {
 std::vector<std::vector<Chains::Shown>> shown(BlockImages& images, const std::vector<const Block*>& first) {
   std::vector<std::vector<Chains::Shown>> all(first.size());
   images.for_each(first, [&all](std::size_t segment, const BlockImage& image) {
+    if (all[segment].size() > 100000) throw std::logic_error("the blocks of a segment go in a circle");
     all[segment].push_back({image.address, image.bytes, image.requested, image.stack, image.tag, image.state});
   });
   return all;
