@@ -1,0 +1,107 @@
+#include "allocator/free_runs.h"
+
+#include <algorithm>
+#include <iterator>
+#include <stdexcept>
+
+namespace cistern {
+namespace {
+
+void require(bool condition, const char* what) {
+  if (!condition) throw std::logic_error(what);
+}
+
+}  // namespace
+
+void FreeRuns::add(const FreeRun& run) {
+  const auto stream = static_cast<std::size_t>(run.stream);
+  if (by_size_.size() <= stream) by_size_.resize(stream + 1);
+  runs_.emplace(run.address, Tail{run.sectors, run.stream});
+  by_size_[stream].emplace(run.sectors, run.address);
+  sectors_ += run.sectors;
+}
+
+FreeRuns::ByAddress::iterator FreeRuns::remove(ByAddress::iterator run) {
+  by_size_[static_cast<std::size_t>(run->second.stream)].erase({run->second.sectors, run->first});
+  sectors_ -= run->second.sectors;
+  return runs_.erase(run);
+}
+
+void FreeRuns::give(Sectors address, Sectors count, StreamNumber stream) {
+  FreeRun run{address, count, stream};
+  auto next = runs_.lower_bound(address);
+  if (next != runs_.end() && next->first == run.end() && next->second.stream == stream) {
+    run.sectors += next->second.sectors;
+    next = remove(next);
+  }
+  if (next != runs_.begin()) {
+    const auto before = std::prev(next);
+    if (before->first + before->second.sectors == address && before->second.stream == stream) {
+      run.address = before->first;
+      run.sectors += before->second.sectors;
+      remove(before);
+    }
+  }
+  add(run);
+}
+
+void FreeRuns::take(Sectors address, Sectors count, std::vector<StreamNumber>& owners) {
+  for (const Sectors end = address + count; address < end;) {
+    const auto run = std::prev(runs_.upper_bound(address));
+    const FreeRun whole{run->first, run->second.sectors, run->second.stream};
+    remove(run);
+    const Sectors taken = std::min(end, whole.end());
+    if (whole.address < address) add({whole.address, address - whole.address, whole.stream});
+    if (taken < whole.end()) add({taken, whole.end() - taken, whole.stream});
+    if (std::find(owners.begin(), owners.end(), whole.stream) == owners.end()) owners.push_back(whole.stream);
+    address = taken;
+  }
+}
+
+FreeRuns::ByAddress::const_iterator FreeRuns::holding(Sectors address) const {
+  const auto next = runs_.upper_bound(address);
+  if (next == runs_.begin()) return runs_.end();
+  const auto run = std::prev(next);
+  return run->first + run->second.sectors > address ? run : runs_.end();
+}
+
+bool FreeRuns::is_free(Sectors address, Sectors count) const {
+  const Sectors end = address + count;
+  for (auto run = holding(address); address < end; ++run) {
+    if (run == runs_.end() || run->first > address) return false;
+    address = run->first + run->second.sectors;
+  }
+  return true;
+}
+
+std::optional<FreeRun> FreeRuns::ending_at(Sectors end, StreamNumber stream) const {
+  const auto run = holding(end - 1);
+  if (run == runs_.end() || run->second.stream != stream) return std::nullopt;
+  const FreeRun found{run->first, run->second.sectors, stream};
+  return found.end() == end ? std::optional(found) : std::nullopt;
+}
+
+const FreeRuns::BySize& FreeRuns::of(StreamNumber stream) const {
+  static const BySize none;
+  const auto index = static_cast<std::size_t>(stream);
+  return index < by_size_.size() ? by_size_[index] : none;
+}
+
+void FreeRuns::audit() const {
+  std::size_t indexed = 0;
+  for (const BySize& runs : by_size_) indexed += runs.size();
+  require(indexed == runs_.size(), "a free run is in one index alone");
+  Sectors sum = 0;
+  FreeRun before;
+  for_each([&](const FreeRun& run) {
+    require(run.sectors > 0, "an empty free run");
+    require(of(run.stream).contains({run.sectors, run.address}), "a free run is not found by its size");
+    require(before.end() <= run.address, "free runs overlap");
+    require(before.end() < run.address || before.stream != run.stream, "free runs of one stream touch");
+    sum += run.sectors;
+    before = run;
+  });
+  require(sum == sectors_, "the count of free sectors is not their number");
+}
+
+}  // namespace cistern

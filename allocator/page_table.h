@@ -1,0 +1,121 @@
+#pragma once
+
+// Physical handles, the addresses at which they are mapped, and the one of these that is each handle's home.
+//
+// A handle is 2^k pages that the driver made at once, and indivisible: it is mapped whole. It stays mapped where it
+// was mapped, so one handle shows at several addresses; free bytes exist at its home alone. Addresses of an arena
+// are handed out in order and never again.
+// Invariant: a handle with a home is mapped there, whole and in order.
+// Complexity: look-ups O(1), pieces O(pages), audit O(slots). Not thread-safe: the heap's lock is held.
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "allocator/page_size.h"
+
+namespace cistern {
+
+class PageTable {
+ public:
+  using Handle = std::int32_t;
+  using Arena = std::int32_t;
+
+  struct Slot {  // what is mapped in a page of an arena
+    Handle handle = -1;
+    std::int32_t page = 0;  // of the handle
+    friend bool operator==(const Slot&, const Slot&) = default;
+  };
+
+  explicit PageTable(PageSize page) : page_(page) {}
+
+  [[nodiscard]] PageSize page() const { return page_; }
+  [[nodiscard]] std::int64_t pages() const { return pages_; }  // of all handles
+
+  [[nodiscard]] Arena add_arena();
+  [[nodiscard]] std::int32_t arenas() const { return static_cast<std::int32_t>(arenas_.size()); }
+  [[nodiscard]] Sectors begin_of(Arena arena) const { return Sectors{arena + 1} << kArenaShift; }
+  [[nodiscard]] Sectors end_of(Arena arena) const;
+  [[nodiscard]] static Arena arena_of(Sectors address) { return static_cast<Arena>(address >> kArenaShift) - 1; }
+
+  // A handle that is mapped nowhere yet, and its opposite for one that never was.
+  [[nodiscard]] Handle add_handle(std::int32_t pages);
+  void remove_handle(Handle handle);
+  [[nodiscard]] std::int32_t pages_of(Handle handle) const { return record(handle).pages; }
+  [[nodiscard]] Sectors sectors_of(Handle handle) const { return page_.sectors(pages_of(handle)); }
+  // Requires: it has one.
+  [[nodiscard]] Sectors home_of(Handle handle) const { return record(handle).home; }
+
+  // Addresses behind the arena's end for so many pages: nothing is mapped there yet.
+  [[nodiscard]] Sectors reserve(Arena arena, std::int64_t pages);
+  // Gives back what `reserve` returned and nothing was mapped in. Where other addresses were
+  // reserved behind them they stay empty.
+  void cancel(Sectors address, std::int64_t pages);
+  // Requires: reserved, and empty.
+  void map(Handle handle, Sectors address);
+  // Requires: the handle is mapped there.
+  void move_home(Handle handle, Sectors address);
+
+  // Whether something is mapped in all pages of the range.
+  [[nodiscard]] bool is_mapped(Sectors address, Sectors count) const;
+  // Requires of these: is_mapped.
+  [[nodiscard]] Slot slot_at(Sectors address) const;
+  [[nodiscard]] Handle handle_at(Sectors address) const { return slot_at(address).handle; }
+  // Where the mapping of the handle that shows at `address` begins.
+  [[nodiscard]] Sectors mapping_begin(Sectors address) const;
+  // The same byte at home.
+  [[nodiscard]] Sectors at_home(Sectors address) const;
+  // Calls visit(address at home, sectors) for each piece of the range that is one piece at home,
+  // as long as it returns true. Returns whether it always did.
+  template <class Visit>
+  bool for_each_piece(Sectors address, Sectors count, Visit&& visit) const;
+
+  // Throws std::logic_error where the invariant does not hold.
+  void audit() const;
+
+ private:
+  static constexpr int kArenaShift = 40;  // 512 TiB of addresses an arena
+  static constexpr Sectors kNoHome = -1;
+
+  struct Record {
+    std::int32_t pages = 0;  // 0: the number is unused
+    Sectors home = kNoHome;
+  };
+
+  [[nodiscard]] const Record& record(Handle handle) const { return handles_[static_cast<std::size_t>(handle)]; }
+  [[nodiscard]] Record& record(Handle handle) { return handles_[static_cast<std::size_t>(handle)]; }
+  [[nodiscard]] const std::vector<Slot>& slots_of(Arena arena) const {
+    return arenas_[static_cast<std::size_t>(arena)];
+  }
+  [[nodiscard]] std::size_t index_of(Sectors address) const {
+    return static_cast<std::size_t>(page_.whole(address - begin_of(arena_of(address))));
+  }
+
+  PageSize page_;
+  std::int64_t pages_ = 0;
+  std::vector<Record> handles_;
+  std::vector<Handle> unused_;
+  std::vector<std::vector<Slot>> arenas_;
+};
+
+template <class Visit>
+bool PageTable::for_each_piece(Sectors address, Sectors count, Visit&& visit) const {
+  Sectors begin = 0;
+  Sectors length = 0;
+  for (const Sectors end = address + count; address < end;) {
+    const Sectors part = std::min(end - address, page_.sectors() - page_.offset(address));
+    const Sectors home = at_home(address);
+    if (length > 0 && home == begin + length) {
+      length += part;
+    } else {
+      if (length > 0 && !visit(begin, length)) return false;
+      begin = home;
+      length = part;
+    }
+    address += part;
+  }
+  return length == 0 || visit(begin, length);
+}
+
+}  // namespace cistern
