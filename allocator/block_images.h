@@ -45,7 +45,7 @@ class BlockImages {
   void reserve(const Size& size);
   [[nodiscard]] bool has_room_for(const Size& size) const noexcept;
 
-  // Under the lock: all blocks that are taken; `first`: of each segment that is to be shown. Requires: room.
+  // Under the lock: what is shown of every block of the segments that begin with `first`. Requires: room.
   void copy(const BlockArena& arena, std::span<const Block* const> first) noexcept;
   // Calls visit(index of the segment, image) for the blocks of each in turn, lowest address first. Requires: `first` is
   // what it was at the copy. The lock is not needed.
