@@ -45,16 +45,16 @@ void FreeRuns::give(Sectors address, Sectors count, StreamNumber stream) {
   add(run);
 }
 
-void FreeRuns::take(Sectors address, Sectors count, std::vector<StreamNumber>& owners) {
+void FreeRuns::take(Sectors address, Sectors count, std::vector<FreeRun>& taken) {
   for (const Sectors end = address + count; address < end;) {
     const auto run = std::prev(runs_.upper_bound(address));
     const FreeRun whole{run->first, run->second.sectors, run->second.stream};
     remove(run);
-    const Sectors taken = std::min(end, whole.end());
+    const Sectors until = std::min(end, whole.end());
     if (whole.address < address) add({whole.address, address - whole.address, whole.stream});
-    if (taken < whole.end()) add({taken, whole.end() - taken, whole.stream});
-    if (std::find(owners.begin(), owners.end(), whole.stream) == owners.end()) owners.push_back(whole.stream);
-    address = taken;
+    if (until < whole.end()) add({until, whole.end() - until, whole.stream});
+    taken.push_back({address, until - address, whole.stream});
+    address = until;
   }
 }
 

@@ -34,8 +34,8 @@ class FreeRuns {
 
   // Requires: none of it is free.
   void give(Sectors address, Sectors count, StreamNumber stream);
-  // Requires: is_free. `owners` gets the streams that it was free on, if they are not there yet.
-  void take(Sectors address, Sectors count, std::vector<StreamNumber>& owners);
+  // Requires: is_free. Adds to `taken` what was taken, in pieces of one stream each.
+  void take(Sectors address, Sectors count, std::vector<FreeRun>& taken);
   // Whether all of it is free, on whatever stream.
   [[nodiscard]] bool is_free(Sectors address, Sectors count) const;
 

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <random>
-#include <set>
 #include <vector>
 
 namespace cistern {
@@ -34,12 +33,12 @@ TEST(FreeRunsTest, TakingTellsWhoseItWas) {
   FreeRuns runs;
   runs.give(0, 10, 0);
   runs.give(10, 10, 2);
-  std::vector<StreamNumber> owners;
-  runs.take(5, 10, owners);
-  EXPECT_EQ(owners, (std::vector<StreamNumber>{0, 2}));
+  std::vector<FreeRun> taken;
+  runs.take(5, 10, taken);
+  EXPECT_EQ(taken, (std::vector<FreeRun>{{5, 5, 0}, {10, 5, 2}}));
   EXPECT_EQ(all(runs), (std::vector<FreeRun>{{0, 5, 0}, {15, 5, 2}}));
-  runs.take(0, 2, owners);
-  EXPECT_EQ(owners.size(), 2U);
+  runs.take(0, 2, taken);
+  EXPECT_EQ(taken.back(), (FreeRun{0, 2, 0}));
 }
 
 TEST(FreeRunsTest, TheRunThatEndsThere) {
@@ -65,9 +64,12 @@ TEST(FreeRunsTest, RandomProgramsAgreeWithATableOfSectors) {
     const bool free = std::none_of(first, first + count, [](int stream) { return stream < 0; });
     ASSERT_EQ(runs.is_free(begin, count), free);
     if (free) {
-      std::vector<StreamNumber> owners;
-      runs.take(begin, count, owners);
-      ASSERT_EQ(std::set<int>(owners.begin(), owners.end()), std::set<int>(first, first + count));
+      std::vector<FreeRun> taken;
+      runs.take(begin, count, taken);
+      std::vector<int> streams;
+      for (const FreeRun& piece : taken)
+        streams.insert(streams.end(), static_cast<std::size_t>(piece.sectors), piece.stream);
+      ASSERT_EQ(streams, std::vector<int>(first, first + count));
       std::fill(first, first + count, -1);
     } else if (std::all_of(first, first + count, [](int stream) { return stream < 0; })) {
       const int stream = static_cast<int>(random() % 3);

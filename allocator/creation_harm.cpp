@@ -1,0 +1,44 @@
+#include "allocator/creation_harm.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdint>
+
+namespace cistern {
+namespace {
+
+constexpr std::size_t kParts = 8;
+constexpr int kScale = 52;  // sizes are compared as fractions of this many bits
+
+// 2^(i/8), for i from 1 to 7.
+const std::array<std::uint64_t, kParts - 1> kRoots = [] {
+  std::array<std::uint64_t, kParts - 1> roots{};
+  for (std::size_t i = 0; i < roots.size(); ++i)
+    roots[i] = static_cast<std::uint64_t>(std::exp2(static_cast<double>(i + 1) / kParts + kScale));
+  return roots;
+}();
+
+}  // namespace
+
+std::size_t CreationHarm::class_of(Sectors sectors) {
+  const auto bits = static_cast<std::uint64_t>(sectors);
+  const int octave = static_cast<int>(std::bit_width(bits)) - 1;
+  const std::uint64_t scaled = bits << (kScale - octave);
+  const auto part = std::upper_bound(kRoots.begin(), kRoots.end(), scaled) - kRoots.begin();
+  return std::min(kParts * static_cast<std::size_t>(octave) + static_cast<std::size_t>(part), kClasses - 1);
+}
+
+void CreationHarm::ended(Sectors sectors, StreamNumber stream, bool memory_was_created) {
+  const auto index = static_cast<std::size_t>(stream);
+  while (streams_.size() <= index) streams_.emplace_back().fill(1);
+  double& harm = streams_[index][class_of(sectors)];
+  harm += ((memory_was_created ? 1.0 : 0.0) - harm) * kWeightOfLast;
+}
+
+double CreationHarm::of(Sectors sectors, StreamNumber stream) const {
+  const auto index = static_cast<std::size_t>(stream);
+  return index < streams_.size() ? streams_[index][class_of(sectors)] : 1;
+}
+
+}  // namespace cistern

@@ -1,0 +1,36 @@
+#pragma once
+
+// Which requests are worth a driver call to be placed well: those whose blocks are live when memory is created.
+//
+// A class is an eighth of an octave of sizes on one stream. Its harm is the share of its blocks during whose life
+// memory was created, the last ones weighing more; a class that is not known yet has all of it.
+// Complexity: O(1). Not thread-safe: the heap's lock is held.
+
+#include <array>
+#include <cstddef>
+#include <vector>
+
+#include "allocator/free_runs.h"
+#include "allocator/page_size.h"
+
+namespace cistern {
+
+class CreationHarm {
+ public:
+  static constexpr std::size_t kClasses = 8 * 48;
+
+  // The class of a size of at least one sector: floor(8 log2(sectors)).
+  [[nodiscard]] static std::size_t class_of(Sectors sectors);
+
+  // A block of this size ended.
+  void ended(Sectors sectors, StreamNumber stream, bool memory_was_created);
+  [[nodiscard]] double of(Sectors sectors, StreamNumber stream) const;
+
+ private:
+  static constexpr double kWeightOfLast = 0.25;
+  using Classes = std::array<double, kClasses>;
+
+  std::vector<Classes> streams_;
+};
+
+}  // namespace cistern

@@ -1,0 +1,44 @@
+#pragma once
+
+// What free runs offer to a request that no run holds: whole handles, and fragments of pages.
+//
+// Thread safety: functions of their arguments. Complexity: O(free runs and handles in them), and sorting.
+
+#include <cstdint>
+#include <vector>
+
+#include "allocator/free_runs.h"
+#include "allocator/page_table.h"
+#include "allocator/window_plan.h"
+
+namespace cistern {
+
+// A handle that is wholly free.
+struct FreeHandle {
+  PageTable::Handle handle = -1;
+  std::int32_t pages = 0;
+  Sectors address = 0;  // its home
+  Sectors run = 0;      // sectors of the run that it is in
+  StreamNumber stream = 0;
+};
+
+// Those outside [kept_begin, kept_end): the stream's own first, then larger ones, then those in smaller runs.
+[[nodiscard]] std::vector<FreeHandle> free_handles(const FreeRuns& runs, const PageTable& table, StreamNumber stream,
+                                                   Sectors kept_begin, Sectors kept_end);
+
+// The first of these that together have at most `pages`. With `may_exceed`, where they have fewer, the first of the
+// others until they have enough.
+[[nodiscard]] std::vector<FreeHandle> choose_donors(const std::vector<FreeHandle>& handles, std::int64_t pages,
+                                                    bool may_exceed);
+
+struct FreeFragments {
+  std::vector<Fragment> endings;     // reach the end of their handle
+  std::vector<Fragment> beginnings;  // begin it
+};
+
+// Fragments at the edges of handles, for a handle is mapped whole and the window goes on beside it; ascending. Those
+// of the stream, or of all.
+[[nodiscard]] FreeFragments free_fragments(const FreeRuns& runs, const PageTable& table, StreamNumber stream,
+                                           bool of_all_streams);
+
+}  // namespace cistern

@@ -1,0 +1,25 @@
+#pragma once
+
+// Where in a stream's free runs a request touches the fewest pages that are wholly free.
+//
+// Whole free pages are what other requests are gathered from; a fragment at the edge of a page serves nothing else.
+// Thread safety: a function of its arguments. Complexity: O(runs that hold the request).
+
+#include <cstdint>
+#include <optional>
+
+#include "allocator/free_runs.h"
+#include "allocator/page_size.h"
+
+namespace cistern {
+
+struct TightFit {
+  Sectors address = 0;
+  std::int64_t pages = 0;  // wholly free ones that it touches; 0 where a run is used up
+};
+
+// A run of just that size, lowest address first; else, at an end of a run or at its first or last page edge, the
+// fewest whole pages, then the fewest fragments left, the smallest run, the lowest address. Nothing: no run holds it.
+[[nodiscard]] std::optional<TightFit> tight_fit(const FreeRuns::BySize& runs, Sectors sectors, PageSize page);
+
+}  // namespace cistern

@@ -1,0 +1,344 @@
+#include "allocator/page_placement.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <random>
+#include <stdexcept>
+#include <utility>
+#include <vector>
+
+namespace cistern {
+namespace {
+
+constexpr PageSize kPage(7);  // 128 sectors
+
+// Does everything, or refuses the call that is to be refused; knows what is created and mapped where.
+struct ScriptedDriver final : PageDriver {
+  std::optional<int> refused;  // counted down
+  int calls = 0;
+  std::map<Sectors, PageTable::Handle> mapped;
+  std::map<PageTable::Handle, std::int32_t> created;
+
+  bool next() {
+    ++calls;
+    return !refused || (*refused)-- != 0;
+  }
+  bool create(PageTable::Handle handle, std::int32_t pages) override {
+    return next() && created.emplace(handle, pages).second;
+  }
+  bool map(PageTable::Handle handle, Sectors address) override {
+    return created.contains(handle) && next() && mapped.emplace(address, handle).second;
+  }
+  bool allow(Sectors /*address*/, std::int64_t /*pages*/) override { return next(); }
+  void release(PageTable::Handle handle) override { EXPECT_EQ(created.erase(handle), 1U); }
+  void unmap(PageTable::Handle handle, Sectors address) override {
+    EXPECT_EQ(mapped.at(address), handle);
+    mapped.erase(address);
+  }
+};
+
+// Which block has which byte of which handle, one entry a sector.
+class NaiveBytes {
+ public:
+  void arrive(const PageTable& table, const PagedBlock& block, int id) {
+    for (Sectors at = block.address; at < block.address + block.sectors; ++at) {
+      int& owner = owner_of(table, at);
+      ASSERT_EQ(owner, kNobody) << "it shares a byte with block " << id;
+      owner = id;
+    }
+    live_ += block.sectors;
+  }
+  void leave(const PageTable& table, const PagedBlock& block, int id) {
+    for (Sectors at = block.address; at < block.address + block.sectors; ++at) {
+      int& owner = owner_of(table, at);
+      ASSERT_EQ(owner, id);
+      owner = kNobody;
+    }
+    live_ -= block.sectors;
+  }
+  [[nodiscard]] Sectors live() const { return live_; }
+
+ private:
+  static constexpr int kNobody = -1;
+
+  int& owner_of(const PageTable& table, Sectors at) {
+    const PageTable::Slot slot = table.slot_at(at);
+    std::vector<int>& owners = owners_[slot.handle];
+    owners.resize(static_cast<std::size_t>(table.sectors_of(slot.handle)), kNobody);
+    return owners[static_cast<std::size_t>(kPage.sectors(slot.page) + kPage.offset(at))];
+  }
+
+  std::map<PageTable::Handle, std::vector<int>> owners_;
+  Sectors live_ = 0;
+};
+
+class PagePlacementTest : public testing::Test {
+ protected:
+  struct Operation {
+    int id;
+    Sectors sectors;  // 0: a free
+    StreamNumber stream;
+  };
+
+  PagePlan plan(Sectors sectors, StreamNumber stream = 0) {
+    PagePlan made = placement_.plan({sectors, stream, false});
+    if (!made.gather.empty() && !carry_out(made.gather, driver_)) {
+      placement_.abandon(made);
+      made.kind = PlanKind::refused_by_limit;
+    }
+    return made;
+  }
+  PagedBlock allocate(Sectors sectors, StreamNumber stream = 0) {
+    PagePlan made = plan(sectors, stream);
+    if (made.kind != PlanKind::placed) throw std::runtime_error("refused");
+    return placement_.commit(made);
+  }
+  void release(const PagedBlock& block) {
+    placement_.freed(block);
+    placement_.settle(block);
+  }
+  [[nodiscard]] std::vector<FreeRun> runs() const {
+    std::vector<FreeRun> found;
+    placement_.free_runs().for_each([&](const FreeRun& run) { found.push_back(run); });
+    return found;
+  }
+  // A program that frees all it allocates.
+  static std::vector<Operation> any_program(std::mt19937_64& random, int length, Sectors most, int streams) {
+    std::vector<Operation> program;
+    std::vector<int> live;
+    for (int id = 0; id < length; ++id) {
+      const auto sectors = static_cast<Sectors>(1 + random() % (1 + random() % static_cast<std::uint64_t>(most)));
+      program.push_back({id, sectors, static_cast<StreamNumber>(random() % static_cast<std::uint64_t>(streams))});
+      live.push_back(id);
+      while (!live.empty() && random() % 5 >= 3) {
+        const std::size_t at = random() % live.size();
+        program.push_back({live[at], 0, 0});
+        live.erase(live.begin() + static_cast<std::ptrdiff_t>(at));
+      }
+    }
+    for (const int id : live) program.push_back({id, 0, 0});
+    return program;
+  }
+  // Returns where each block was, and checks every byte.
+  std::vector<Sectors> run(const std::vector<Operation>& program, int audit_every) {
+    std::vector<Sectors> places;
+    int step = 0;
+    for (const auto& [id, sectors, stream] : program) {
+      if (sectors > 0) {
+        const PagedBlock block = allocate(sectors, stream);
+        places.push_back(block.address);
+        bytes_.arrive(placement_.table(), block, id);
+        live_.emplace(id, block);
+      } else {
+        bytes_.leave(placement_.table(), live_.at(id), id);
+        release(live_.at(id));
+        live_.erase(id);
+      }
+      if (++step % audit_every == 0) audit();
+    }
+    return places;
+  }
+  // Every byte is free or live, and the driver has what the table has.
+  void audit() {
+    placement_.audit();
+    const PageTable& table = placement_.table();
+    ASSERT_EQ(bytes_.live() + placement_.free_runs().sectors(), kPage.sectors(table.pages()));
+    std::int64_t created = 0;
+    for (const auto& [handle, pages] : driver_.created) created += pages;
+    ASSERT_EQ(created, table.pages());
+    for (const auto& [address, handle] : driver_.mapped) ASSERT_EQ(table.handle_at(address), handle);
+  }
+
+  PagePlacement placement_{kPage};
+  ScriptedDriver driver_;
+  NaiveBytes bytes_;
+  std::map<int, PagedBlock> live_;
+};
+
+TEST_F(PagePlacementTest, AStepThatComesAgainMakesNoCallAndGetsTheSamePlaces) {
+  std::mt19937_64 random(20261121);
+  const std::vector<Operation> program = any_program(random, 400, 900, 1);
+  const auto first = run(program, 5);
+  const int calls = driver_.calls;
+  const auto second = run(program, 50);
+  EXPECT_EQ(driver_.calls, calls);
+  EXPECT_EQ(second, first);
+  EXPECT_EQ(run(program, 50), first);
+  EXPECT_EQ(driver_.calls, calls);
+  EXPECT_GT(placement_.counts().misses, 0);
+  EXPECT_GT(placement_.counts().chosen, 0);
+  EXPECT_GE(placement_.counts().logged, 800);
+}
+
+TEST_F(PagePlacementTest, SmallerSizesInAStepTakeAPartOfTheirPlaces) {
+  std::mt19937_64 random(7);
+  std::vector<Operation> program = any_program(random, 300, 900, 1);
+  const auto first = run(program, 50);
+  const int calls = driver_.calls;
+  for (Operation& operation : program)
+    if (random() % 10 == 0) operation.sectors -= operation.sectors / 16;
+  EXPECT_EQ(run(program, 50), first);
+  EXPECT_EQ(driver_.calls, calls);
+}
+
+TEST_F(PagePlacementTest, RandomProgramsOnThreeStreamsShareNoByte) {
+  for (std::uint64_t seed = 1; seed <= 8; ++seed) {
+    std::mt19937_64 random(seed);
+    run(any_program(random, 250, seed % 2 == 0 ? 2000 : 300, 3), 5);
+    if (HasFatalFailure()) return;
+  }
+}
+
+TEST_F(PagePlacementTest, WholeHandlesAreGatheredBeforeMemoryIsCreated) {
+  std::vector<PagedBlock> blocks;
+  for (int i = 0; i < 8; ++i) blocks.push_back(allocate(128));
+  EXPECT_EQ(placement_.table().pages(), 8);
+  for (const std::size_t i : {1U, 3U, 5U, 7U}) release(blocks[i]);
+  const PagedBlock large = allocate(3 * 128);
+  EXPECT_EQ(placement_.table().pages(), 8);
+  EXPECT_EQ(driver_.created.size(), 8U);
+  // The same request after its free finds the window, though its state is another.
+  release(blocks[0]);
+  release(large);
+  const int calls = driver_.calls;
+  EXPECT_EQ(allocate(3 * 128).address, large.address);
+  EXPECT_EQ(driver_.calls, calls);
+}
+
+TEST_F(PagePlacementTest, FragmentsAreUsedBeforePages) {
+  const PagedBlock first = allocate(200);  // pages 0 and 1: 56 free at the end
+  const PagedBlock second = allocate(56 + 70);
+  EXPECT_EQ(second.address, first.address + 200);
+  EXPECT_EQ(placement_.table().pages(), 3);
+  const std::vector<FreeRun> left = {{first.address + 326, 58, 0}};
+  EXPECT_EQ(runs(), left);
+}
+
+TEST_F(PagePlacementTest, AnotherStreamsHandlesAreNamedAsOwners) {
+  const PagedBlock theirs = allocate(256, 1);
+  release(theirs);
+  PagePlan made = plan(256, 0);
+  ASSERT_EQ(made.kind, PlanKind::placed);
+  const PagedBlock block = placement_.commit(made);
+  EXPECT_EQ(made.owners, std::vector<StreamNumber>{1});
+  EXPECT_EQ(placement_.table().pages(), 2);
+  release(block);
+  PagePlan again = plan(256, 0);
+  EXPECT_TRUE(again.gather.empty());
+  static_cast<void>(placement_.commit(again));
+  EXPECT_TRUE(again.owners.empty());
+}
+
+TEST_F(PagePlacementTest, PendingBlocksComeBeforeNewMemory) {
+  const PagedBlock block = allocate(256);
+  placement_.freed(block);                                                    // its bytes are not free yet
+  EXPECT_EQ(placement_.plan({256, 0, true}).kind, PlanKind::awaits_pending);  // the place that the log knows
+  const PagedBlock other = allocate(300);
+  EXPECT_EQ(placement_.plan({700, 0, true}).kind, PlanKind::placed);  // within what was live
+  placement_.settle(block);
+  release(other);
+  EXPECT_EQ(allocate(256).address, block.address);
+}
+
+TEST_F(PagePlacementTest, TheLimitRefusesAndChangesNothing) {
+  PagePlacement limited(kPage, 4);
+  const auto place = [&](Sectors sectors) {
+    PagePlan made = limited.plan({sectors, 0, false});
+    return made.kind == PlanKind::placed ? std::optional(limited.commit(made)) : std::nullopt;
+  };
+  const auto block = place(3 * 128);
+  ASSERT_TRUE(block);
+  EXPECT_EQ(limited.plan({2 * 128, 0, false}).kind, PlanKind::refused_by_limit);
+  EXPECT_EQ(limited.table().pages(), 3);
+  ASSERT_TRUE(place(64));
+  ASSERT_TRUE(place(64));
+  EXPECT_FALSE(place(1));
+  EXPECT_EQ(limited.table().pages(), 4);
+  limited.audit();
+}
+
+TEST_F(PagePlacementTest, AtTheLimitFragmentsOfAllStreamsServe) {
+  PagePlacement limited(kPage, 2);
+  const auto commit = [&](Sectors sectors, StreamNumber stream) {
+    PagePlan made = limited.plan({sectors, stream, false});
+    EXPECT_EQ(made.kind, PlanKind::placed);
+    return limited.commit(made);
+  };
+  const PagedBlock first = commit(70, 0);  // 58 free behind it
+  const PagedBlock begin = commit(58, 1);  // a page of its own
+  const PagedBlock end = commit(70, 1);
+  limited.freed(begin);
+  limited.settle(begin);
+  static_cast<void>(first);
+  static_cast<void>(end);
+  PagePlan made = limited.plan({100, 0, false});
+  ASSERT_EQ(made.kind, PlanKind::placed);
+  ASSERT_EQ(made.gather.steps.size(), 2U);
+  static_cast<void>(limited.commit(made));
+  EXPECT_EQ(made.owners, std::vector<StreamNumber>{1});
+  limited.audit();
+}
+
+TEST_F(PagePlacementTest, ARefusalAtAnyCallLeavesAllAsItWas) {
+  for (int refused = 0;; ++refused) {
+    PagePlacement fresh(kPage);
+    std::swap(placement_, fresh);
+    driver_ = ScriptedDriver();
+    std::vector<PagedBlock> blocks;
+    for (int i = 0; i < 8; ++i) blocks.push_back(allocate(100));
+    for (const std::size_t i : {0U, 2U, 3U, 6U}) release(blocks[i]);
+    const auto before = runs();
+    const auto mapped = driver_.mapped;
+    const auto created = driver_.created;
+    const Sectors end = placement_.table().end_of(0);
+    driver_.refused = refused;
+    const bool is_done = plan(1000).kind == PlanKind::placed;
+    if (is_done) break;
+    EXPECT_EQ(runs(), before) << "call " << refused;
+    EXPECT_EQ(driver_.mapped, mapped);
+    EXPECT_EQ(driver_.created, created);
+    EXPECT_EQ(placement_.table().end_of(0), end);
+    EXPECT_EQ(placement_.table().pages(), static_cast<std::int64_t>(created.size()));
+    placement_.audit();
+    ASSERT_LT(refused, 100);
+  }
+}
+
+// Between plan and commit the lock is free: others must not get what a gather has picked.
+TEST_F(PagePlacementTest, TwoPlansUnderWayShareNothing) {
+  const PagedBlock block = allocate(6 * 128);
+  release(block);
+  const PagedBlock pin = allocate(128);
+  PagePlan first = placement_.plan({6 * 128, 0, false});
+  PagePlan second = placement_.plan({7 * 128, 1, false});
+  ASSERT_EQ(first.kind, PlanKind::placed);
+  ASSERT_EQ(second.kind, PlanKind::placed);
+  ASSERT_TRUE(carry_out(second.gather, driver_));
+  const PagedBlock late = placement_.commit(second);
+  ASSERT_TRUE(carry_out(first.gather, driver_));
+  const PagedBlock early = placement_.commit(first);
+  bytes_.arrive(placement_.table(), pin, 0);
+  bytes_.arrive(placement_.table(), early, 1);
+  bytes_.arrive(placement_.table(), late, 2);
+  audit();
+}
+
+// One that is abandoned while another has addresses behind it.
+TEST_F(PagePlacementTest, AnAbandonedPlanBehindWhichOthersWentLeavesAHole) {
+  const PagePlan first = placement_.plan({128, 0, false});
+  PagePlan second = placement_.plan({256, 0, false});
+  placement_.abandon(first);
+  ASSERT_TRUE(carry_out(second.gather, driver_));
+  const PagedBlock block = placement_.commit(second);
+  EXPECT_EQ(block.address, placement_.table().begin_of(0) + 128);
+  EXPECT_FALSE(placement_.table().is_mapped(placement_.table().begin_of(0), 1));
+  EXPECT_EQ(placement_.table().pages(), 2);
+  bytes_.arrive(placement_.table(), block, 0);
+  audit();
+}
+
+}  // namespace
+}  // namespace cistern

@@ -1,0 +1,124 @@
+#include "allocator/placement_log.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <deque>
+#include <random>
+#include <vector>
+
+namespace cistern {
+namespace {
+
+using Places = std::vector<LoggedPlace>;
+
+Places candidates(const PlacementLog& log, StreamNumber stream, Sectors sectors) {
+  Places places;
+  log.candidates(log.key_of(stream), sectors, places);
+  return places;
+}
+
+TEST(PlacementLogTest, TheStateIsWhatLivesNotHowItCameAbout) {
+  PlacementLog log(100);
+  const LoggedPlace first{1000, 8};
+  const LoggedPlace second{2000, 16};
+  const auto empty = log.key_of(0);
+  log.arrived(first);
+  log.arrived(second);
+  const auto both = log.key_of(0);
+  log.left(first);
+  EXPECT_NE(log.key_of(0), both);
+  log.arrived(first);
+  EXPECT_EQ(log.key_of(0), both);
+  EXPECT_NE(log.key_of(1), both);
+  log.left(second);
+  log.left(first);
+  EXPECT_EQ(log.key_of(0), empty);
+  log.arrived({1000, 9});
+  const auto larger = log.key_of(0);
+  log.left({1000, 9});
+  log.arrived(first);
+  EXPECT_NE(log.key_of(0), larger);
+}
+
+TEST(PlacementLogTest, RequestsUpToAnEighthSmallerTheSmallestPlaceFirstThenTheOldest) {
+  PlacementLog log(100);
+  const auto key = log.key_of(0);
+  log.append(key, {1, 90});
+  log.append(key, {2, 80});
+  log.append(key, {3, 90});
+  log.append(key, {4, 80});
+  EXPECT_EQ(candidates(log, 0, 79), (Places{{2, 80}, {4, 80}, {1, 90}, {3, 90}}));
+  EXPECT_EQ(candidates(log, 0, 78), (Places{{2, 80}, {4, 80}, {1, 90}, {3, 90}}));  // 90 - 11 - 1
+  EXPECT_EQ(candidates(log, 0, 77), (Places{{2, 80}, {4, 80}}));
+  EXPECT_EQ(candidates(log, 0, 69), (Places{{2, 80}, {4, 80}}));  // 80 - 10 - 1
+  EXPECT_EQ(candidates(log, 0, 68), Places());
+  EXPECT_EQ(candidates(log, 0, 81), (Places{{1, 90}, {3, 90}}));
+  EXPECT_EQ(candidates(log, 0, 91), Places());
+  EXPECT_EQ(candidates(log, 1, 80), Places());
+}
+
+TEST(PlacementLogTest, AFullRingDropsTheOldestAndGrowsWhenToldSo) {
+  PlacementLog log(2);
+  const auto key = log.key_of(0);
+  for (Sectors address = 1; address <= 3; ++address) log.append(key, {address, 8});
+  EXPECT_EQ(candidates(log, 0, 8), (Places{{2, 8}, {3, 8}}));
+  log.grow(3);
+  log.grow(1);
+  EXPECT_EQ(log.capacity(), 3U);
+  log.append(key, {4, 8});
+  EXPECT_EQ(candidates(log, 0, 8), (Places{{2, 8}, {3, 8}, {4, 8}}));
+  log.append(key, {5, 8});
+  EXPECT_EQ(candidates(log, 0, 8), (Places{{3, 8}, {4, 8}, {5, 8}}));
+  log.audit();
+  PlacementLog none(0);
+  none.append(key, {1, 8});
+  EXPECT_EQ(none.size(), 0U);
+}
+
+TEST(PlacementLogTest, RandomProgramsAgreeWithAListOfEntries) {
+  std::mt19937_64 random(20261121);
+  struct Known {
+    PlacementLog::Key key;
+    LoggedPlace place;
+  };
+  std::size_t capacity = 400;
+  PlacementLog log(capacity);
+  std::deque<Known> known;
+  Places live;
+  for (int round = 0; round < 6000; ++round) {
+    if (round == 3500) log.grow(capacity = 700);
+    const auto stream = static_cast<StreamNumber>(random() % 2);
+    const auto sectors = static_cast<Sectors>(1 + random() % 30);
+    const auto key = log.key_of(stream);
+    Places expected;
+    for (const Known& entry : known)
+      if (entry.key == key && entry.place.sectors >= sectors &&
+          sectors >= entry.place.sectors - entry.place.sectors / 8 - 1)
+        expected.push_back(entry.place);
+    std::stable_sort(expected.begin(), expected.end(),
+                     [](const auto& a, const auto& b) { return a.sectors < b.sectors; });
+    if (std::count_if(known.begin(), known.end(), [&](const Known& entry) { return entry.key == key; }) <= 64) {
+      ASSERT_EQ(candidates(log, stream, sectors), expected) << "round " << round;
+    }
+    if (random() % 2 == 0) {
+      const LoggedPlace place{static_cast<Sectors>(random() % 50), sectors};
+      log.append(key, place);
+      known.push_back({key, place});
+      if (known.size() > capacity) known.pop_front();
+    }
+    // Few blocks, so that states come again.
+    if (live.size() < 3 && random() % 2 == 0) {
+      live.push_back({static_cast<Sectors>(random() % 3), 8});
+      log.arrived(live.back());
+    } else if (!live.empty()) {
+      log.left(live.back());
+      live.pop_back();
+    }
+  }
+  EXPECT_EQ(log.size(), capacity);
+  log.audit();
+}
+
+}  // namespace
+}  // namespace cistern

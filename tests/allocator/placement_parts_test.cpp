@@ -1,0 +1,209 @@
+// What a placement spends, which classes are harmed, the windows of before, what runs offer, and the driver's part.
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <optional>
+#include <random>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "allocator/creation_harm.h"
+#include "allocator/driver_spending.h"
+#include "allocator/free_parts.h"
+#include "allocator/gather.h"
+#include "allocator/past_windows.h"
+
+namespace cistern {
+namespace {
+
+TEST(CreationHarmTest, ClassesAreEighthsOfAnOctave) {
+  std::mt19937_64 random(20261121);
+  for (int i = 0; i < 20000; ++i) {
+    const auto sectors = static_cast<Sectors>(1 + random() % (std::uint64_t{1} << (1 + random() % 40)));
+    const double exact = std::log2(static_cast<double>(sectors)) * 8;
+    ASSERT_EQ(CreationHarm::class_of(sectors), static_cast<std::size_t>(exact)) << sectors;
+  }
+  EXPECT_EQ(CreationHarm::class_of(1), 0U);
+  EXPECT_LT(CreationHarm::class_of(std::numeric_limits<Sectors>::max()), CreationHarm::kClasses);
+}
+
+TEST(CreationHarmTest, HarmFollowsWhatBlocksOfTheClassSaw) {
+  CreationHarm harm;
+  EXPECT_EQ(harm.of(4096, 0), 1);
+  harm.ended(4096, 0, false);
+  EXPECT_DOUBLE_EQ(harm.of(4096, 0), 0.75);
+  harm.ended(4200, 0, false);  // the same class
+  EXPECT_DOUBLE_EQ(harm.of(4096, 0), 0.5625);
+  harm.ended(4096, 0, true);
+  EXPECT_DOUBLE_EQ(harm.of(4096, 0), 0.671875);
+  EXPECT_EQ(harm.of(8192, 0), 1);
+  EXPECT_EQ(harm.of(4096, 1), 1);
+}
+
+TEST(DriverSpendingTest, WindowsAreBoughtUpToAShareOfWhatMappingEveryPageCosts) {
+  DriverSpending spending;
+  spending.created(100);
+  spending.mapped(100);
+  EXPECT_EQ(spending.microseconds(), 4300);
+  // 1.9 times 43 us for 100 pages are 8170 us: 3870 are left, a set-access costs 50, a mapping 3.
+  EXPECT_TRUE(spending.affords_window(1273, 100));
+  EXPECT_FALSE(spending.affords_window(1274, 100));
+}
+
+TEST(DriverSpendingTest, HandlesGrowWithWhatWasSpent) {
+  const auto least = [](std::int64_t calls, std::int64_t pages) {
+    DriverSpending spending;
+    for (std::int64_t i = 0; i < calls; ++i) spending.allowed();
+    return spending.least_handle(pages);
+  };
+  EXPECT_EQ(least(129, 100), 1);  // 6450 us of 6450
+  EXPECT_EQ(least(130, 100), 2);
+  EXPECT_EQ(least(174, 100), 2);  // 8700 us of 8707.5
+  EXPECT_EQ(least(175, 100), 4);
+  EXPECT_EQ(least(1000, 63), 1);  // too few pages to spare
+}
+
+TEST(PastWindowsTest, TheNewestOfTheSizeThatIsUsable) {
+  PastWindows windows;
+  for (Sectors address = 1; address <= 10; ++address) windows.note_exact(64, 0, address);
+  const auto all = [](Sectors) { return true; };
+  EXPECT_EQ(windows.exact(64, 0, all), 10);
+  EXPECT_EQ(windows.exact(64, 0, [](Sectors address) { return address < 9; }), 8);
+  EXPECT_EQ(windows.exact(64, 0, [](Sectors address) { return address < 3; }), std::nullopt);  // eight are kept
+  EXPECT_EQ(windows.exact(63, 0, all), std::nullopt);
+  EXPECT_EQ(windows.exact(64, 1, all), std::nullopt);
+}
+
+TEST(PastWindowsTest, TheShortestThatIsAQuarterLongerAtMost) {
+  PastWindows windows;
+  windows.note_length(126, 2, 7);
+  windows.note_length(125, 2, 9);
+  windows.note_length(99, 2, 8);
+  const auto all = [](Sectors) { return true; };
+  EXPECT_EQ(windows.longer(100, 2, all), 9);
+  EXPECT_EQ(windows.longer(100, 2, [](Sectors address) { return address == 7; }), std::nullopt);
+  EXPECT_EQ(windows.longer(101, 2, [](Sectors address) { return address == 7; }), 7);
+  EXPECT_EQ(windows.longer(100, 0, all), std::nullopt);
+  for (Sectors address = 100; address < 116; ++address) windows.note_length(100, 2, address);
+  EXPECT_EQ(windows.longer(100, 2, [](Sectors address) { return address == 9; }), std::nullopt);  // sixteen are asked
+  EXPECT_EQ(windows.longer(100, 2, [](Sectors address) { return address == 115; }), 115);
+}
+
+class FreePartsTest : public testing::Test {
+ protected:
+  static constexpr PageSize kPage{3};  // 8 sectors
+
+  PageTable::Handle settle(std::int32_t pages) {
+    const auto handle = table_.add_handle(pages);
+    const Sectors address = table_.reserve(arena_, pages);
+    table_.map(handle, address);
+    table_.move_home(handle, address);
+    return handle;
+  }
+  static std::vector<PageTable::Handle> numbers(const std::vector<FreeHandle>& handles) {
+    std::vector<PageTable::Handle> found;
+    for (const FreeHandle& handle : handles) found.push_back(handle.handle);
+    return found;
+  }
+  using Numbers = std::vector<PageTable::Handle>;
+
+  PageTable table_{kPage};
+  PageTable::Arena arena_ = table_.add_arena();
+  Sectors base_ = table_.begin_of(arena_);
+  FreeRuns runs_;
+};
+
+TEST_F(FreePartsTest, WholeHandlesOwnFirstThenLargeThenOfSmallRuns) {
+  for (const int pages : {1, 1, 4, 1, 2, 1}) settle(pages);  // at pages 0, 1, 2, 6, 7, 9
+  runs_.give(base_ + 3, 13, 0);                              // 1 whole, 0 in part
+  runs_.give(base_ + 16, 24, 1);                             // 2, but for its last page
+  runs_.give(base_ + 48, 32, 0);                             // 3, 4 and 5
+  EXPECT_EQ(numbers(free_handles(runs_, table_, 0, 0, 0)), (Numbers{4, 1, 3, 5}));
+  runs_.give(base_ + 40, 8, 1);
+  EXPECT_EQ(numbers(free_handles(runs_, table_, 0, 0, 0)), (Numbers{4, 1, 3, 5, 2}));
+  EXPECT_EQ(numbers(free_handles(runs_, table_, 1, 0, 0)), (Numbers{2, 4, 1, 3, 5}));
+  EXPECT_EQ(numbers(free_handles(runs_, table_, 0, base_ + 48, base_ + 56)), (Numbers{4, 1, 5, 2}));
+}
+
+TEST_F(FreePartsTest, DonorsAreNoLargerThanWhatIsMissingUnlessNothingElse) {
+  const std::vector<FreeHandle> handles = {{0, 8, 0, 0, 0}, {1, 2, 0, 0, 0}, {2, 2, 0, 0, 0}, {3, 1, 0, 0, 0}};
+  EXPECT_EQ(numbers(choose_donors(handles, 3, true)), (Numbers{1, 3}));
+  EXPECT_EQ(numbers(choose_donors(handles, 5, true)), (Numbers{1, 2, 3}));
+  EXPECT_EQ(numbers(choose_donors(handles, 6, false)), (Numbers{1, 2, 3}));
+  EXPECT_EQ(numbers(choose_donors(handles, 6, true)), (Numbers{1, 2, 3, 0}));
+  EXPECT_EQ(numbers(choose_donors(handles, 0, true)), Numbers());
+}
+
+TEST_F(FreePartsTest, FragmentsAtTheEdgesOfHandles) {
+  for (const int pages : {1, 1, 2}) settle(pages);
+  runs_.give(base_ + 3, 8, 0);   // the end of 0, the beginning of 1
+  runs_.give(base_ + 13, 2, 0);  // the middle of 1
+  runs_.give(base_ + 16, 5, 1);  // the beginning of 2
+  runs_.give(base_ + 22, 6, 0);  // around the edge inside 2
+  FreeFragments found = free_fragments(runs_, table_, 0, false);
+  ASSERT_EQ(found.endings.size(), 1U);
+  EXPECT_EQ(found.endings[0].address, base_ + 3);
+  EXPECT_EQ(found.endings[0].sectors, 5);
+  ASSERT_EQ(found.beginnings.size(), 1U);
+  EXPECT_EQ(found.beginnings[0].address, base_ + 8);
+  EXPECT_EQ(found.beginnings[0].sectors, 3);
+  found = free_fragments(runs_, table_, 0, true);
+  ASSERT_EQ(found.beginnings.size(), 2U);
+  EXPECT_EQ(found.beginnings[1].address, base_ + 16);
+  EXPECT_EQ(found.beginnings[1].sectors, 5);
+}
+
+// Refuses one call, and writes down what it did.
+struct RefusingDriver final : PageDriver {
+  int refused = -1;
+  int calls = 0;
+  std::multiset<std::string> done;
+
+  bool call(const std::string& what) {
+    if (calls++ == refused) return false;
+    done.insert(what);
+    return true;
+  }
+  void undo(const std::string& what) {
+    ASSERT_TRUE(done.contains(what)) << what;
+    done.erase(done.find(what));
+  }
+  bool create(PageTable::Handle handle, std::int32_t pages) override {
+    static_cast<void>(pages);
+    return call("handle " + std::to_string(handle));
+  }
+  bool map(PageTable::Handle handle, Sectors address) override {
+    return call(std::to_string(handle) + " at " + std::to_string(address));
+  }
+  bool allow(Sectors address, std::int64_t pages) override {
+    return call("access " + std::to_string(address) + " " + std::to_string(pages));
+  }
+  void release(PageTable::Handle handle) override { undo("handle " + std::to_string(handle)); }
+  void unmap(PageTable::Handle handle, Sectors address) override {
+    undo(std::to_string(handle) + " at " + std::to_string(address));
+  }
+};
+
+TEST(GatherTest, AllOrNothingAtEveryCall) {
+  Gather gather;
+  gather.address = 80;
+  gather.pages = 4;
+  gather.steps = {{3, 1, 80, false, false}, {7, 2, 88, true, true}, {5, 1, 104, true, true}};
+  RefusingDriver willing;
+  EXPECT_TRUE(carry_out(gather, willing));
+  EXPECT_EQ(willing.calls, 6);
+  EXPECT_EQ(willing.done,
+            (std::multiset<std::string>{"3 at 80", "handle 7", "7 at 88", "handle 5", "5 at 104", "access 80 4"}));
+  for (int refused = 0; refused < 6; ++refused) {
+    RefusingDriver driver;
+    driver.refused = refused;
+    EXPECT_FALSE(carry_out(gather, driver));
+    EXPECT_EQ(driver.calls, refused + 1);
+    EXPECT_TRUE(driver.done.empty()) << "call " << refused;
+  }
+}
+
+}  // namespace
+}  // namespace cistern

@@ -1,0 +1,76 @@
+#include "allocator/tight_fit.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <optional>
+#include <random>
+
+namespace cistern {
+namespace {
+
+constexpr PageSize kPage(3);  // 8 sectors
+
+// Pages wholly inside the run of which the block has a sector, counted one by one.
+std::int64_t touched(Sectors run, Sectors size, Sectors block, Sectors sectors) {
+  std::int64_t count = 0;
+  for (Sectors page = kPage.up(run); page + kPage.sectors() <= run + size; page += kPage.sectors())
+    if (block < page + kPage.sectors() && block + sectors > page) ++count;
+  return count;
+}
+
+TEST(TightFitTest, ARunOfJustThatSizeAtOnce) {
+  const FreeRuns::BySize runs = {{4, 96}, {12, 0}, {12, 40}, {13, 200}};
+  const auto fit = tight_fit(runs, 12, kPage);
+  ASSERT_TRUE(fit);
+  EXPECT_EQ(fit->address, 0);
+  EXPECT_EQ(fit->pages, 0);
+  EXPECT_FALSE(tight_fit(runs, 14, kPage));
+}
+
+TEST(TightFitTest, FragmentsBeforeWholePages) {
+  // 24 sectors from 5: a fragment of 3, two pages, a fragment of 5.
+  const FreeRuns::BySize runs = {{24, 5}};
+  EXPECT_EQ(tight_fit(runs, 3, kPage)->address, 5);
+  EXPECT_EQ(tight_fit(runs, 5, kPage)->address, 24);
+  EXPECT_EQ(tight_fit(runs, 4, kPage)->pages, 0);
+  EXPECT_EQ(tight_fit(runs, 6, kPage)->pages, 1);
+  EXPECT_EQ(tight_fit(runs, 13, kPage)->address, 16);  // a page and the fragment behind it
+}
+
+// No position anywhere touches fewer whole pages than the one found.
+TEST(TightFitTest, NoPositionInAnyRunTouchesFewerWholePages) {
+  std::mt19937_64 random(20261121);
+  for (int round = 0; round < 3000; ++round) {
+    FreeRuns::BySize runs;
+    Sectors address = static_cast<Sectors>(random() % 8);
+    for (int i = 0; i < 6; ++i) {
+      const auto size = static_cast<Sectors>(1 + random() % 50);
+      runs.emplace(size, address);
+      address += size + 1 + static_cast<Sectors>(random() % 20);
+    }
+    const auto sectors = static_cast<Sectors>(1 + random() % 40);
+    const auto fit = tight_fit(runs, sectors, kPage);
+    std::optional<std::int64_t> least;
+    bool is_exact = false;
+    bool is_inside = false;
+    for (const auto& [size, run] : runs) {
+      is_exact = is_exact || size == sectors;
+      if (fit && fit->address >= run && fit->address + sectors <= run + size) {
+        is_inside = true;
+        if (size != sectors) {
+          ASSERT_EQ(fit->pages, touched(run, size, fit->address, sectors));
+        }
+      }
+      for (Sectors block = run; block + sectors <= run + size; ++block)
+        least = std::min(least.value_or(1000), touched(run, size, block, sectors));
+    }
+    ASSERT_EQ(fit.has_value(), least.has_value());
+    if (!fit) continue;
+    ASSERT_TRUE(is_inside);
+    ASSERT_EQ(fit->pages, is_exact ? 0 : *least) << "round " << round;
+  }
+}
+
+}  // namespace
+}  // namespace cistern

@@ -1,0 +1,103 @@
+#include "allocator/window_plan.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <optional>
+#include <random>
+#include <vector>
+
+namespace cistern {
+namespace {
+
+constexpr PageSize kPage(7);  // 128 sectors: 2 are a 64th
+
+Fragment fragment(Sectors sectors, PageTable::Handle page) { return {sectors, page * kPage.sectors(), {page, 0}}; }
+
+TEST(WindowPlanTest, TwoFragmentsSaveAPage) {
+  const std::vector<Fragment> endings = {fragment(60, 1)};
+  const std::vector<Fragment> beginnings = {fragment(50, 2), fragment(70, 3)};
+  const auto plan = plan_window(endings, beginnings, 128 + 128, kPage);
+  ASSERT_TRUE(plan);
+  EXPECT_EQ(plan->pages, 1);
+  EXPECT_EQ(plan->head, 60);
+  EXPECT_EQ(plan->tail, 68);
+  EXPECT_EQ(plan->beginning.slot.handle, 3);
+  EXPECT_EQ(plan->cut, WindowCut::none);  // two sectors are left
+}
+
+TEST(WindowPlanTest, NotTwoFragmentsOfOnePage) {
+  const std::vector<Fragment> endings = {fragment(60, 1)};
+  EXPECT_FALSE(plan_window(endings, std::vector<Fragment>{fragment(60, 1)}, 120, kPage));
+  EXPECT_TRUE(plan_window(endings, std::vector<Fragment>{fragment(60, 1), fragment(61, 2)}, 120, kPage));
+}
+
+TEST(WindowPlanTest, AFragmentUsedUpAndTheCutInAWholePage) {
+  const std::vector<Fragment> parts = {fragment(90, 1)};
+  const auto ending = plan_window(parts, {}, 128 + 50, kPage);
+  ASSERT_TRUE(ending);
+  EXPECT_EQ(ending->cut, WindowCut::whole_page);
+  EXPECT_EQ(ending->head, 90);
+  EXPECT_EQ(ending->pages, 1);
+  EXPECT_EQ(ending->skipped, 0);
+  const auto beginning = plan_window({}, parts, 128 + 50, kPage);
+  ASSERT_TRUE(beginning);
+  EXPECT_EQ(beginning->tail, 90);
+  EXPECT_EQ(beginning->skipped, 40);
+}
+
+TEST(WindowPlanTest, NothingWithoutAFragmentThatHelps) {
+  EXPECT_FALSE(plan_window({}, {}, 300, kPage));
+  EXPECT_FALSE(plan_window(std::vector<Fragment>{fragment(20, 1)}, {}, 128 + 100, kPage));
+}
+
+// The fewest whole pages over all choices of fragments, and what it says is what the request takes.
+TEST(WindowPlanTest, AsFewPagesAsAnyChoiceOfFragments) {
+  std::mt19937_64 random(20261121);
+  for (int round = 0; round < 5000; ++round) {
+    std::vector<Fragment> endings;
+    std::vector<Fragment> beginnings;
+    for (std::uint64_t i = random() % 5; i > 0; --i)
+      endings.push_back(fragment(static_cast<Sectors>(1 + random() % 127), static_cast<int>(random() % 8)));
+    for (std::uint64_t i = random() % 5; i > 0; --i)
+      beginnings.push_back(fragment(static_cast<Sectors>(1 + random() % 127), static_cast<int>(random() % 8)));
+    // A page has one ending and one beginning at most.
+    const auto unique = [](std::vector<Fragment>& parts) {
+      std::sort(parts.begin(), parts.end(), [](const auto& a, const auto& b) { return a.address < b.address; });
+      parts.erase(
+          std::unique(parts.begin(), parts.end(), [](const auto& a, const auto& b) { return a.slot == b.slot; }),
+          parts.end());
+      std::sort(parts.begin(), parts.end());
+    };
+    unique(endings);
+    unique(beginnings);
+    const auto sectors = static_cast<Sectors>(1 + random() % 600);
+    const auto plan = plan_window(endings, beginnings, sectors, kPage);
+
+    const std::int64_t whole = kPage.whole(sectors);
+    std::optional<std::int64_t> least;
+    const auto offer = [&](Sectors parts) {
+      for (std::int64_t pages = std::max<std::int64_t>(0, whole - 1); pages <= whole; ++pages)
+        if (parts + kPage.sectors(pages) >= sectors) least = std::min(least.value_or(1000), pages);
+    };
+    for (const auto* parts : {&endings, &beginnings})
+      for (const Fragment& part : *parts)
+        if (part.sectors <= sectors || sectors < kPage.sectors()) offer(part.sectors);
+    for (const Fragment& ending : endings)
+      for (const Fragment& beginning : beginnings)
+        if (!(ending.slot == beginning.slot)) offer(ending.sectors + beginning.sectors);
+    ASSERT_EQ(plan.has_value(), least.has_value()) << "round " << round;
+    if (!plan) continue;
+    ASSERT_EQ(plan->pages, *least) << "round " << round;
+    const Sectors held = plan->head + plan->tail + kPage.sectors(plan->pages);
+    ASSERT_EQ(held - sectors, plan->cut == WindowCut::whole_page ? plan->left : 0);
+    ASSERT_LE(plan->head, plan->ending.sectors);
+    ASSERT_LE(plan->tail, plan->beginning.sectors);
+    if (plan->head > 0 && plan->tail > 0) {
+      ASSERT_FALSE(plan->ending.slot == plan->beginning.slot);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace cistern
