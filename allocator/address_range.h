@@ -20,7 +20,7 @@ struct AddressRange {
   std::size_t bytes = 0;       // a multiple of page_bytes
   std::size_t page_bytes = 0;  // of one physical handle
   PoolKind kind = PoolKind::small;
-  PoolPair* owner = nullptr;
+  StreamHeap* owner = nullptr;
   AddressRange* next = nullptr;  // of the heap's, by address
   // By address: what is mapped, and what is on its way there or back, which has no block that
   // anybody may use (Segment::releasing).

@@ -28,7 +28,7 @@ namespace cistern {
 
 class BlockPool;
 struct AddressRange;
-struct PoolPair;
+struct StreamHeap;
 struct Block;
 
 // A stream as an owner or user of memory. `owner` keeps it alive where somebody owns it.
@@ -62,11 +62,13 @@ struct Segment {
   // Of the driver's own making, in the default pool of a policy that caches: nothing but the
   // heap's own figures follow it.
   bool is_plain = false;
-  BlockPool* pool = nullptr;   // of its stream and kind: where its free blocks are
-  PoolPair* owner = nullptr;   // what `pool` is part of
-  Block* first = nullptr;      // lowest address
-  Block* last = nullptr;       // highest
-  StackId stack = kNoStackId;  // of the request that brought it; counted by the history's stack table
+  // Its live blocks are found in its owner's map, by page; else in the heap's.
+  bool is_found_by_page = false;
+  BlockPool* pool = nullptr;    // of its stream and kind: where its free blocks are
+  StreamHeap* owner = nullptr;  // whose it is; `pool` is part of it
+  Block* first = nullptr;       // lowest address
+  Block* last = nullptr;        // highest
+  StackId stack = kNoStackId;   // of the request that brought it; counted by the history's stack table
   // What it is a mapped part of: an expandable segment, which joins and parts with its neighbours
   // there. Null: the driver's own allocation.
   AddressRange* range = nullptr;

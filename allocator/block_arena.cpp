@@ -1,9 +1,12 @@
 #include "allocator/block_arena.h"
 
+#include <algorithm>
 #include <new>
 
 namespace cistern {
 namespace {
+
+constexpr std::size_t kSparesAtOnce = 32;
 
 // Spreads consecutive numbers over all bits (the finaliser of splitmix64): treap
 // priorities need to look random, and to be the same in every run.
@@ -17,11 +20,18 @@ std::uint32_t scatter(std::uint64_t number) {
 
 void BlockArena::make(std::size_t blocks, std::size_t segments) {
   try {
-    while (free_block_count_ < blocks + kept_blocks_) add_block_chunk();
+    while (free_blocks_.size() < blocks + kept_blocks_) add_block_chunk();
     while (free_segment_count_ < segments + kept_segments_) add_segment_chunk();
   } catch (const std::bad_alloc&) {
     if (!has(blocks, segments)) throw;
   }
+}
+
+// More than one where there are more than what is kept back: the next of them cost no lock.
+void BlockArena::fill(BlockSpares& spares) {
+  reserve(1, 0);
+  const std::size_t beside_kept = free_blocks_.size() > kept_blocks_ ? free_blocks_.size() - kept_blocks_ : 0;
+  free_blocks_.move_to(spares, std::clamp(beside_kept, std::size_t{1}, kSparesAtOnce));
 }
 
 void BlockArena::keep_back(std::size_t blocks, std::size_t segments) noexcept {
@@ -58,10 +68,9 @@ void BlockArena::add_block_chunk() {
   Block* blocks = block_chunks_.back().get();
   for (std::size_t i = kBlocksPerChunk; i-- > 0;) {
     blocks[i].priority = scatter(first_number + i + 1);
-    blocks[i].next = free_blocks_;
-    free_blocks_ = &blocks[i];
+    free_blocks_.give(&blocks[i]);
   }
-  free_block_count_ += kBlocksPerChunk;
+  all_blocks_ += kBlocksPerChunk;
 }
 
 void BlockArena::add_segment_chunk() {

@@ -5,6 +5,7 @@
 // Not thread-safe: the owning heap holds its lock around every call.
 
 #include "allocator/block.h"
+#include "allocator/block_spares.h"
 
 #include <cstddef>
 #include <memory>
@@ -25,20 +26,13 @@ class BlockArena {
   void keep_back(std::size_t blocks, std::size_t segments) noexcept;
   // Whether so many are at hand.
   [[nodiscard]] bool has(std::size_t blocks, std::size_t segments) const noexcept {
-    return free_block_count_ >= blocks && free_segment_count_ >= segments;
+    return free_blocks_.size() >= blocks && free_segment_count_ >= segments;
   }
   // Requires: reserved. The fields are those of a new object, but priority.
-  [[nodiscard]] Block* take_block() noexcept {
-    Block* block = free_blocks_;
-    free_blocks_ = block->next;
-    --free_block_count_;
-    ++taken_blocks_;
-    block->next = nullptr;
-    return block;
-  }
+  [[nodiscard]] Block* take_block() noexcept { return free_blocks_.take(); }
   [[nodiscard]] Segment* take_segment() noexcept;
   // How many are taken.
-  [[nodiscard]] std::size_t blocks() const noexcept { return taken_blocks_; }
+  [[nodiscard]] std::size_t blocks() const noexcept { return all_blocks_ - free_blocks_.size(); }
   [[nodiscard]] std::size_t segments() const noexcept { return taken_segments_; }
   // Of blocks, taken or not.
   [[nodiscard]] std::size_t places() const noexcept { return block_chunks_.size() * kBlocksPerChunk; }
@@ -49,22 +43,12 @@ class BlockArena {
     for (const std::unique_ptr<Block[]>& chunk : block_chunks_)
       visit(std::span<const Block>(chunk.get(), kBlocksPerChunk));
   }
-  void give_back(Block* block) noexcept {
-    block->address = 0;
-    block->bytes = 0;
-    block->state = BlockState::inactive;
-    block->oversize = false;
-    block->free_since = 0;
-    block->pending_events = 0;
-    block->left = block->right = block->previous = nullptr;
-    block->segment = nullptr;
-    block->requested = 0;
-    block->tag = kUntagged;
-    block->uses.clear();
-    block->next = free_blocks_;
-    free_blocks_ = block;
-    ++free_block_count_;
-    --taken_blocks_;
+  void give_back(Block* block) noexcept { free_blocks_.give(block); }
+  // Those that are taken for nothing, for what takes and gives back some of them.
+  [[nodiscard]] BlockSpares& spares() noexcept { return free_blocks_; }
+  // Makes there be at least one in `spares`, which count as taken. Throws std::bad_alloc, unchanged.
+  void provide(BlockSpares& spares) {
+    if (spares.size() == 0) fill(spares);
   }
   void give_back(Segment* segment) noexcept;
 
@@ -73,16 +57,16 @@ class BlockArena {
   static constexpr std::size_t kSegmentsPerChunk = 64;
 
   void make(std::size_t blocks, std::size_t segments);
+  void fill(BlockSpares& spares);
   void add_block_chunk();
   void add_segment_chunk();
 
   std::vector<std::unique_ptr<Block[]>> block_chunks_;
   std::vector<std::unique_ptr<Segment[]>> segment_chunks_;
-  Block* free_blocks_ = nullptr;  // linked by `next`
-  std::size_t free_block_count_ = 0;
+  BlockSpares free_blocks_;
+  std::size_t all_blocks_ = 0;
   Segment* free_segments_ = nullptr;
   std::size_t free_segment_count_ = 0;
-  std::size_t taken_blocks_ = 0;
   std::size_t taken_segments_ = 0;
   std::size_t kept_blocks_ = 0;
   std::size_t kept_segments_ = 0;

@@ -19,6 +19,8 @@ class BlockMap {
   void make_room() {
     if ((size_ + 1) * 2 > capacity_) grow_by_choice();
   }
+  // Whether one more fits without allocating.
+  [[nodiscard]] bool has_room() const noexcept { return (size_ + 1) * 2 <= capacity_; }
   // Requires: make_room, and `address` is not 0 and not in the map.
   void insert(std::uint64_t address, Block* block) noexcept {
     entries_[slot_of(address)] = {address, block};

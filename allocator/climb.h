@@ -20,7 +20,7 @@ namespace cistern {
 // Keeps a stream's pools while the lock is given up. Ends with the lock held.
 class PoolReference {
  public:
-  PoolReference(PoolPair& pools, std::unique_lock<HeapMutex>& lock) : pools_(pools), lock_(lock) {
+  PoolReference(StreamHeap& pools, std::unique_lock<HeapMutex>& lock) : pools_(pools), lock_(lock) {
     ++pools_.references;
   }
   ~PoolReference() {
@@ -31,14 +31,14 @@ class PoolReference {
   PoolReference& operator=(const PoolReference&) = delete;
 
  private:
-  PoolPair& pools_;
+  StreamHeap& pools_;
   std::unique_lock<HeapMutex>& lock_;
 };
 
 class Climb {
  public:
   // Throws std::bad_alloc, unchanged.
-  Climb(PoolPair& pools, BlockArena& arena, PageSource::Room& spare_handles, std::unique_lock<HeapMutex>& lock)
+  Climb(StreamHeap& pools, BlockArena& arena, PageSource::Room& spare_handles, std::unique_lock<HeapMutex>& lock)
       : pools_(pools, lock), arena_(arena), spare_handles_(spare_handles), lock_(lock) {
     arena_.reserve(2);
     segment_ = arena_.take_segment();

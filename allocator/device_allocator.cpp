@@ -48,28 +48,19 @@ AllocatorOptions DeviceAllocator::served(AllocatorOptions options) const {
   return options;
 }
 
-void* DeviceAllocator::allocate(std::size_t bytes, const StreamIdentity& stream) {
+void* DeviceAllocator::allocate_by_heap(std::size_t bytes, const StreamIdentity& stream) {
   if (bytes >= kTooLarge) refuse_too_large(bytes);
   const Gathering gathers = gathering();
   const GatheredStack stack(gathers.includes(HistoryContext::state), gathers.most_frames());
-  history_.provide();
-  mutex_.lock_as_it_is();
-  if (stack.get().depth == 0) {
-    if (void* pointer = allocate_again(bytes, stream)) {
-      mutex_.unlock();
-      return pointer;
-    }
-  }
-  mutex_.settle();
-  Section section(*this, stack, std::adopt_lock);
+  Section section(*this, stack);
   Lock& lock = section.lock;
-  // A hit needs at most one new block; with it at hand nothing below can fail half way. A miss provides
-  // for itself.
-  arena_.reserve(1, 0);
   poll_pending(lock);
   if (!captured_frees_.empty()) complete_captured_frees(stream, lock);
   Request request = make_request(bytes);
   request.pools = &(routing_.empty() ? pools_ : route(stream)).of(stream);
+  stream_heaps_.note_request(*request.pools);
+  if (request.pools->is_awake.load(std::memory_order_relaxed)) arena_.provide(request.pools->spares);
+  request.pools->allocates.store(ThreadMark::of_this_thread(), std::memory_order_relaxed);
   return serve(request, stream, lock);
 }
 
@@ -79,7 +70,6 @@ void* DeviceAllocator::allocate_in(PoolId id, std::size_t bytes, const StreamIde
   const GatheredStack stack(gathers.includes(HistoryContext::state), gathers.most_frames());
   Section section(*this, stack);
   Lock& lock = section.lock;
-  arena_.reserve(1, 0);
   poll_pending(lock);
   if (!captured_frees_.empty()) complete_captured_frees(stream, lock);
   Request request = make_request(bytes);
@@ -89,6 +79,9 @@ void* DeviceAllocator::allocate_in(PoolId id, std::size_t bytes, const StreamIde
 
 inline void* DeviceAllocator::serve(Request& request, const StreamIdentity& stream, Lock& lock) {
   recorder_.reserve(request.tag);
+  // A hit needs at most one new block; with it at hand nothing below can fail half way. A miss provides
+  // for itself.
+  arena_.reserve(1, 0);
   Block* block = find_free_block(request);
   if (block == nullptr || !budgets_.empty()) block = provide(block, request, lock);
   block = hand_out(block, request, lock);
@@ -159,7 +152,7 @@ Block* DeviceAllocator::take_free_block(const Request& request) {
 
 // Requires: the block is in its pool, and one is reserved in the arena. Throws std::bad_alloc, unchanged.
 inline Block* DeviceAllocator::hand_out(Block* block, const Request& request, const Lock& lock) {
-  block_map_.make_room();
+  map_of(*block->segment).make_room();
   const bool splits = should_split(*block, request);
   return take_into_use(block, request, splits ? request.rounded : block->bytes, lock);
 }
@@ -168,84 +161,41 @@ inline Block* DeviceAllocator::hand_out(Block* block, const Request& request, co
 // untouched end. Requires: the block is in its pool; one is reserved in the arena if it splits, and there is
 // room in the block map.
 Block* DeviceAllocator::take_into_use(Block* free, const Request& request, std::size_t bytes, const Lock& lock) {
-  const bool was_split = free->is_split();
+  const bool is_plain = free->segment->is_plain;
   InactiveSplitChange change;
-  Block* block = free;
-  if (bytes < free->bytes) {
-    block = cut_front(free, bytes);
-    change = was_split ? InactiveSplitChange{0, -as_signed(bytes)} : InactiveSplitChange{1, as_signed(free->bytes)};
-  } else {
-    free->segment->pool->erase(free);
-    if (was_split) change = {-1, -as_signed(bytes)};
-  }
-  block_map_.insert(block->address, block);
+  if (is_plain || free->segment->range == nullptr) change = change_by_taking(*free, bytes);
+  Block* block = take_front(free, bytes, arena_.spares());
+  free->free_since = searches_[static_cast<std::size_t>(free->segment->kind)];
+  map_of(*block->segment).insert(block->address, block);
   block->state = BlockState::active_allocated;
   block->requested = request.bytes;
   block->tag = request.tag;
   block->oversize = policy_.is_oversize(block->bytes);
-  const bool is_plain = block->segment->is_plain;
-  if (!is_plain && block->segment->range != nullptr) change = {};
   block->stack = history_.keep(lock.stack);
   recorder_.block_allocated(request.kind, as_signed(bytes), as_signed(request.bytes), change, block->oversize,
                             attribution(*block), [&] { return point_of(*block, lock); });
   if (!is_plain) {
     if (PrivatePool* home = block->segment->owner->home)
       home->recorder.block_allocated(request.kind, as_signed(bytes), as_signed(request.bytes), change, block->oversize);
-  } else {
-    remember(block, change);
   }
   return block;
 }
 
-// Makes the low end of a block in its pool a block of its own, in no pool.
-inline Block* DeviceAllocator::cut_front(Block* free, std::size_t bytes) {
-  Block* front = arena_.take_block();
-  front->address = free->address;
-  front->bytes = bytes;
-  front->segment = free->segment;
-  front->previous = free->previous;
-  front->next = free;
-  (front->previous != nullptr ? front->previous->next : front->segment->first) = front;
-  free->segment->pool->loosen(free);
-  free->previous = front;
-  free->address += bytes;
-  free->bytes -= bytes;
-  free->free_since = searches_[static_cast<std::size_t>(free->segment->kind)];
-  return front;
+// Cuts what is behind `bytes` off a block in no pool, and puts it in its pool. Requires: a block is reserved.
+void DeviceAllocator::split(Block* block, std::size_t bytes) { put_in_pool(cut_back(block, bytes, arena_.spares())); }
+
+Block* DeviceAllocator::find_live(std::uint64_t address) const noexcept {
+  if (const StreamHeap* heap = stream_heaps_.find_by_page(address))
+    if (Block* block = heap->live.find(address)) return block;
+  return block_map_.find(address);
 }
 
-// Cuts what is behind `bytes` off a block in no pool, and puts it in its pool.
-InactiveSplitChange DeviceAllocator::split(Block* block, std::size_t bytes) {
-  const bool was_split = block->is_split();
-  Block* rest = arena_.take_block();
-  rest->address = block->address + bytes;
-  rest->bytes = block->bytes - bytes;
-  rest->segment = block->segment;
-  rest->previous = block;
-  rest->next = block->next;
-  if (rest->next != nullptr)
-    rest->next->previous = rest;
-  else
-    rest->segment->last = rest;
-  block->next = rest;
-  block->bytes = bytes;
-  put_in_pool(rest);
-  return was_split ? InactiveSplitChange{0, -as_signed(bytes)} : InactiveSplitChange{1, as_signed(rest->bytes)};
-}
-
-bool DeviceAllocator::free(std::uint64_t address, const StreamUse* last_use) noexcept {
+bool DeviceAllocator::free_by_heap(std::uint64_t address, const StreamUse* last_use) noexcept {
   const Gathering gathers = gathering();
   const GatheredStack stack(gathers.includes(HistoryContext::all), gathers.most_frames());
-  history_.provide();
-  mutex_.lock_as_it_is();
-  if (last_use == nullptr && stack.get().depth == 0 && free_lazily(address)) {
-    mutex_.unlock();
-    return true;
-  }
-  mutex_.settle();
-  Section section(*this, stack, std::adopt_lock);
+  Section section(*this, stack);
   Lock& lock = section.lock;
-  Block* block = block_map_.find(address);
+  Block* block = find_live(address);
   if (block == nullptr) return false;
   if (last_use != nullptr) [[unlikely]] {
     if (!note_use(block, *last_use, lock)) {
@@ -257,10 +207,10 @@ bool DeviceAllocator::free(std::uint64_t address, const StreamUse* last_use) noe
       return true;
     }
     // The lock may have been given up: another thread's free of the same address is found here.
-    if (block_map_.find(address) != block) return false;
+    if (find_live(address) != block) return false;
   }
   if (block->holds != 0) return !std::exchange(block->freed_while_held, true);
-  static_cast<void>(block_map_.take(address));
+  map_of(*block->segment).erase(address);
   // Before the block can serve another request.
   api_.note_free(address, block->bytes, block->segment->stream.handle);
   if (block->segment->is_plain && block->uses.empty()) {
@@ -301,8 +251,8 @@ void DeviceAllocator::free_at_once(Block* block) {
   const std::size_t requested = block->requested;
   const bool oversize = block->oversize;
   const Attribution of = attribution(*block);
-  InactiveSplitChange change;
-  const Block* settled = settle(block, change);
+  const InactiveSplitChange change = change_by_freeing(*block);
+  const Block* settled = settle(block);
   recorder_.freed(settled->segment->kind, as_signed(bytes), as_signed(requested), change, oversize, of);
 }
 
@@ -312,11 +262,11 @@ Block* DeviceAllocator::complete_free(Block* block, const Lock& lock) {
   const std::size_t bytes = block->bytes;
   const std::size_t requested = block->requested;
   const Attribution of = attribution(*block);
-  InactiveSplitChange change;
-  Block* settled = settle(block, change);
-  const PoolKind kind = settled->segment->kind;
   // Whole pages of an expandable segment can always be given back.
-  if (settled->segment->range != nullptr) change = {};
+  InactiveSplitChange change;
+  if (block->segment->range == nullptr) change = change_by_freeing(*block);
+  Block* settled = settle(block);
+  const PoolKind kind = settled->segment->kind;
   recorder_.free_completed(kind, as_signed(bytes), as_signed(requested), change, of);
   PrivatePool* home = settled->segment->owner->home;
   if (home == nullptr) return settled;
@@ -325,58 +275,13 @@ Block* DeviceAllocator::complete_free(Block* block, const Lock& lock) {
   return settled;
 }
 
-// Puts a block whose free is complete into its pool. A free neighbour takes it in; with two, one of them
-// goes. Returns the block that it is a part of.
-Block* DeviceAllocator::settle(Block* block, InactiveSplitChange& change) {
+// Puts a block whose free is complete into its pool. Returns the block that it is a part of.
+Block* DeviceAllocator::settle(Block* block) {
   if (!block->uses.empty()) retire_uses(block, 0);
   history_.let_go(block->stack);
-  Block* const before = free_or_null(block->previous);
-  Block* const behind = free_or_null(block->next);
-  if (before == nullptr && behind == nullptr) {
-    put_in_pool(block);
-    if (block->is_split()) change = {1, as_signed(block->bytes)};
-    return block;
-  }
-  BlockPool& pool = *block->segment->pool;
-  Block* const settled = before == nullptr || (behind != nullptr && pool.is_loose(behind)) ? behind : before;
-  change = {-1, -as_signed(settled->bytes)};
-  if (before != nullptr && behind != nullptr) {
-    Block* const other = settled == before ? behind : before;
-    change.count -= 1;
-    change.bytes -= as_signed(other->bytes);
-    static_cast<void>(merge(block, other));
-  }
-  pool.loosen(settled);
-  absorb(settled, block);
+  Block* settled = put_free(block, arena_.spares());
   settled->free_since = searches_[static_cast<std::size_t>(settled->segment->kind)];
-  if (settled->is_split()) {
-    change.count += 1;
-    change.bytes += as_signed(settled->bytes);
-  }
   return settled;
-}
-
-// Takes a free neighbour into `block`; returns its size, or 0 if it is in use or absent.
-std::size_t DeviceAllocator::merge(Block* block, Block* neighbour) {
-  if (neighbour == nullptr || neighbour->state != BlockState::inactive) return 0;
-  neighbour->segment->pool->erase(neighbour);
-  const std::size_t bytes = neighbour->bytes;
-  absorb(block, neighbour);
-  return bytes;
-}
-
-// `block` becomes as large as it and its neighbour are, which is in no pool and is gone.
-inline void DeviceAllocator::absorb(Block* block, Block* neighbour) {
-  if (neighbour == block->previous) {
-    block->address = neighbour->address;
-    block->previous = neighbour->previous;
-    (block->previous != nullptr ? block->previous->next : block->segment->first) = block;
-  } else {
-    block->next = neighbour->next;
-    (block->next != nullptr ? block->next->previous : block->segment->last) = block;
-  }
-  block->bytes += neighbour->bytes;
-  arena_.give_back(neighbour);
 }
 
 void DeviceAllocator::put_in_pool(Block* block) {
@@ -390,7 +295,7 @@ void DeviceAllocator::put_back(Block* block) { block->segment->pool->insert(bloc
 
 bool DeviceAllocator::record_use(std::uint64_t address, const StreamUse& use) {
   const Lock lock(mutex_);
-  Block* block = block_map_.find(address);
+  Block* block = find_live(address);
   if (block == nullptr) return false;
   add_use(block, use);
   return true;
@@ -398,7 +303,7 @@ bool DeviceAllocator::record_use(std::uint64_t address, const StreamUse& use) {
 
 bool DeviceAllocator::owns(std::uint64_t address) const noexcept {
   const Lock lock(mutex_);
-  return block_map_.find(address) != nullptr;
+  return find_live(address) != nullptr;
 }
 
 void DeviceAllocator::prepare(const AllocatorOptions& options) {

@@ -3,17 +3,16 @@
 // DeviceAllocator: one device's heap. The walk from a request to a block, the walk back,
 // and the ladder when the driver refuses; each rung is a file of its own.
 //
-// One malloc: device_allocator.cpp, then on a miss miss.cpp (the ladder's order) with
-// segments.cpp, garbage_collection.cpp, oversize_release.cpp, full_flush.cpp and
-// out_of_memory.cpp. One free: device_allocator.cpp, and guarded_free.cpp when other
-// streams used the block (capture_reuse.cpp within a capture). Before either walk: lazy_free.cpp, where a
-// free and the same request again meet. Expandable segments: range_growth.cpp,
+// One malloc: stream_hits.cpp, where the stream's own lock suffices; else device_allocator.cpp, then on a miss
+// miss.cpp (the ladder's order) with segments.cpp, garbage_collection.cpp, oversize_release.cpp, full_flush.cpp
+// and out_of_memory.cpp. One free: stream_hits.cpp, or device_allocator.cpp, and guarded_free.cpp when other
+// streams used the block (capture_reuse.cpp within a capture). Expandable segments: range_growth.cpp,
 // range_release.cpp and range_moves.cpp. Private pools: pool_recording.cpp, pool_leftovers.cpp
 // and pool_checkpoint.cpp; streams that are over: ended_streams.cpp.
 //
-// Thread safety: any public member may be called from any thread; one lock a heap. The lock
-// is given up around driver calls that can block and around callbacks; whoever gives it up
-// looks again at what it needs afterwards.
+// Thread safety: any public member may be called from any thread; one lock a heap, and one a stream for what
+// concerns that stream alone. The lock is given up around driver calls that can block and around callbacks;
+// whoever gives it up looks again at what it needs afterwards.
 
 #include <cistern/allocator.h>
 
@@ -27,7 +26,6 @@
 #include "allocator/driver_scope.h"
 #include "allocator/event_pools.h"
 #include "allocator/heap_mutex.h"
-#include "allocator/lazy_free.h"
 #include "allocator/observers.h"
 #include "allocator/page_source.h"
 #include "allocator/pending_frees.h"
@@ -37,6 +35,8 @@
 #include "allocator/segment_list.h"
 #include "allocator/segment_source.h"
 #include "allocator/size_policy.h"
+#include "allocator/stream_heap.h"
+#include "allocator/stream_heap_arena.h"
 #include "allocator/stream_pools.h"
 #include "runtime/context.h"
 #include "stats/history.h"
@@ -81,12 +81,17 @@ class DeviceAllocator {
   DeviceAllocator& operator=(const DeviceAllocator&) = delete;
 
   // See cistern::allocate. Requires: bytes > 0.
-  [[nodiscard]] void* allocate(std::size_t bytes, const StreamIdentity& stream);
+  [[nodiscard]] void* allocate(std::size_t bytes, const StreamIdentity& stream) {
+    void* const pointer = allocate_by_stream(bytes, stream);
+    return pointer != nullptr ? pointer : allocate_by_heap(bytes, stream);
+  }
   // The same from a pool, whatever is recorded.
   [[nodiscard]] void* allocate_in(PoolId id, std::size_t bytes, const StreamIdentity& stream);
   // Frees the live block at exactly `address`; false, with nothing changed, if there is none
   // in this heap. `last_use`, if not null, is a stream that used the block too.
-  [[nodiscard]] bool free(std::uint64_t address, const StreamUse* last_use) noexcept;
+  [[nodiscard]] bool free(std::uint64_t address, const StreamUse* last_use) noexcept {
+    return (last_use == nullptr && free_by_stream(address)) || free_by_heap(address, last_use);
+  }
   // Adds a stream to the users of the live block at exactly `address`; false if there is none.
   bool record_use(std::uint64_t address, const StreamUse& use);
   // held_blocks.cpp: a block that other processes use stays allocated, and is counted so, until they
@@ -243,13 +248,7 @@ class DeviceAllocator {
    public:
     explicit Section(DeviceAllocator& heap) : lock(heap.provided_mutex()), heap_(heap) {}
     // On the account of the request that gathered the stack.
-    Section(DeviceAllocator& heap, const GatheredStack& stack) : Section(heap) { take_account(stack); }
-    // Requires: the lock is held.
-    Section(DeviceAllocator& heap, const GatheredStack& stack, std::adopt_lock_t held)
-        : lock(heap.mutex_, held), heap_(heap) {
-      take_account(stack);
-    }
-    void take_account(const GatheredStack& stack) {
+    Section(DeviceAllocator& heap, const GatheredStack& stack) : Section(heap) {
       if (stack.get().depth == 0) return;
       lock.stack = heap_.history_.intern(stack.get());
       if (lock.stack != kNoStackId) ++heap_.requests_with_stacks_;
@@ -284,10 +283,39 @@ class DeviceAllocator {
     std::size_t segment_bytes = 0;  // what the driver would be asked for; of a request that may reach it
     TagId tag = kUntagged;          // of the thread that asks
     PoolKind kind = PoolKind::small;
-    PoolPair* pools = nullptr;
+    StreamHeap* pools = nullptr;
   };
 
-  // device_allocator.cpp: hits, and frees on the block's own stream.
+  // stream_hits.cpp: hits and frees with the lock of their stream alone.
+  [[nodiscard]] void* allocate_by_stream(std::size_t bytes, const StreamIdentity& stream) noexcept;
+  [[nodiscard]] bool free_by_stream(std::uint64_t address) noexcept;
+  [[nodiscard]] bool may_serve(const StreamHeap& heap) const noexcept;
+  [[nodiscard]] bool can_serve_by_stream() const noexcept;
+  [[nodiscard]] void* take_hit(StreamHeap& heap, std::size_t bytes) noexcept;
+  [[nodiscard]] bool free_hit(StreamHeap& heap, Block* block) noexcept;
+  [[nodiscard]] bool settle_by_stream(StreamHeap& heap) noexcept;
+  void trace_by_stream(StreamHeap& heap, std::uint64_t action, const Block& block) noexcept;
+  void write_staged(StreamHeap& heap) noexcept;
+  // The same by who has the heap's lock.
+  void settle(StreamHeap& heap) noexcept {
+    if (heap.lazy_free.block != nullptr) settle_lazy_free(heap);
+    if (!heap.stage.events().empty()) write_staged(heap);
+    if (heap.returned.first() != 0) free_returned(heap);
+    if (heap.spares.size() > kMostSpares) heap.spares.move_to(arena_.spares(), heap.spares.size() - kMostSpares / 4);
+  }
+  // More than what a stream's hits take between two looks at the heap serve others better.
+  static constexpr std::size_t kMostSpares = 256;
+  [[nodiscard]] bool hand_back(StreamHeap& heap, std::uint64_t address) noexcept;
+  [[nodiscard]] bool take_returned(StreamHeap& heap) noexcept;
+  void free_returned(StreamHeap& heap) noexcept;
+  [[nodiscard]] static bool is_free_at_once(const Block* block) noexcept {
+    return block != nullptr && block->uses.empty() && block->holds == 0 && block->stack == kNoStackId;
+  }
+  void settle_lazy_free(StreamHeap& heap) noexcept;
+
+  // device_allocator.cpp: hits, and frees on the block's own stream, with the heap's lock.
+  [[nodiscard]] void* allocate_by_heap(std::size_t bytes, const StreamIdentity& stream);
+  [[nodiscard]] bool free_by_heap(std::uint64_t address, const StreamUse* last_use) noexcept;
   [[nodiscard]] void* serve(Request& request, const StreamIdentity& stream, Lock& lock);
   [[nodiscard]] Request make_request(std::size_t bytes) const;
   [[nodiscard]] AllocatorOptions served(AllocatorOptions options) const;
@@ -300,8 +328,7 @@ class DeviceAllocator {
   [[nodiscard]] Block* take_free_block(const Request& request);
   [[nodiscard]] Block* hand_out(Block* block, const Request& request, const Lock& lock);
   [[nodiscard]] Block* take_into_use(Block* free, const Request& request, std::size_t bytes, const Lock& lock);
-  [[nodiscard]] Block* cut_front(Block* free, std::size_t bytes);
-  [[nodiscard]] InactiveSplitChange split(Block* block, std::size_t bytes);
+  void split(Block* block, std::size_t bytes);
   [[nodiscard]] bool should_split(const Block& block, const Request& request) const {
     return policy_.should_split(block.bytes, request.rounded, request.kind) && !is_kept_whole(block);
   }
@@ -311,25 +338,20 @@ class DeviceAllocator {
   }
   [[nodiscard]] static std::int64_t as_signed(std::size_t bytes) { return static_cast<std::int64_t>(bytes); }
   // For the heap's recorder; a pool's share is not told by tag and stream.
-  [[nodiscard]] static Attribution attribution(const Block& block) { return {block.tag, &block.segment->owner->bytes}; }
-  [[nodiscard]] Block* settle(Block* block, InactiveSplitChange& change);
-  [[nodiscard]] static Block* free_or_null(Block* block) {
-    return block != nullptr && block->state == BlockState::inactive ? block : nullptr;
+  [[nodiscard]] static Attribution attribution(const Block& block) {
+    return {block.tag, &block.segment->owner->ledger};
   }
+  [[nodiscard]] Block* settle(Block* block);
+  [[nodiscard]] BlockMap& map_of(const Segment& segment) {
+    return segment.is_found_by_page ? segment.owner->live : block_map_;
+  }
+  [[nodiscard]] Block* find_live(std::uint64_t address) const noexcept;
   void complete_plain_free(Block* block, const Lock& lock);
   void free_at_once(Block* block);
   Block* complete_free(Block* block, const Lock& lock);
   void free_in_pool(Block* block, Lock& lock) noexcept;
-  [[nodiscard]] std::size_t merge(Block* block, Block* neighbour);
-  void absorb(Block* block, Block* neighbour);
   void put_in_pool(Block* block);
   void put_back(Block* block);
-
-  // lazy_free.cpp: a free and the same request again.
-  void remember(Block* block, InactiveSplitChange change);
-  [[nodiscard]] void* allocate_again(std::size_t bytes, const StreamIdentity& stream) noexcept;
-  [[nodiscard]] bool free_lazily(std::uint64_t address) noexcept;
-  void settle_lazy_free() noexcept;
 
   // guarded_free.cpp: frees that wait for other streams.
   [[nodiscard]] bool is_own_stream(const Block& block, const StreamUse& use) const {
@@ -369,7 +391,7 @@ class DeviceAllocator {
   [[nodiscard]] Block* take_from_overflow(const Request& request);
   void release_leftovers(Lock& lock) noexcept;
   void move_leftovers(Lock& lock);
-  void move_segment(Segment* segment, PoolPair& to) noexcept;
+  void move_segment(Segment* segment, StreamHeap& to) noexcept;
 
   // pool_checkpoint.cpp
   void settle_pending_of(PoolId id, Lock& lock);
@@ -414,14 +436,14 @@ class DeviceAllocator {
   [[nodiscard]] Segment* cut_out(Block* block, const Pages& pages) noexcept;
   [[nodiscard]] Segment* part_before(Block* block) noexcept;
   [[nodiscard]] PageSource::Outcome unmap_all(SegmentList& departing, SegmentList& tried, bool during_capture) noexcept;
-  [[nodiscard]] CUresult wait_for_owner(const PoolPair& owner, bool during_capture) const noexcept;
+  [[nodiscard]] CUresult wait_for_owner(const StreamHeap& owner, bool during_capture) const noexcept;
   [[nodiscard]] std::size_t take_out(Segment* segment, const Lock& lock) noexcept;
   void drop_empty_ranges(Lock& lock) noexcept;
   void keep_spare(std::unique_ptr<AddressRange> range) noexcept;
   void abandon_ranges() noexcept;
 
   // range_moves.cpp
-  void move_range(AddressRange& range, PoolPair& to) noexcept;
+  void move_range(AddressRange& range, StreamHeap& to) noexcept;
   void close_range(const AddressRange& range) noexcept;
   void open_range(const AddressRange& range) noexcept;
   [[nodiscard]] Block* take_over_range(const Request& request, Lock& lock);
@@ -430,6 +452,7 @@ class DeviceAllocator {
   void choose_search() noexcept;
 
   // segments.cpp: from and to the driver.
+  void provide_for_pages(const Request& request) noexcept;
   [[nodiscard]] Block* allocate_segment(const Request& request, Climb& climb, Lock& lock);
   [[nodiscard]] Block* add_segment(const Climb::Metadata& metadata, const Request& request, std::uint64_t address,
                                    const Lock& lock);
@@ -473,7 +496,7 @@ class DeviceAllocator {
   [[nodiscard]] SegmentList wholly_free_segments(bool of_default_pool = true) const;
   // By which PyTorch gives free blocks back.
   using ReleaseOrder = std::tuple<bool, PoolId, bool, std::int64_t, std::size_t, std::uint64_t>;
-  [[nodiscard]] static ReleaseOrder release_order(const PoolPair& owner, PoolKind kind, std::size_t bytes,
+  [[nodiscard]] static ReleaseOrder release_order(const StreamHeap& owner, PoolKind kind, std::size_t bytes,
                                                   std::uint64_t address);
   [[noreturn]] void fail(const Request& request, Lock& lock);
   [[noreturn]] void refuse_too_large(std::size_t bytes);
@@ -498,6 +521,8 @@ class DeviceAllocator {
   void check_history() const;
 
   const DriverApi& api_;
+  // Nobody wants to know on which thread a block is freed.
+  const bool hands_back_ = api_.note_free.function == nullptr;
   HeapSurroundings surroundings_;
   const int device_;
   const CUcontext context_;
@@ -523,10 +548,15 @@ class DeviceAllocator {
   std::uint64_t requests_with_stacks_ = 0;  // under way, each of which holds its own
   Recorder recorder_;
   BlockArena arena_;
-  BlockMap block_map_;  // of live blocks
-  LazyFree lazy_free_;
-  StreamPools pools_;  // the default pool
-  PrivatePools private_pools_;
+  BlockMap block_map_;  // of live blocks that are not found by page
+  StreamHeapArena stream_heaps_{mutex_, recorder_};
+  StreamPools pools_{stream_heaps_};  // the default pool
+  PrivatePools private_pools_{stream_heaps_};
+  // Nothing is under way that a hit, or a free of a block that no other stream used, would have to look at:
+  // streams may serve themselves. As of the last time that somebody had the lock; read under that of a stream.
+  bool serves_by_stream_ = false;
+  bool one_stream_serves_ = false;  // and the history is its own
+  std::mutex staged_mutex_;         // of streams that serve themselves: one at a time writes to the history
   PoolRouting routing_;
   std::uint64_t guards_ = 0;  // made so far
   bool leftovers_ = false;    // a MemPool without a use may have free segments

@@ -129,7 +129,7 @@ void DeviceAllocator::check() const {
       free_blocks += block->state == BlockState::inactive ? 1 : 0;
   }
   std::size_t pooled = 0;
-  const auto check_pool = [&](const PoolPair& pool) {
+  const auto check_pool = [&](const StreamHeap& pool) {
     pool.small.check();
     pool.large.check();
     pooled += pool.small.size() + pool.large.size();
@@ -142,7 +142,9 @@ void DeviceAllocator::check() const {
   check_ranges();
   check_history();
   require(pooled == free_blocks, "every free block is in exactly one pool");
-  require(block_map_.size() == static_cast<std::size_t>(small.allocated + large.allocated), "the block map's size");
+  std::size_t live = block_map_.size();
+  pools_.for_each([&](const StreamHeap& heap) { live += heap.live.size(); });
+  require(live == static_cast<std::size_t>(small.allocated + large.allocated), "the block maps' size");
   const MemoryStats& stats = recorder_.stats();
   require_equal(stats, small, &PoolStat::small_pool);
   require_equal(stats, large, &PoolStat::large_pool);
@@ -220,7 +222,7 @@ void DeviceAllocator::check_segment(const Segment& segment) const {
             "only default pools' segments are plain");
     require(!free || segment.releasing || segment.pool->contains(block), "a free block is in its segment's pool");
     require(!free || previous == nullptr || previous->state != BlockState::inactive, "free neighbours are coalesced");
-    require((block->state == BlockState::active_allocated) == (block_map_.find(block->address) == block),
+    require((block->state == BlockState::active_allocated) == (find_live(block->address) == block),
             "live blocks, and no others, are found by address");
     address += block->bytes;
     previous = block;

@@ -129,7 +129,7 @@ void DeviceAllocator::drop_history_text(TextId text) noexcept {
 
 bool DeviceAllocator::annotate(std::uint64_t address, const SharedText& text) {
   const Lock lock(mutex_);
-  const Block* block = block_map_.find(address);
+  const Block* block = find_live(address);
   if (block == nullptr) return false;
   history_.annotate(point_of(*block, lock), text);
   return true;

@@ -49,7 +49,7 @@ Block* DeviceAllocator::take_over_segment(const Request& request, Lock& lock) {
   StreamPools& pools = request.pools->home == nullptr ? pools_ : request.pools->home->streams;
   if (!caches_ || !pools.has_ended_streams()) return nullptr;
   Block* best = nullptr;
-  pools.for_each_ended([&](PoolPair& ended) {
+  pools.for_each_ended([&](StreamHeap& ended) {
     if (ended.end == nullptr) return;
     ended.of(request.kind).for_each([&](Block* block) {
       if (block->segment->range != nullptr || block->is_split() || block->bytes < request.rounded ||

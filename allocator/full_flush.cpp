@@ -12,7 +12,7 @@ namespace cistern {
 
 // The default pool's large half, its small one, then the private pools'; in each by stream, size
 // and address.
-DeviceAllocator::ReleaseOrder DeviceAllocator::release_order(const PoolPair& owner, PoolKind kind, std::size_t bytes,
+DeviceAllocator::ReleaseOrder DeviceAllocator::release_order(const StreamHeap& owner, PoolKind kind, std::size_t bytes,
                                                              std::uint64_t address) {
   const bool is_private = owner.home != nullptr;
   const bool large_first = !is_private;

@@ -68,11 +68,11 @@ std::vector<StreamStats> DeviceAllocator::stream_stats_locked() const {
   StreamTable table;
   for (const Segment* segment = segments_; segment != nullptr; segment = segment->next)
     table.of(segment->stream, device_).reserved_bytes += static_cast<std::int64_t>(segment->bytes);
-  const auto add_bytes = [&](const PoolPair& pool) {
-    if (pool.bytes.live == 0 && pool.bytes.pending == 0) return;
+  const auto add_bytes = [&](const StreamHeap& pool) {
+    if (pool.ledger.live_bytes() == 0 && pool.ledger.pending == 0) return;
     StreamStats& stats = table.of(pool.stream, device_);
-    stats.live_bytes += pool.bytes.live;
-    stats.pending_bytes += pool.bytes.pending;
+    stats.live_bytes += pool.ledger.live_bytes();
+    stats.pending_bytes += pool.ledger.pending;
   };
   pools_.for_each(add_bytes);
   private_pools_.for_each([&](const PrivatePool& pool) { pool.streams.for_each(add_bytes); });
@@ -229,18 +229,22 @@ void DeviceAllocator::check_tags() const {
 }
 
 void DeviceAllocator::check_streams() const {
-  std::map<const PoolPair*, StreamBytes> walked;
+  struct Bytes {
+    std::int64_t live = 0;
+    std::int64_t pending = 0;
+  };
+  std::map<const StreamHeap*, Bytes> walked;
   for (const Segment* segment = segments_; segment != nullptr; segment = segment->next)
     for (const Block* block = segment->first; block != nullptr; block = block->next) {
       const auto bytes = static_cast<std::int64_t>(block->bytes);
       if (block->state == BlockState::active_allocated) walked[segment->owner].live += bytes;
       if (block->state == BlockState::active_pending_free) walked[segment->owner].pending += bytes;
     }
-  const auto check_pool = [&](const PoolPair& pool) {
+  const auto check_pool = [&](const StreamHeap& pool) {
     const auto found = walked.find(&pool);
-    const StreamBytes bytes = found == walked.end() ? StreamBytes{} : found->second;
-    require_equal(pool.bytes.live, bytes.live, "the live bytes of stream", pool.stream.id);
-    require_equal(pool.bytes.pending, bytes.pending, "the pending bytes of stream", pool.stream.id);
+    const Bytes bytes = found == walked.end() ? Bytes{} : found->second;
+    require_equal(pool.ledger.live_bytes(), bytes.live, "the live bytes of stream", pool.stream.id);
+    require_equal(pool.ledger.pending, bytes.pending, "the pending bytes of stream", pool.stream.id);
   };
   pools_.for_each(check_pool);
   private_pools_.for_each([&](const PrivatePool& pool) { pool.streams.for_each(check_pool); });

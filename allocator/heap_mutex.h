@@ -1,41 +1,51 @@
 #pragma once
 
-// HeapMutex: the lock of a heap whose last free may not have been carried out yet.
+// HeapMutex: the lock of a heap: one of its own, and those of the streams that are awake, in this order.
 //
-// Whoever locks it finds the heap as its statistics tell it. The two calls that can make use of the free
-// that stands lock with `lock_as_it_is`, and carry it out themselves when they cannot (see LazyFree).
-// A BasicLockable; not recursive.
+// What concerns one stream alone takes that stream's mutex alone (stream_hits.cpp); whoever has this lock
+// has them all, and finds what streams left for later carried out: the heap as its statistics tell it. Streams
+// are locked by their place in memory: one that is to wake does so when the lock is taken next, and one that was
+// put to sleep is locked once more, for what came to it meanwhile.
+// A BasicLockable; not recursive. O(streams awake).
 
 #include "allocator/biased_mutex.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <vector>
 
 namespace cistern {
 
 class DeviceAllocator;
+struct StreamHeap;
 
 class HeapMutex {
  public:
   explicit HeapMutex(DeviceAllocator& heap) : heap_(heap) {}
+  HeapMutex(const HeapMutex&) = delete;
+  HeapMutex& operator=(const HeapMutex&) = delete;
 
-  void lock() {
-    mutex_.lock();
-    settle();
-  }
-  void unlock() { mutex_.unlock(); }
+  void lock();
+  void unlock();
 
-  void lock_as_it_is() { mutex_.lock(); }
-  // Requires: it is held.
-  void settle() {
-    if (is_lazy_) carry_out();
+  // All of these require: it is held.
+  // Room for so many streams. Throws std::bad_alloc, unchanged.
+  void reserve(std::size_t streams) {
+    streams_.reserve(streams);
+    waking_.reserve(streams);
   }
-  // The heap has a LazyFree from now on. Requires: it is held.
-  void be_lazy() { is_lazy_ = true; }
+  // The stream wakes when the lock is taken next, unless it does not want to by then. Requires: reserved.
+  void wake(StreamHeap& stream) noexcept;
+  [[nodiscard]] const std::vector<StreamHeap*>& streams() const noexcept { return streams_; }
 
  private:
-  void carry_out() noexcept;
+  void take_in_waking() noexcept;
+  void let_sleepers_go() noexcept;
 
   BiasedMutex mutex_;
   DeviceAllocator& heap_;
-  bool is_lazy_ = false;  // guarded by mutex_
+  std::vector<StreamHeap*> streams_;  // by address
+  std::vector<StreamHeap*> waking_;
 };
 
 }  // namespace cistern

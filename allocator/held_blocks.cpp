@@ -6,7 +6,7 @@ namespace cistern {
 
 std::optional<std::size_t> DeviceAllocator::hold(std::uint64_t address) {
   const Lock lock(mutex_);
-  Block* block = block_map_.find(address);
+  Block* block = find_live(address);
   if (block == nullptr || block->freed_while_held) return std::nullopt;
   ++block->holds;
   return block->requested;
@@ -15,7 +15,7 @@ std::optional<std::size_t> DeviceAllocator::hold(std::uint64_t address) {
 void DeviceAllocator::let_go(std::uint64_t address) noexcept {
   {
     const Lock lock(mutex_);
-    Block& block = block_map_.at(address);
+    Block& block = *find_live(address);
     if (--block.holds != 0 || !block.freed_while_held) return;
     block.freed_while_held = false;
   }
@@ -24,7 +24,7 @@ void DeviceAllocator::let_go(std::uint64_t address) noexcept {
 
 bool DeviceAllocator::is_freed_while_held(std::uint64_t address) const {
   const Lock lock(mutex_);
-  const Block* block = block_map_.find(address);
+  const Block* block = find_live(address);
   return block != nullptr && block->freed_while_held;
 }
 

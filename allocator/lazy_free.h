@@ -1,12 +1,13 @@
 #pragma once
 
-// LazyFree: the last allocation of a heap, while nothing else has happened in it.
+// LazyFree: the last allocation of a stream, while nothing else has happened there.
 //
 // Programs free what they allocated last and ask for the same size again. As long as nothing
 // else happened, that free and the next request would merge the same block into the same free block and cut
 // it out again, and no figure would come to where it had not been: the block is left as it is, and how often
-// it went and came is counted. Whatever else takes the heap's lock finds all of it carried out (HeapMutex).
-// Not thread-safe: guarded by the heap's lock.
+// it went and came is counted. Whatever else happens on the stream, and whoever takes the heap's lock, finds all of
+// it carried out (stream_hits.cpp, HeapMutex).
+// Not thread-safe: guarded by the stream's lock.
 
 #include "allocator/block.h"
 #include "stats/block_ledger.h"

@@ -159,7 +159,7 @@ void DeviceAllocator::free_live_blocks(const PrivatePool& pool, std::vector<void
 Block* DeviceAllocator::free_now(Block* block, const Lock& lock) noexcept {
   const auto bytes = static_cast<std::int64_t>(block->bytes);
   const Segment& segment = *block->segment;
-  static_cast<void>(block_map_.take(block->address));
+  map_of(segment).erase(block->address);
   recorder_.free_requested(segment.kind, bytes, block->oversize, attribution(*block),
                            [&] { return point_of(*block, lock); });
   if (PrivatePool* home = segment.owner->home) home->recorder.free_requested(segment.kind, bytes, block->oversize);
@@ -196,7 +196,7 @@ Block* DeviceAllocator::free_block_at(Segment* segment, std::uint64_t address) n
   while (block->address + block->bytes <= address) block = block->next;
   if (block->address == address) return block;
   segment->pool->erase(block);
-  static_cast<void>(split(block, address - block->address));
+  split(block, address - block->address);
   put_in_pool(block);
   return block->next;
 }

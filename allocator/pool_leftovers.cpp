@@ -83,7 +83,7 @@ void DeviceAllocator::move_leftovers(Lock& lock) {
 }
 
 // Requires: the segment is one free block, which is in no pool.
-void DeviceAllocator::move_segment(Segment* segment, PoolPair& to) noexcept {
+void DeviceAllocator::move_segment(Segment* segment, StreamHeap& to) noexcept {
   if (PrivatePool* from = segment->owner->home; from != to.home) {
     if (from != nullptr) from->segment_left(*segment);
     if (to.home != nullptr) to.home->segment_arrived(*segment);
@@ -94,6 +94,7 @@ void DeviceAllocator::move_segment(Segment* segment, PoolPair& to) noexcept {
   segment->pool = &to.of(segment->kind);
   segment->stream = to.stream;
   segment->is_plain = caches_ && to.home == nullptr;
+  if (segment->is_found_by_page) stream_heaps_.move_pages(*segment);
 }
 
 std::size_t DeviceAllocator::trim_pool(PoolId id) {

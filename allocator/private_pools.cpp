@@ -28,7 +28,7 @@ void require_private(PoolId id) {
 bool PrivatePool::is_referenced() const {
   if (uses != 0 || dependents != 0) return true;
   bool referenced = false;
-  streams.for_each([&](const PoolPair& pair) { referenced = referenced || pair.references != 0; });
+  streams.for_each([&](const StreamHeap& heap) { referenced = referenced || heap.references != 0; });
   return referenced;
 }
 
@@ -38,7 +38,7 @@ PrivatePool* PrivatePools::find(PoolId id) const {
 }
 
 PrivatePool& PrivatePools::add(PoolId id) {
-  return *pools_.emplace(id, std::make_unique<PrivatePool>(id)).first->second;
+  return *pools_.emplace(id, std::make_unique<PrivatePool>(id, arena_)).first->second;
 }
 
 void PrivatePools::drop_unreferenced(std::vector<std::shared_ptr<void>>& retired) noexcept {
@@ -56,6 +56,7 @@ void PrivatePools::drop_unreferenced(std::vector<std::shared_ptr<void>>& retired
         if (pool.settings.owner != nullptr) retired.push_back(std::move(pool.settings.owner));
       } catch (...) {  // no memory to put it off: it goes with the pool, under the lock
       }
+      pool.streams.drop_unreferenced();
       place = pools_.erase(place);
       dropped = true;
     }

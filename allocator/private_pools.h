@@ -30,7 +30,7 @@ struct PrivatePoolSettings {
 };
 
 struct PrivatePool {
-  explicit PrivatePool(PoolId pool_id) : id(pool_id), streams(this) {}
+  PrivatePool(PoolId pool_id, StreamHeapArena& arena) : id(pool_id), streams(arena, this) {}
 
   const PoolId id;
   StreamPools streams;
@@ -63,6 +63,7 @@ struct PrivatePool {
 
 class PrivatePools {
  public:
+  explicit PrivatePools(StreamHeapArena& arena) : arena_(arena) {}
   [[nodiscard]] bool empty() const { return pools_.empty(); }
   // The pool of that id, or nullptr.
   [[nodiscard]] PrivatePool* find(PoolId id) const;
@@ -78,6 +79,7 @@ class PrivatePools {
   }
 
  private:
+  StreamHeapArena& arena_;
   std::map<PoolId, std::unique_ptr<PrivatePool>> pools_;
 };
 

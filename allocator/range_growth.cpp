@@ -184,8 +184,8 @@ Block* DeviceAllocator::land(Segment* segment) noexcept {
   segment->releasing = false;
   if (Segment* before = segment->range->touching_before(*segment)) segment = join(before, segment);
   if (Segment* after = segment->range->touching_after(*segment)) join(segment, after);
-  static_cast<void>(merge(block, block->previous));
-  static_cast<void>(merge(block, block->next));
+  merge(block, block->previous, arena_.spares());
+  merge(block, block->next, arena_.spares());
   return block;
 }
 

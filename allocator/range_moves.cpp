@@ -12,7 +12,7 @@
 namespace cistern {
 
 // Requires: the range is wholly free, its blocks in no pool and its segments marked as on their way.
-void DeviceAllocator::move_range(AddressRange& range, PoolPair& to) noexcept {
+void DeviceAllocator::move_range(AddressRange& range, StreamHeap& to) noexcept {
   PrivatePool* from = range.owner->home;
   --range.owner->references;
   ++to.references;
@@ -48,7 +48,7 @@ void DeviceAllocator::open_range(const AddressRange& range) noexcept {
 Block* DeviceAllocator::take_over_range(const Request& request, Lock& lock) {
   AddressRange* range = ranges_;
   for (; range != nullptr; range = range->next) {
-    const PoolPair& owner = *range->owner;
+    const StreamHeap& owner = *range->owner;
     if (owner.end != nullptr && owner.home == request.pools->home && range->kind == request.kind &&
         !range->segments.empty() && range->is_wholly_free())
       break;
@@ -65,7 +65,7 @@ Block* DeviceAllocator::take_over_range(const Request& request, Lock& lock) {
 void DeviceAllocator::move_leftover_ranges(const RangeFilter& chosen, PrivatePool& heir) {
   for (AddressRange* range = ranges_; range != nullptr; range = range->next) {
     if (!chosen(*range) || range->segments.empty() || !range->is_wholly_free() || range->owner->is_ended) continue;
-    PoolPair& pools = heir.streams.of(range->owner->stream);
+    StreamHeap& pools = heir.streams.of(range->owner->stream);
     close_range(*range);
     move_range(*range, pools);
     open_range(*range);
@@ -74,7 +74,7 @@ void DeviceAllocator::move_leftover_ranges(const RangeFilter& chosen, PrivatePoo
 
 std::optional<DeviceAllocator::BlockPages> DeviceAllocator::pages_of(std::uint64_t address) const {
   const Lock lock(mutex_);
-  const Block* block = block_map_.find(address);
+  const Block* block = find_live(address);
   if (block == nullptr || block->freed_while_held) return std::nullopt;
   BlockPages found;
   found.bytes = block->requested;

@@ -114,9 +114,9 @@ bool DeviceAllocator::can_cut_out(const Block& block, const Pages& pages) noexce
 Segment* DeviceAllocator::cut_out(Block* block, const Pages& pages) noexcept {
   block->segment->pool->erase(block);
   if (const std::uint64_t end = pages.address + pages.bytes; end < block->address + block->bytes)
-    static_cast<void>(split(block, end - block->address));
+    split(block, end - block->address);
   if (block->address < pages.address) {
-    static_cast<void>(split(block, pages.address - block->address));
+    split(block, pages.address - block->address);
     Block* middle = block->next;
     middle->segment->pool->erase(middle);
     put_in_pool(block);
@@ -161,7 +161,7 @@ PageSource::Outcome DeviceAllocator::unmap_all(SegmentList& departing, SegmentLi
   PageSource::Outcome refusal;
   try {
     const DriverScope scope(api_, context_, during_capture);
-    const PoolPair* owner = nullptr;
+    const StreamHeap* owner = nullptr;
     CUresult waited = CUDA_SUCCESS;
     while (Segment* segment = departing.pop_front()) {
       const AddressRange& range = *segment->range;
@@ -183,7 +183,7 @@ PageSource::Outcome DeviceAllocator::unmap_all(SegmentList& departing, SegmentLi
 }
 
 // Waiting for the device would invalidate a capture, of whichever thread: then the pages stay.
-CUresult DeviceAllocator::wait_for_owner(const PoolPair& owner, bool during_capture) const noexcept {
+CUresult DeviceAllocator::wait_for_owner(const StreamHeap& owner, bool during_capture) const noexcept {
   const auto wait_for_device = [&] {
     return during_capture ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : api_.ctx_synchronize();
   };

@@ -27,6 +27,14 @@ DeviceAllocator::~DeviceAllocator() {
   }
 }
 
+// Without the room, the segment's blocks are found in the heap's map.
+void DeviceAllocator::provide_for_pages(const Request& request) noexcept {
+  try {
+    stream_heaps_.reserve_pages(request.segment_bytes);
+  } catch (...) {
+  }
+}
+
 // One attempt. nullptr: the limit forbids it or the driver has no memory; any other
 // failure of the driver is thrown.
 Block* DeviceAllocator::allocate_segment(const Request& request, Climb& climb, Lock& lock) {
@@ -68,6 +76,7 @@ Block* DeviceAllocator::add_segment(const Climb::Metadata& metadata, const Reque
   segment->owner = request.pools;
   segment->is_plain = caches_ && request.pools->home == nullptr;
   segment->first = segment->last = block;
+  segment->is_found_by_page = segment->is_plain && stream_heaps_.add_pages(*segment);
   link_segment(segment);
   ++request.pools->references;
   block->address = address;
@@ -145,6 +154,7 @@ void DeviceAllocator::remove_segment(Segment* segment) {
   if (PrivatePool* home = segment->owner->home) home->segment_left(*segment);
   held_bytes_ -= segment->bytes;
   unlink_segment(segment);
+  if (segment->is_found_by_page) stream_heaps_.remove_pages(*segment);
   --segment->owner->references;
   history_.let_go(segment->stack);
   arena_.give_back(segment->first);

@@ -21,6 +21,13 @@ std::int64_t room_below(const Stat& stat) { return stat.peak - stat.current; }
 
 }  // namespace
 
+bool BlockLedger::has_moved() const {
+  const Amounts& room = room_[kAll];
+  const Amounts& granted = granted_[kAll];
+  return added_[0].blocks != 0 || added_[1].blocks != 0 || room.blocks != granted.blocks ||
+         room.splits != granted.splits || room.split_bytes != granted.split_bytes;
+}
+
 void BlockLedger::add_to(MemoryStats& stats) const {
   for (const Meaning& meaning : kMeanings) {
     for (PoolStat MemoryStats::*const member : {meaning.first, meaning.second}) {
@@ -28,20 +35,31 @@ void BlockLedger::add_to(MemoryStats& stats) const {
       for (std::size_t i = 0; i < kParts.size(); ++i) {
         Stat& stat = stats.*member.*kParts[i];
         stat.current += granted_[i].*meaning.amount - room_[i].*meaning.amount;
-        stat.peak = std::max(stat.peak, stat.current);
         if (i != kAll) stat.allocated += added_[i].*meaning.amount;
+      }
+    }
+  }
+}
+
+void BlockLedger::raise_peaks(MemoryStats& stats) {
+  for (const Meaning& meaning : kMeanings) {
+    for (PoolStat MemoryStats::*const member : {meaning.first, meaning.second}) {
+      if (member == nullptr) continue;
+      for (Stat PoolStat::*const part : kParts) {
+        Stat& stat = stats.*member.*part;
+        stat.peak = std::max(stat.peak, stat.current);
         assert(stat.current >= 0 && "more was taken from a statistic than was added to it");
       }
     }
   }
 }
 
-void BlockLedger::begin(const MemoryStats& stats) {
+void BlockLedger::begin(const MemoryStats& stats, std::int64_t shares) {
   for (const Meaning& meaning : kMeanings) {
     for (std::size_t i = 0; i < kParts.size(); ++i) {
       std::int64_t room = room_below(stats.*meaning.first.*kParts[i]);
       if (meaning.second != nullptr) room = std::min(room, room_below(stats.*meaning.second.*kParts[i]));
-      room_[i].*meaning.amount = room;
+      room_[i].*meaning.amount = shares == 0 ? 0 : room / shares;
     }
   }
   granted_ = room_;

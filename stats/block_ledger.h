@@ -4,8 +4,9 @@
 //
 // Several statistics move with each block, of its pool and of all memory, each with a peak and with
 // what was ever added. Here a peak costs nothing until it moves: the recorder grants what may still come
-// below the peaks, and is told when that is exceeded, at that very block.
-// Not thread-safe: the heap that reports holds its lock around every call.
+// below the peaks, and is told when that is exceeded, at that very block. Several ledgers share what is
+// granted: as long as none exceeds its part, no order of what they saw comes above a peak.
+// Not thread-safe: whoever reports holds the lock that the ledger belongs to.
 
 #include <cistern/stats.h>
 
@@ -54,10 +55,26 @@ class BlockLedger {
   // Inactive splits came or went alone.
   [[nodiscard]] bool split(PoolKind pool, InactiveSplitChange change) { return take(pool, 0, 0, 0, change); }
 
-  // Adds what came and went to `stats`, whose peaks rise to what is current at least.
+  // Undo came and went, which said false, as if they had not been called.
+  void take_back(PoolKind pool, std::int64_t bytes, std::int64_t requested, InactiveSplitChange split) {
+    Amounts& added = added_[static_cast<std::size_t>(pool)];
+    added.blocks -= 1;
+    added.bytes -= bytes;
+    added.requested -= requested;
+    undo(pool, 1, bytes, requested, split);
+  }
+  void take_back_free(PoolKind pool, std::int64_t bytes, std::int64_t requested, InactiveSplitChange split) {
+    undo(pool, -1, -bytes, -requested, split);
+  }
+
+  // Whether anything was told since it began.
+  [[nodiscard]] bool has_moved() const;
+  // Adds what came and went to `stats`. Its peaks stay: with all ledgers added, raise_peaks.
   void add_to(MemoryStats& stats) const;
-  // Begins anew below the peaks of `stats`, which has all that came and went.
-  void begin(const MemoryStats& stats);
+  static void raise_peaks(MemoryStats& stats);
+  // Begins anew, with one of `shares` equal parts of what may come below the peaks of `stats`, which has all
+  // that came and went; with nothing of it, if there are none.
+  void begin(const MemoryStats& stats, std::int64_t shares);
   // The bytes of the blocks that came, less those that went.
   [[nodiscard]] std::int64_t bytes() const { return granted_[kAll].bytes - room_[kAll].bytes; }
 
@@ -95,6 +112,16 @@ class BlockLedger {
       signs |= (part.split_bytes -= split.bytes) | (all.split_bytes -= split.bytes);
     }
     return signs >= 0;
+  }
+
+  // Undoes take.
+  void undo(PoolKind pool, std::int64_t blocks, std::int64_t bytes, std::int64_t requested, InactiveSplitChange split) {
+    Amounts& added = added_[static_cast<std::size_t>(pool)];
+    if (split.count > 0) added.splits -= split.count;
+    if (split.bytes > 0) added.split_bytes -= split.bytes;
+    const Amounts as_before = added;
+    static_cast<void>(take(pool, -blocks, -bytes, -requested, {-split.count, -split.bytes}));
+    added = as_before;
   }
 
   std::array<Amounts, 3> room_{};     // what may still come below every peak

@@ -95,6 +95,25 @@ void DeviceHistory::keep_on(std::size_t capacity, HistoryRing& ring) noexcept {
   ring_.swap(ring);
 }
 
+void DeviceHistory::add(std::span<const StagedEvent> events, std::int64_t stream) noexcept {
+  is_staged_ = true;
+  for (const StagedEvent& event : events) {
+    const HistoryEntry from{event.ticks, event.place, event.size, stream, 0, kNoStackId, kNoText, kUntagged};
+    const TracePoint at{from.address(), event.size, stream, 0, kNoStackId, kUntagged, kNoText};
+    const auto add_one = [&](TraceAction action) {
+      if (records(action)) write(static_cast<std::uint64_t>(action), at, 1, event.ticks);
+    };
+    if (from.action() != kFreed) {
+      add_one(TraceAction::alloc);
+    } else if (records(TraceAction::free_requested) && records(TraceAction::free_completed)) {
+      write(kFreed, at, 2, event.ticks);
+    } else {
+      add_one(TraceAction::free_requested);
+      add_one(TraceAction::free_completed);
+    }
+  }
+}
+
 DeviceHistory::Retired DeviceHistory::set_options(HistoryOptions& options, HistoryRing&& ring) noexcept {
   Retired retired;
   retired.spare = spare_.take();
@@ -102,6 +121,7 @@ DeviceHistory::Retired DeviceHistory::set_options(HistoryOptions& options, Histo
   if (clears_all) {
     ring_.swap(ring);
     recorded_ = gone_ = lost_ = 0;
+    is_staged_ = false;
     gathered_ = {};
     stacks_.forget_losses();
   } else {
@@ -174,14 +194,27 @@ void DeviceHistory::copy_to(Copy& copy) const {
   // The ring will have to replace what it shares.
   if (ring_.awaits_chunk()) spare_.want();
   copy.shown = shown();
+  copy.is_staged = is_staged_;
   copy.overflowed = has_overflowed();
 }
 
 std::vector<TraceEntry> DeviceHistory::entries_of(const Copy& copy, const TickClock::Conversion& time) {
   std::vector<TraceEntry> entries;
   entries.reserve(copy.shown);
-  show([&copy](auto&& take) { copy.entries.for_each(take); }, copy.shown, time,
-       [&entries](const TraceEntry& entry) { entries.push_back(entry); });
+  const auto collect = [&entries](const TraceEntry& entry) { entries.push_back(entry); };
+  if (!copy.is_staged) {
+    show([&copy](auto&& take) { copy.entries.for_each(take); }, copy.shown, time, collect);
+    return entries;
+  }
+  std::vector<const HistoryEntry*> order;
+  order.reserve(copy.entries.size());
+  copy.entries.for_each([&order](const HistoryEntry& entry) { order.push_back(&entry); });
+  std::stable_sort(order.begin(), order.end(),
+                   [](const HistoryEntry* a, const HistoryEntry* b) { return a->ticks < b->ticks; });
+  const auto in_order = [&order](auto&& take) {
+    for (const HistoryEntry* entry : order) take(*entry);
+  };
+  show(in_order, copy.shown, time, collect);
   return entries;
 }
 

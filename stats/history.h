@@ -9,6 +9,7 @@
 #include <cistern/snapshot.h>
 
 #include "stats/history_ring.h"
+#include "stats/history_stage.h"
 #include "stats/raw_stack_table.h"
 #include "stats/spare_chunk.h"
 #include "stats/stack_capture.h"
@@ -60,18 +61,25 @@ class DeviceHistory {
   [[nodiscard]] bool is_on() const noexcept { return recorded_actions_ != 0; }
   [[nodiscard]] bool records(TraceAction action) const noexcept { return (recorded_actions_ & bit(action)) != 0; }
   void add(TraceAction action, const TracePoint& at) noexcept {
-    if ((recorded_actions_ & bit(action)) != 0) write(static_cast<std::uint64_t>(action), at, 1);
+    if ((recorded_actions_ & bit(action)) != 0) write(static_cast<std::uint64_t>(action), at, 1, clock_.now());
   }
   // free_requested and free_completed of a free that was complete at once.
   void add_freed(const TracePoint& at) noexcept {
     const std::uint32_t both = bit(TraceAction::free_requested) | bit(TraceAction::free_completed);
     if ((recorded_actions_ & both) == both) {
-      write(kFreed, at, 2);
+      write(kFreed, at, 2, clock_.now());
     } else {
       add(TraceAction::free_requested, at);
       add(TraceAction::free_completed, at);
     }
   }
+
+  // What a stream had staged, as it happened: between what other streams stage at the same time, entries are in
+  // the order of this, and entries_of puts them in that of time. An action is alloc or kFreed.
+  [[nodiscard]] StagedEvent staged(std::uint64_t action, std::uint64_t address, std::int64_t size) const noexcept {
+    return {clock_.now(), address | (action << 56), size};
+  }
+  void add(std::span<const StagedEvent> events, std::int64_t stream) noexcept;
 
   // The number of a stack, for a request that holds it until let_go; none if stacks are not kept.
   [[nodiscard]] StackId intern(const CapturedStack& stack) noexcept;
@@ -138,7 +146,8 @@ class DeviceHistory {
   // What a snapshot takes while it holds the heap's lock.
   struct Copy {
     HistoryRing::Cut entries;
-    std::size_t shown = 0;  // trace entries that they are shown as, the newest
+    std::size_t shown = 0;   // trace entries that they are shown as, the newest
+    bool is_staged = false;  // several streams may have written them out of order
     bool overflowed = false;
     RawStackTable::Copy stacks;
     std::vector<SharedText> texts;  // by number
@@ -201,7 +210,7 @@ class DeviceHistory {
   [[nodiscard]] std::size_t shown() const noexcept {
     return static_cast<std::size_t>(std::min<std::uint64_t>(recorded_ - gone_, ring_.limit()));
   }
-  void write(std::uint64_t action, const TracePoint& at, unsigned entries) noexcept {
+  void write(std::uint64_t action, const TracePoint& at, unsigned entries, std::uint64_t ticks) noexcept {
     HistoryEntry* entry = ring_.next(spare_);
     if (entry == nullptr) {
       ++lost_;
@@ -210,7 +219,7 @@ class DeviceHistory {
     // The event that goes was the last to count these.
     if (ring_.is_full()) drop_references(*entry);
     recorded_ += entries;
-    entry->ticks = clock_.now();
+    entry->ticks = ticks;
     entry->place = at.address | (action << 56);
     entry->size = at.size;
     entry->stream = at.stream;
@@ -234,6 +243,7 @@ class DeviceHistory {
 
   std::uint32_t recorded_actions_ = 0;
   bool keeps_stacks_ = false;  // entries do
+  bool is_staged_ = false;     // some of what was recorded was staged
   RawStackTable stacks_;
   HistoryRing ring_;
   mutable SpareChunk spare_;  // to look at the ring makes it want one

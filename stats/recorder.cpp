@@ -21,13 +21,33 @@ void accumulate(MemoryStats& stats, const MemoryStats& other, std::int64_t sign)
 }  // namespace
 
 void Recorder::write_down() noexcept {
-  ledger_.add_to(kept_);
-  ledger_.begin(kept_);
+  for_each_ledger([this](const BlockLedger& ledger) { ledger.add_to(kept_); });
+  BlockLedger::raise_peaks(kept_);
+  std::int64_t moved = 0;
+  for_each_ledger([&](const BlockLedger& ledger) { moved += ledger.has_moved() ? 1 : 0; });
+  share_out(moved);
+}
+
+// Requires: all that the ledgers have is written down.
+void Recorder::share_out(std::int64_t shares) noexcept {
+  ledger_.begin(kept_, ledger_.has_moved() ? shares : 0);
+  for (StreamLedger* stream : streams_) {
+    stream->live += stream->blocks.bytes();
+    stream->blocks.begin(kept_, stream->blocks.has_moved() ? shares : 0);
+  }
+}
+
+void Recorder::join(StreamLedger& stream) noexcept {
+  write_down();
+  std::erase(streams_, &stream);
+  stream.blocks = BlockLedger();
+  stream.is_apart = false;
 }
 
 MemoryStats Recorder::stats() const {
   MemoryStats stats = kept_;
-  ledger_.add_to(stats);
+  for_each_ledger([&](const BlockLedger& ledger) { ledger.add_to(stats); });
+  BlockLedger::raise_peaks(stats);
   for (const PoolStatField& field : kPoolStatFields) {
     PoolStat& stat = stats.*field.member;
     for (Stat* pool : {&stat.small_pool, &stat.large_pool}) {
@@ -49,7 +69,7 @@ void Recorder::count_release(MemoryStats& stats, PoolKind pool, std::int64_t byt
 
 void Recorder::forget_peaks() noexcept {
   visit_stats(kept_, [](Stat& stat) { stat.peak = stat.current; });
-  ledger_.begin(kept_);
+  share_out(0);
 }
 
 void Recorder::reset_peaks() {

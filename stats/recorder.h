@@ -15,19 +15,24 @@
 
 #include <cassert>
 #include <cstdint>
+#include <vector>
 
 namespace cistern {
 
-// The bytes of the blocks that one stream owns.
-struct StreamBytes {
-  std::int64_t live = 0;     // in callers' hands
-  std::int64_t pending = 0;  // freed, and other streams may still use them
+// The blocks that one stream owns.
+struct StreamLedger {
+  BlockLedger blocks;
+  bool is_apart = false;     // `blocks` counts them, not the recorder's own ledger
+  std::int64_t live = 0;     // bytes in callers' hands, but for what `blocks` has
+  std::int64_t pending = 0;  // bytes freed that other streams may still use
+
+  [[nodiscard]] std::int64_t live_bytes() const { return live + blocks.bytes(); }
 };
 
 // Whose a block is, for a recorder that tells by tag and by stream.
 struct Attribution {
   TagId tag = kUntagged;
-  StreamBytes* stream = nullptr;
+  StreamLedger* stream = nullptr;
 };
 
 // Each transition says where it happens; a recorder without a history does not look.
@@ -44,6 +49,17 @@ class Recorder {
 
   // Where transitions are written, too; null (and at first): nowhere. Must outlive the recorder's use.
   void set_history(DeviceHistory* history) { history_ = history; }
+
+  // Room for so many streams that are apart. Throws std::bad_alloc, unchanged.
+  void reserve_streams(std::size_t streams) { streams_.reserve(streams); }
+  // What a stream reports goes into its own ledger from now on, which may count without the heap's lock, until
+  // it is joined again. Requires: reserved.
+  void part(StreamLedger& stream) noexcept {
+    streams_.push_back(&stream);
+    stream.is_apart = true;
+  }
+  // Requires: it is apart. O(streams apart).
+  void join(StreamLedger& stream) noexcept;
 
   // Sizes in bytes. `oversize`: of at least max_split_size.
   void segment_allocated(PoolKind pool, std::int64_t bytes, bool oversize, const TracePoint& at = {}) {
@@ -85,9 +101,9 @@ class Recorder {
   void block_allocated(PoolKind pool, std::int64_t bytes, std::int64_t requested, InactiveSplitChange split,
                        bool oversize, Attribution of = {}, const Place& place = {}) {
     trace(TraceAction::alloc, place);
-    if (!ledger_.came(pool, bytes, requested, split)) write_down();
+    if (!ledger(of).came(pool, bytes, requested, split)) write_down();
     if (oversize) increase(kept_.oversize_allocations, 1);
-    if (of.stream != nullptr) of.stream->live += bytes;
+    if (of.stream != nullptr && !of.stream->is_apart) of.stream->live += bytes;
     if (tags_.is_kept()) tags_.allocated(of.tag, bytes, live_bytes());
   }
   // The caller gave a block back; other streams may still use it.
@@ -97,7 +113,9 @@ class Recorder {
     lower(kept_.allocation, pool, 1);
     lower(kept_.allocated_bytes, pool, bytes);
     count_free(bytes, oversize, of);
-    if (of.stream != nullptr) of.stream->pending += bytes;
+    if (of.stream == nullptr) return;
+    of.stream->live -= bytes;
+    of.stream->pending += bytes;
   }
   // The block is free: `bytes` is its size before it was merged with its neighbours.
   void free_completed(PoolKind pool, std::int64_t bytes, std::int64_t requested, InactiveSplitChange split,
@@ -105,19 +123,20 @@ class Recorder {
     lower(kept_.active, pool, 1);
     lower(kept_.active_bytes, pool, bytes);
     lower(kept_.requested_bytes, pool, requested);
-    if (!ledger_.split(pool, split)) write_down();
+    if (!ledger(of).split(pool, split)) write_down();
     if (of.stream != nullptr) of.stream->pending -= bytes;
   }
   // Both at once: nobody waits for the block.
   void freed(PoolKind pool, std::int64_t bytes, std::int64_t requested, InactiveSplitChange split, bool oversize,
              Attribution of = {}) {
-    if (!ledger_.went(pool, bytes, requested, split)) write_down();
+    if (!ledger(of).went(pool, bytes, requested, split)) write_down();
+    if (of.stream != nullptr && !of.stream->is_apart) of.stream->live -= bytes;
     count_free(bytes, oversize, of);
   }
   // A block went and came so many times while nothing else happened.
   void turned(PoolKind pool, std::int64_t times, std::int64_t bytes, std::int64_t requested, InactiveSplitChange split,
-              bool oversize) {
-    ledger_.turned(pool, times, bytes, requested, split);
+              bool oversize, Attribution of = {}) {
+    ledger(of).turned(pool, times, bytes, requested, split);
     if (!oversize) return;
     kept_.oversize_allocations.allocated += times;
     kept_.oversize_allocations.freed += times;
@@ -141,7 +160,7 @@ class Recorder {
   // A snapshot was taken.
   void snapshot_taken() {
     TracePoint at;
-    at.size = kept_.active_bytes.all.current + ledger_.bytes();
+    at.size = kept_.active_bytes.all.current + bytes_in_ledgers();
     trace(TraceAction::snapshot, at);
   }
 
@@ -159,7 +178,7 @@ class Recorder {
   void close_scope(OpenScope& scope) { scopes_.close(scope); }
 
   // Of blocks in callers' hands: of all, and of one tag, which is not kUntagged.
-  [[nodiscard]] std::int64_t live_bytes() const { return kept_.allocated_bytes.all.current + ledger_.bytes(); }
+  [[nodiscard]] std::int64_t live_bytes() const { return kept_.allocated_bytes.all.current + bytes_in_ledgers(); }
   [[nodiscard]] std::int64_t live_bytes(TagId tag) const { return tags_.live_bytes(tag); }
   // Whether any block was ever handed out to a tag.
   [[nodiscard]] bool keeps_tags() const { return tags_.is_kept(); }
@@ -176,10 +195,23 @@ class Recorder {
   }
   void count_free(std::int64_t bytes, bool oversize, Attribution of) {
     if (oversize) decrease(kept_.oversize_allocations, 1);
-    if (of.stream != nullptr) of.stream->live -= bytes;
     if (tags_.is_kept()) tags_.freed(of.tag, bytes);
   }
-  // Of what the ledger may hold: the sum of both is what is current. The ledger's room below the peak
+  [[nodiscard]] BlockLedger& ledger(Attribution of) {
+    return of.stream != nullptr && of.stream->is_apart ? of.stream->blocks : ledger_;
+  }
+  // Visits each.
+  template <class Visit>
+  void for_each_ledger(Visit&& visit) const {
+    visit(ledger_);
+    for (const StreamLedger* stream : streams_) visit(stream->blocks);
+  }
+  [[nodiscard]] std::int64_t bytes_in_ledgers() const {
+    std::int64_t bytes = 0;
+    for_each_ledger([&](const BlockLedger& ledger) { bytes += ledger.bytes(); });
+    return bytes;
+  }
+  // Of what a ledger may hold: the sum of both is what is current. The ledger's room below the peak
   // only becomes larger than it knows.
   static void lower(PoolStat& stat, PoolKind pool, std::int64_t amount) {
     of(stat, pool).current -= amount;
@@ -208,21 +240,23 @@ class Recorder {
     assert(part.current >= 0 && "more was taken from a statistic than was added to it");
   }
 
-  // The ledger's figures become those kept.
+  // The ledgers' figures become those kept. What may come below the peaks is for those that moved since.
   void write_down() noexcept;
-  // Peaks begin anew. Requires: the ledger was written down just now.
+  void share_out(std::int64_t shares) noexcept;
+  // Peaks begin anew. Requires: the ledgers were written down just now.
   void forget_peaks() noexcept;
   void keep_tag(TagId tag);
   [[nodiscard]] TagFigures all_untagged() const;
   [[nodiscard]] MemoryStats all_ever() const;
 
-  // Complete but for what is in the ledger; and for peaks, which are those since time was last cut (see ScopeLedger),
+  // Complete but for what is in the ledgers; and for peaks, which are those since time was last cut (see ScopeLedger),
   // and for the pool statistics: `freed` of a pool holds what was current at the last reset of the accumulated figures,
   // and `allocated` and `freed` of `all` nothing.
   MemoryStats kept_;
-  BlockLedger ledger_;
-  StatPeaks earlier_peaks_;  // between the last reset of the peaks and the last cut
-  MemoryStats reset_;        // what resets took from `allocated`, `freed` and the counters; nothing else
+  BlockLedger ledger_;                  // of what no stream counts apart
+  std::vector<StreamLedger*> streams_;  // that do
+  StatPeaks earlier_peaks_;             // between the last reset of the peaks and the last cut
+  MemoryStats reset_;                   // what resets took from `allocated`, `freed` and the counters; nothing else
   ScopeLedger scopes_;
   TagLedger tags_;
   DeviceHistory* history_ = nullptr;

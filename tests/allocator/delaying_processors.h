@@ -3,7 +3,7 @@
 // Two threads on processors that hold back what they store as long as those of x86-64 may, one step at a
 // time and in every order: what is atomic, a lock or a barrier asks a Choices who goes on, and whether
 // a store is seen at once or only when the processor must show it. A processor sees its own stores, and
-// shows them in their order. To be used as the `Processors` of a BasicBiasedMutex.
+// shows them in their order. To be used as the `Processors` of what is lock-free.
 //
 // Orders are bounded by the times that a thread is stopped although it could go on.
 
@@ -141,15 +141,34 @@ struct DelayingProcessors {
       machine->step();
       return machine->holds_back(this) ? own_[TwoProcessors::self] : seen_;
     }
-    void store(T value, std::memory_order) {
+    // One that is to be sequentially consistent waits until it, and all before it, is seen.
+    void store(T value, std::memory_order order) {
       TwoProcessors* const machine = TwoProcessors::current;
       if (machine == nullptr) {
         seen_ = value;
         return;
       }
       machine->step();
+      if (order == std::memory_order_seq_cst) {
+        machine->show(TwoProcessors::self);
+        seen_ = value;
+        return;
+      }
       own_[TwoProcessors::self] = value;
       machine->store([this, value] { seen_ = value; }, this);
+    }
+    // As on x86-64 a barrier too, whatever order is asked for.
+    bool compare_exchange_strong(T& expected, T value, std::memory_order) {
+      if (TwoProcessors* const machine = TwoProcessors::current) {
+        machine->step();
+        machine->show(TwoProcessors::self);
+      }
+      const bool is_equal = seen_ == expected;
+      if (is_equal)
+        seen_ = value;
+      else
+        expected = seen_;
+      return is_equal;
     }
 
    private:

@@ -58,9 +58,12 @@ void LedgerComparison::reset(bool peaks) {
   before_ = model_.stats();
 }
 
-void LedgerComparison::compare() {
+void LedgerComparison::follow() {
   ledger_.follow(model_.take_changes(), before_, model_.stats());
   before_ = model_.stats();
+}
+
+void LedgerComparison::compare() const {
   compare_scopes();
   compare_tags();
   compare_streams();

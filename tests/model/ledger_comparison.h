@@ -23,8 +23,10 @@ class LedgerComparison {
   void close_scope(std::size_t pick);
   // After the model's own.
   void reset(bool peaks);
+  // After each step: what changed is counted.
+  void follow();
   // Fails the property where anything differs.
-  void compare();
+  void compare() const;
 
   static constexpr int kTags = 4;  // 0: no tag
   static Tag tag(int number);

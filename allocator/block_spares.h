@@ -1,0 +1,56 @@
+#pragma once
+
+// BlockSpares: blocks that are taken for nothing, linked through themselves.
+//
+// Not thread-safe: guarded by the lock of what it is part of. O(1).
+
+#include "allocator/block.h"
+
+#include <cstddef>
+
+namespace cistern {
+
+class BlockSpares {
+ public:
+  [[nodiscard]] std::size_t size() const noexcept { return size_; }
+  // Requires: there is one. The fields are those of a new object, but priority.
+  [[nodiscard]] Block* take() noexcept {
+    Block* block = first_;
+    first_ = block->next;
+    --size_;
+    block->next = nullptr;
+    return block;
+  }
+  // Requires: `block` is in no pool and in no segment.
+  void give(Block* block) noexcept {
+    block->address = 0;
+    block->bytes = 0;
+    block->state = BlockState::inactive;
+    block->oversize = false;
+    block->free_since = 0;
+    block->pending_events = 0;
+    block->left = block->right = block->previous = nullptr;
+    block->segment = nullptr;
+    block->requested = 0;
+    block->tag = kUntagged;
+    block->uses.clear();
+    block->next = first_;
+    first_ = block;
+    ++size_;
+  }
+  // Moves `count` of them to `other`. Requires: there are so many. O(count).
+  void move_to(BlockSpares& other, std::size_t count) noexcept {
+    for (; count != 0; --count) {
+      Block* block = take();
+      block->next = other.first_;
+      other.first_ = block;
+      ++other.size_;
+    }
+  }
+
+ private:
+  Block* first_ = nullptr;  // linked by `next`
+  std::size_t size_ = 0;
+};
+
+}  // namespace cistern

@@ -1,0 +1,54 @@
+#include "allocator/heap_mutex.h"
+
+#include "allocator/device_allocator.h"
+
+#include <algorithm>
+#include <functional>
+#include <utility>
+
+namespace cistern {
+
+void HeapMutex::lock() {
+  mutex_.lock();
+  if (!waking_.empty()) take_in_waking();
+  for (StreamHeap* stream : streams_) stream->mutex.lock();
+  bool sleeps = false;
+  for (StreamHeap* stream : streams_) {
+    heap_.settle(*stream);
+    if (stream->wants_to_wake) [[unlikely]] {
+      stream->wants_to_wake = false;
+      stream->is_awake.store(true, std::memory_order_relaxed);
+    }
+    sleeps = sleeps || !stream->is_awake.load(std::memory_order_relaxed);
+  }
+  if (sleeps) let_sleepers_go();
+}
+
+void HeapMutex::unlock() {
+  heap_.serves_by_stream_ = heap_.can_serve_by_stream();
+  heap_.one_stream_serves_ = streams_.size() == 1;
+  for (StreamHeap* stream : streams_) stream->mutex.unlock();
+  mutex_.unlock();
+}
+
+void HeapMutex::wake(StreamHeap& stream) noexcept {
+  stream.wants_to_wake = true;
+  if (!std::exchange(stream.is_locked_with_heap, true)) waking_.push_back(&stream);
+}
+
+void HeapMutex::take_in_waking() noexcept {
+  for (StreamHeap* stream : waking_)
+    streams_.insert(std::upper_bound(streams_.begin(), streams_.end(), stream, std::less<>()), stream);
+  waking_.clear();
+}
+
+void HeapMutex::let_sleepers_go() noexcept {
+  std::erase_if(streams_, [](StreamHeap* stream) {
+    if (stream->is_awake.load(std::memory_order_relaxed)) return false;
+    stream->is_locked_with_heap = false;
+    stream->mutex.unlock();
+    return true;
+  });
+}
+
+}  // namespace cistern

@@ -1,0 +1,57 @@
+#pragma once
+
+// ReturnedBlocks: addresses of blocks that threads freed which did not allocate them, until a thread that has
+// the stream's lock comes by.
+//
+// A ring of places. Who returns a block takes the next place and then fills it; who has the lock empties
+// places from the front as far as they are filled.
+// Thread safety: put may be called from any thread at any time, the rest under the stream's lock. O(1).
+
+#include "allocator/biased_mutex.h"
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+namespace cistern {
+
+template <class Processors>
+class BasicReturnedBlocks {
+ public:
+  static constexpr std::size_t kPlaces = 64;
+
+  // False: there is no room. Otherwise whoever looks afterwards whether the stream still wakes sees that it
+  // does, or who put it to sleep sees the address. Requires: not 0.
+  [[nodiscard]] bool put(std::uint64_t address) noexcept {
+    std::uint64_t place = next_.load(std::memory_order_relaxed);
+    do {
+      if (place >= emptied_.load(std::memory_order_acquire) + kPlaces) return false;
+    } while (!next_.compare_exchange_strong(place, place + 1, std::memory_order_relaxed));
+    places_[place % kPlaces].store(address, std::memory_order_seq_cst);
+    return true;
+  }
+
+  // The oldest; 0 if there is none.
+  [[nodiscard]] std::uint64_t first() const noexcept {
+    return places_[front_ % kPlaces].load(std::memory_order_acquire);
+  }
+  // Requires: there is one.
+  void drop_first() noexcept {
+    places_[front_ % kPlaces].store(0, std::memory_order_relaxed);
+    emptied_.store(++front_, std::memory_order_release);
+  }
+
+ private:
+  template <class T>
+  using Atomic = typename Processors::template Atomic<T>;
+  static constexpr std::size_t kLine = 64;
+
+  alignas(kLine) Atomic<std::uint64_t> next_{0};
+  alignas(kLine) std::array<Atomic<std::uint64_t>, kPlaces> places_{};
+  alignas(kLine) Atomic<std::uint64_t> emptied_{0};
+  std::uint64_t front_ = 0;  // the same, of who empties
+};
+
+using ReturnedBlocks = BasicReturnedBlocks<HostProcessors>;
+
+}  // namespace cistern

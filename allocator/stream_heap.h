@@ -1,0 +1,94 @@
+#pragma once
+
+// StreamHeap: what one heap has for one stream: its free blocks, its live ones by address, its part of
+// the statistics, and a lock of its own for what concerns nobody else.
+//
+// Thread safety: guarded by its mutex, which who holds the heap's lock has, too (HeapMutex), but for what is
+// atomic or says otherwise. What the heap alone changes (the last part) is read under either.
+
+#include "allocator/biased_mutex.h"
+#include "allocator/block_map.h"
+#include "allocator/block_pool.h"
+#include "allocator/block_spares.h"
+#include "allocator/lazy_free.h"
+#include "allocator/returned_blocks.h"
+#include "allocator/thread_mark.h"
+#include "runtime/event_pool.h"
+#include "runtime/stream_access.h"
+#include "stats/history_stage.h"
+#include "stats/recorder.h"
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+namespace cistern {
+
+struct PrivatePool;
+
+// The last work of a stream that is over: its event, which goes back to its pool at the end.
+struct StreamEnd {
+  StreamEnd(EventPool& event_pool, CUevent last_event) : pool(event_pool), event(last_event) {}
+  ~StreamEnd() {
+    if (event != nullptr) pool.release(event);
+  }
+  StreamEnd(const StreamEnd&) = delete;
+  StreamEnd& operator=(const StreamEnd&) = delete;
+
+  EventPool& pool;
+  CUevent event;  // null: the work is done
+};
+
+// Lives as long as it has references: segments, and requests that are being served. Its storage lives as
+// long as the heap (StreamHeapArena), so that a thread may come to lock it at any time.
+struct StreamHeap {
+  BiasedMutex mutex;
+  BlockPool small;
+  BlockPool large;
+  BlockMap live;  // of segments that are found by page
+  StreamLedger ledger;
+  BlockSpares spares;
+  LazyFree lazy_free;
+  HistoryStage stage;
+  ReturnedBlocks returned;                            // by other threads than the one that allocates
+  std::atomic<const ThreadMark*> allocates{nullptr};  // who did last
+  std::atomic<bool> is_awake{false};                  // may serve with its own mutex alone; see StreamHeapArena
+
+  StreamIdentity stream;
+  PrivatePool* home = nullptr;  // null: the default pool
+  std::size_t references = 0;
+  bool is_ended = false;  // the stream is over
+  int waiters = 0;        // threads that wait for the stream with the lock given up
+  // Of a stream that is over; null if no event could be recorded: then its segments go back to the
+  // driver, which waits, and to nobody else.
+  std::shared_ptr<StreamEnd> end;
+  bool is_locked_with_heap = false;  // from when the heap's lock is taken next
+  bool wants_to_wake = false;        // then
+  bool was_asked = false;            // since it was put to sleep
+  bool has_served_alone = false;     // since the arena looked last
+  StreamHeap* next_unused = nullptr;
+
+  [[nodiscard]] BlockPool& of(PoolKind kind) { return kind == PoolKind::small ? small : large; }
+};
+
+// Blocks of one segment: how they are cut from each other and grown together. They are told what takes and
+// brings Block objects, since who holds the stream's lock alone has none of the heap's.
+
+// How inactive splits change when the low `bytes` of a free block are taken into use.
+[[nodiscard]] InactiveSplitChange change_by_taking(const Block& free, std::size_t bytes);
+// Takes the low end of a free block, which is in its pool, into a block in no pool. The free rest stays next to
+// the segment's untouched end. Requires: a spare block, unless it takes all. O(1), but for the pool.
+[[nodiscard]] Block* take_front(Block* free, std::size_t bytes, BlockSpares& spares);
+// Cuts what is behind `bytes` off a block in no pool into one in no pool, which it returns. Requires: a spare.
+[[nodiscard]] Block* cut_back(Block* block, std::size_t bytes, BlockSpares& spares);
+
+// How inactive splits change when the block becomes free.
+[[nodiscard]] InactiveSplitChange change_by_freeing(const Block& block);
+// Puts a block in no pool into its pool. A free neighbour takes it in; with two, one of them goes. Returns the
+// block that it is a part of.
+Block* put_free(Block* block, BlockSpares& spares);
+// Takes a free neighbour, if it is one, out of its pool and into `block`.
+void merge(Block* block, Block* neighbour, BlockSpares& spares);
+
+}  // namespace cistern

@@ -1,0 +1,79 @@
+#include "allocator/stream_heap_arena.h"
+
+#include <utility>
+
+namespace cistern {
+
+StreamHeap& StreamHeapArena::take(const StreamIdentity& stream, PrivatePool* home) {
+  if (home == nullptr) by_stream_.reserve(1);
+  if (unused_ == nullptr) {
+    all_.push_back(std::make_unique<StreamHeap>());
+    unused_ = all_.back().get();
+    // To wake asks for nothing.
+    mutex_.reserve(all_.capacity());
+    recorder_.reserve_streams(all_.capacity());
+  }
+  StreamHeap& heap = *unused_;
+  unused_ = heap.next_unused;
+  heap.next_unused = nullptr;
+  heap.stream = stream;
+  heap.home = home;
+  if (home == nullptr) by_stream_.put(key_of(stream.id), &heap);
+  return heap;
+}
+
+void StreamHeapArena::end(StreamHeap& heap) noexcept {
+  if (heap.ledger.is_apart) put_to_sleep(heap);
+  if (heap.home == nullptr) by_stream_.erase(key_of(heap.stream.id));
+  heap.is_ended = true;
+}
+
+void StreamHeapArena::give_back(StreamHeap& heap) noexcept {
+  if (!heap.is_ended) end(heap);
+  heap.is_ended = false;
+  heap.end.reset();
+  heap.home = nullptr;
+  heap.was_asked = false;
+  heap.next_unused = unused_;
+  unused_ = &heap;
+}
+
+void StreamHeapArena::consider_waking(StreamHeap& heap) noexcept {
+  if (heap.home != nullptr || heap.is_ended || !std::exchange(heap.was_asked, true)) return;
+  if (mutex_.streams().size() >= kAwakeAtLeast) put_idle_to_sleep();
+  recorder_.part(heap.ledger);
+  heap.has_served_alone = true;
+  mutex_.wake(heap);
+}
+
+void StreamHeapArena::put_idle_to_sleep() noexcept {
+  for (StreamHeap* heap : mutex_.streams()) {
+    const bool is_idle = !std::exchange(heap->has_served_alone, false);
+    if (is_idle && heap->ledger.is_apart) put_to_sleep(*heap);
+  }
+}
+
+// Whoever returns a block to it either sees that, or is seen by who has the lock next.
+void StreamHeapArena::put_to_sleep(StreamHeap& heap) noexcept {
+  recorder_.join(heap.ledger);
+  heap.was_asked = heap.wants_to_wake = false;
+  heap.is_awake.store(false, std::memory_order_seq_cst);
+}
+
+bool StreamHeapArena::add_pages(const Segment& segment) noexcept {
+  if (!by_page_.has_room(pages_of(segment.bytes))) return false;
+  bool is_alone = true;
+  for_each_page(segment, [&](std::uint64_t page) { is_alone = is_alone && !by_page_.contains(page); });
+  if (is_alone) for_each_page(segment, [&](std::uint64_t page) { by_page_.put(page, segment.owner); });
+  return is_alone;
+}
+
+void StreamHeapArena::remove_pages(const Segment& segment) noexcept {
+  for_each_page(segment, [this](std::uint64_t page) { by_page_.erase(page); });
+}
+
+void StreamHeapArena::move_pages(const Segment& segment) noexcept {
+  for_each_page(segment, [&](std::uint64_t page) { by_page_.put(page, segment.owner); });
+}
+
+}  // namespace cistern

@@ -1,0 +1,86 @@
+#pragma once
+
+// StreamHeapArena: storage for the StreamHeaps of one heap, kept for reuse, and how a thread finds one
+// without the heap's lock: by stream, or by the page that an address lies in.
+//
+// Only streams that are awake serve without the heap's lock, which has to take the mutex of each of them. A
+// stream is woken when it asks for the second time, and sleeps again when others wake and it has not
+// served alone for long.
+// Thread safety: the finds may be called from any thread at any time. What they find may be another
+// stream's by then, which it says under its mutex. The rest is for who holds the heap's lock.
+
+#include "allocator/heap_mutex.h"
+#include "allocator/published_map.h"
+#include "allocator/stream_heap.h"
+#include "stats/recorder.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+namespace cistern {
+
+class StreamHeapArena {
+ public:
+  // The mutex is that of the heap, the recorder counts what streams report. Both outlive the arena's use.
+  StreamHeapArena(HeapMutex& mutex, Recorder& recorder) : mutex_(mutex), recorder_(recorder) {}
+  StreamHeapArena(const StreamHeapArena&) = delete;
+  StreamHeapArena& operator=(const StreamHeapArena&) = delete;
+
+  // Of the default pool; null: not known without the heap's lock. O(1).
+  [[nodiscard]] StreamHeap* find(const StreamIdentity& stream) const noexcept {
+    return by_stream_.find(key_of(stream.id));
+  }
+  // Whose live blocks around that address are found in StreamHeap::live; null: not known. O(1).
+  [[nodiscard]] StreamHeap* find_by_page(std::uint64_t address) const noexcept {
+    return by_page_.find(address / kPage);
+  }
+
+  // Throws std::bad_alloc, unchanged. O(1) amortised.
+  [[nodiscard]] StreamHeap& take(const StreamIdentity& stream, PrivatePool* home);
+  // The stream is over: no find by stream finds it, and it does not wake again.
+  void end(StreamHeap& heap) noexcept;
+  // Requires: it has no references.
+  void give_back(StreamHeap& heap) noexcept;
+
+  // The stream asks for memory. O(1), but for when it wakes.
+  void note_request(StreamHeap& heap) noexcept {
+    if (!heap.is_awake.load(std::memory_order_relaxed) && !heap.wants_to_wake) consider_waking(heap);
+  }
+
+  // Room for the pages of so many bytes. Throws std::bad_alloc, unchanged.
+  void reserve_pages(std::size_t bytes) { by_page_.reserve(pages_of(bytes)); }
+  // The segment's blocks are found by page from now on, if it has its pages for itself and there is room:
+  // then true. O(bytes / 2 MiB).
+  [[nodiscard]] bool add_pages(const Segment& segment) noexcept;
+  // Requires: they were added. The second tells that the segment has another owner.
+  void remove_pages(const Segment& segment) noexcept;
+  void move_pages(const Segment& segment) noexcept;
+
+ private:
+  // The granularity of the driver's allocations of 1 MiB and more.
+  static constexpr std::uint64_t kPage = std::uint64_t{2} << 20;
+  // Streams that stay awake although they do nothing.
+  static constexpr std::size_t kAwakeAtLeast = 8;
+
+  [[nodiscard]] static std::uint64_t key_of(std::uint64_t stream_id) noexcept { return stream_id + 2; }
+  [[nodiscard]] static std::size_t pages_of(std::size_t bytes) noexcept { return bytes / kPage + 2; }
+  template <class Visit>
+  static void for_each_page(const Segment& segment, Visit&& visit) {
+    for (std::uint64_t page = segment.address / kPage; page * kPage < segment.end(); ++page) visit(page);
+  }
+
+  void consider_waking(StreamHeap& heap) noexcept;
+  void put_idle_to_sleep() noexcept;
+  void put_to_sleep(StreamHeap& heap) noexcept;
+
+  HeapMutex& mutex_;
+  Recorder& recorder_;
+  std::vector<std::unique_ptr<StreamHeap>> all_;
+  StreamHeap* unused_ = nullptr;
+  PublishedMap<StreamHeap> by_stream_;
+  PublishedMap<StreamHeap> by_page_;
+};
+
+}  // namespace cistern

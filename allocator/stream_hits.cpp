@@ -1,0 +1,230 @@
+// Hits, and frees of blocks that no other stream used, with the lock of their stream alone.
+//
+// They say no where anything else is to be done: then nothing has changed, and the walk with the heap's lock
+// does it (device_allocator.cpp).
+
+#include "allocator/device_allocator.h"
+
+#include <chrono>
+#include <cinttypes>
+#include <cstdio>
+#include <mutex>
+#include <utility>
+
+namespace cistern {
+namespace {
+
+constexpr auto kAllocated = static_cast<std::uint64_t>(TraceAction::alloc);
+
+void tell_of_unknown_block(std::uint64_t address) noexcept {
+  std::fprintf(stderr, "cistern: deallocate(%#" PRIx64 "): not the address of a live block; nothing was freed\n",
+               address);
+}
+
+}  // namespace
+
+// Null: not without the heap's lock.
+void* DeviceAllocator::allocate_by_stream(std::size_t bytes, const StreamIdentity& stream) noexcept {
+  StreamHeap* const heap = stream_heaps_.find(stream);
+  if (heap == nullptr || gathering().includes(HistoryContext::state)) return nullptr;
+  history_.provide();
+  const std::lock_guard lock(heap->mutex);
+  if (!may_serve(*heap) || heap->stream.id != stream.id || current_tag() != kUntagged) return nullptr;
+  if (heap->returned.first() == 0) [[likely]] {
+    LazyFree& lazy = heap->lazy_free;
+    if (lazy.is_free && lazy.block->requested == bytes) {
+      lazy.is_free = false;
+      ++lazy.turns;
+      trace_by_stream(*heap, kAllocated, *lazy.block);
+      api_.note_allocate(lazy.block->address, lazy.block->bytes, stream.handle);
+      return reinterpret_cast<void*>(lazy.block->address);
+    }
+  } else if (!take_returned(*heap)) {
+    return nullptr;
+  }
+  return bytes < kTooLarge && settle_by_stream(*heap) ? take_hit(*heap, bytes) : nullptr;
+}
+
+bool DeviceAllocator::free_by_stream(std::uint64_t address) noexcept {
+  StreamHeap* const heap = stream_heaps_.find_by_page(address);
+  if (heap == nullptr || gathering().includes(HistoryContext::all)) return false;
+  if (heap->allocates.load(std::memory_order_relaxed) != ThreadMark::of_this_thread()) [[unlikely]]
+    if (hands_back_ && hand_back(*heap, address)) return true;
+  history_.provide();
+  const std::lock_guard lock(heap->mutex);
+  if (!may_serve(*heap)) return false;
+  LazyFree& lazy = heap->lazy_free;
+  if (lazy.block != nullptr && lazy.block->address == address && !lazy.is_free) {
+    api_.note_free(address, lazy.block->bytes, heap->stream.handle);
+    trace_by_stream(*heap, kFreed, *lazy.block);
+    lazy.is_free = true;
+    return true;
+  }
+  if (!settle_by_stream(*heap)) return false;
+  Block* const block = heap->live.find(address);
+  return is_free_at_once(block) && free_hit(*heap, block);
+}
+
+// To the thread that allocates from the stream: it has the lock at hand, and will use the block. False: there is
+// no room.
+bool DeviceAllocator::hand_back(StreamHeap& heap, std::uint64_t address) noexcept {
+  if (!heap.returned.put(address)) return false;
+  if (!heap.is_awake.load(std::memory_order_seq_cst)) {
+    const Lock lock(mutex_);
+    free_returned(heap);
+  }
+  return true;
+}
+
+// Requires: the stream's lock is held. The rest of the heap is read only if it is awake: else its owner
+// may be changing it.
+inline bool DeviceAllocator::may_serve(const StreamHeap& heap) const noexcept {
+  return heap.is_awake.load(std::memory_order_relaxed) && serves_by_stream_;
+}
+
+// What a request or a free looks at beside its stream, or changes there.
+bool DeviceAllocator::can_serve_by_stream() const noexcept {
+  return plain_search_ && caches_ && pending_.empty() && unrecorded_frees_ == nullptr && captured_frees_.empty() &&
+         routing_.empty() && budgets_.empty() && !recorder_.keeps_tags() && policy_.max_split_size() == kUnlimited &&
+         !collects_garbage() && searches_[0] == 0 && searches_[1] == 0;
+}
+
+inline void* DeviceAllocator::take_hit(StreamHeap& heap, std::size_t bytes) noexcept {
+  const std::size_t rounded = policy_.round(bytes);
+  const PoolKind kind = policy_.pool(rounded);
+  Block* const free = heap.of(kind).best_fit(rounded);
+  if (free == nullptr || !free->segment->is_found_by_page || !heap.live.has_room() || heap.spares.size() == 0 ||
+      !policy_.may_serve(free->bytes, rounded))
+    return nullptr;
+  const std::size_t taken = policy_.should_split(free->bytes, rounded, kind) ? rounded : free->bytes;
+  const InactiveSplitChange change = change_by_taking(*free, taken);
+  if (!heap.ledger.blocks.came(kind, as_signed(taken), as_signed(bytes), change)) {
+    heap.ledger.blocks.take_back(kind, as_signed(taken), as_signed(bytes), change);
+    return nullptr;
+  }
+  if (const ThreadMark* self = ThreadMark::of_this_thread(); heap.allocates.load(std::memory_order_relaxed) != self)
+    heap.allocates.store(self, std::memory_order_relaxed);
+  Block* const block = take_front(free, taken, heap.spares);
+  block->state = BlockState::active_allocated;
+  block->requested = bytes;
+  block->tag = kUntagged;
+  block->oversize = false;
+  heap.live.insert(block->address, block);
+  heap.has_served_alone = true;
+  heap.lazy_free = {block, change, 0, false};
+  trace_by_stream(heap, kAllocated, *block);
+  api_.note_allocate(block->address, block->bytes, heap.stream.handle);
+  return reinterpret_cast<void*>(block->address);
+}
+
+// False, with nothing changed: a peak may move.
+inline bool DeviceAllocator::free_hit(StreamHeap& heap, Block* block) noexcept {
+  const PoolKind kind = block->segment->kind;
+  const InactiveSplitChange change = change_by_freeing(*block);
+  if (!heap.ledger.blocks.went(kind, as_signed(block->bytes), as_signed(block->requested), change)) {
+    heap.ledger.blocks.take_back_free(kind, as_signed(block->bytes), as_signed(block->requested), change);
+    return false;
+  }
+  heap.live.erase(block->address);
+  api_.note_free(block->address, block->bytes, heap.stream.handle);
+  trace_by_stream(heap, kFreed, *block);
+  put_free(block, heap.spares);
+  return true;
+}
+
+// Frees what other threads returned. False: some of it takes the heap's lock.
+bool DeviceAllocator::take_returned(StreamHeap& heap) noexcept {
+  if (!settle_by_stream(heap)) return false;
+  for (std::uint64_t address = heap.returned.first(); address != 0; address = heap.returned.first()) {
+    Block* const block = heap.live.find(address);
+    if (!is_free_at_once(block) || !free_hit(heap, block)) return false;
+    heap.returned.drop_first();
+  }
+  return true;
+}
+
+// The same by who has the heap's lock, and does not give it up: blocks that other streams used get their events
+// with the next request.
+void DeviceAllocator::free_returned(StreamHeap& heap) noexcept {
+  for (std::uint64_t address = heap.returned.first(); address != 0; address = heap.returned.first()) {
+    heap.returned.drop_first();
+    Block* const block = find_live(address);
+    if (block == nullptr || (block->holds != 0 && std::exchange(block->freed_while_held, true))) {
+      tell_of_unknown_block(address);
+      continue;
+    }
+    if (block->holds != 0) continue;
+    map_of(*block->segment).erase(address);
+    if (block->uses.empty()) {
+      recorder_.trace_freed([&] { return point_of(*block, kNoStackId); });
+      free_at_once(block);
+      continue;
+    }
+    recorder_.free_requested(block->segment->kind, as_signed(block->bytes), block->oversize, attribution(*block),
+                             [&] { return point_of(*block, kNoStackId); });
+    block->state = BlockState::active_pending_free;
+    block->freed_at = std::chrono::steady_clock::now();
+    block->pending_events = static_cast<std::uint32_t>(block->uses.size());
+    put_off(block);
+  }
+}
+
+// Carries out what the stream left for later. False: that takes the heap's lock.
+inline bool DeviceAllocator::settle_by_stream(StreamHeap& heap) noexcept {
+  LazyFree& lazy = heap.lazy_free;
+  if (lazy.block == nullptr) return true;
+  Block* const block = lazy.block;
+  if (lazy.turns != 0)
+    heap.ledger.blocks.turned(block->segment->kind, lazy.turns, as_signed(block->bytes), as_signed(block->requested),
+                              lazy.change);
+  lazy.turns = 0;
+  if (lazy.is_free) {
+    const InactiveSplitChange change = change_by_freeing(*block);
+    if (!heap.ledger.blocks.went(block->segment->kind, as_signed(block->bytes), as_signed(block->requested), change)) {
+      heap.ledger.blocks.take_back_free(block->segment->kind, as_signed(block->bytes), as_signed(block->requested),
+                                        change);
+      return false;
+    }
+    heap.live.erase(block->address);
+    put_free(block, heap.spares);
+  }
+  lazy.block = nullptr;
+  lazy.is_free = false;
+  return true;
+}
+
+// A stream that serves alone writes to the history itself; else what it does waits for others.
+inline void DeviceAllocator::trace_by_stream(StreamHeap& heap, std::uint64_t action, const Block& block) noexcept {
+  if (!history_.is_on()) return;
+  if (one_stream_serves_) {
+    if (action == kFreed)
+      history_.add_freed(point_of(block, kNoStackId));
+    else
+      history_.add(TraceAction::alloc, point_of(block, kNoStackId));
+    return;
+  }
+  if (heap.stage.is_full()) {
+    const std::lock_guard lock(staged_mutex_);
+    write_staged(heap);
+  }
+  heap.stage.add(history_.staged(action, block.address, as_signed(block.requested)));
+}
+
+// Requires: the heap's lock, or the stream's and staged_mutex_.
+void DeviceAllocator::write_staged(StreamHeap& heap) noexcept {
+  history_.add(heap.stage.events(), stream_number(heap.stream));
+  heap.stage.clear();
+}
+
+void DeviceAllocator::settle_lazy_free(StreamHeap& heap) noexcept {
+  const LazyFree lazy = std::exchange(heap.lazy_free, {});
+  Block* const block = lazy.block;
+  if (lazy.turns != 0)
+    recorder_.turned(block->segment->kind, lazy.turns, as_signed(block->bytes), as_signed(block->requested),
+                     lazy.change, false, attribution(*block));
+  if (!lazy.is_free) return;
+  heap.live.erase(block->address);
+  free_at_once(block);
+}
+
+}  // namespace cistern

@@ -1,0 +1,34 @@
+#pragma once
+
+// HistoryStage: events of one stream on their way to its device's history.
+//
+// Not thread-safe: guarded by the lock of what it is part of.
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace cistern {
+
+// A block's, without a stack, a tag or a text of its own.
+struct StagedEvent {
+  std::uint64_t ticks = 0;  // see TickClock
+  std::uint64_t place = 0;  // see HistoryEntry
+  std::int64_t size = 0;    // requested bytes
+};
+
+class HistoryStage {
+ public:
+  [[nodiscard]] bool is_full() const noexcept { return size_ == events_.size(); }
+  // Requires: it is not full.
+  void add(const StagedEvent& event) noexcept { events_[size_++] = event; }
+  [[nodiscard]] std::span<const StagedEvent> events() const noexcept { return {events_.data(), size_}; }
+  void clear() noexcept { size_ = 0; }
+
+ private:
+  std::array<StagedEvent, 64> events_{};
+  std::size_t size_ = 0;
+};
+
+}  // namespace cistern

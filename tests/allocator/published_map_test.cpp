@@ -1,0 +1,141 @@
+// The map that is read without a lock: against std::map, and while it changes, in every order.
+#include "allocator/published_map.h"
+
+#include <gtest/gtest.h>
+#include <rapidcheck.h>
+#include <rapidcheck/gtest.h>
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <cstdio>
+#include <map>
+#include <thread>
+#include <vector>
+
+#include "tests/allocator/delaying_processors.h"
+#include "tests/property.h"
+#include "tests/races/choices.h"
+
+namespace cistern {
+namespace {
+
+using testing::DelayingProcessors;
+using testing::TwoProcessors;
+
+[[maybe_unused]] const bool configured = configure_properties(2000, 200);
+
+RC_GTEST_PROP(PublishedMapProperties, FindsWhatAMapFinds, ()) {
+  std::array<int, 200> values{};
+  PublishedMap<int> map;
+  std::map<std::uint64_t, int*> expected;
+  const auto steps = *rc::gen::container<std::vector<int>>(rc::gen::inRange(0, 1000));
+  for (const int step : steps) {
+    const auto key = static_cast<std::uint64_t>(step % 100) * 0x100000001 + 1;  // the upper half counts too
+    int* const value = &values[static_cast<std::size_t>(step % 200)];
+    if (step < 600) {
+      map.reserve(1);
+      map.put(key, value);
+      expected[key] = value;
+    } else {
+      map.erase(key);
+      expected.erase(key);
+    }
+    RC_ASSERT(map.size() == expected.size());
+  }
+  for (std::uint64_t i = 0; i < 100; ++i) {
+    const std::uint64_t key = i * 0x100000001 + 1;
+    const auto found = expected.find(key);
+    RC_ASSERT(map.find(key) == (found == expected.end() ? nullptr : found->second));
+    RC_ASSERT(map.contains(key) == (found != expected.end()));
+  }
+}
+
+TEST(PublishedMap, FindsNothingBeforeAnythingIsThere) {
+  const PublishedMap<int> map;
+  EXPECT_EQ(map.find(1), nullptr);
+  EXPECT_FALSE(map.contains(1));
+  EXPECT_FALSE(map.has_room(1));
+}
+
+using SteppedMap = PublishedMap<int, DelayingProcessors>;
+constexpr std::uint64_t kKeys = 40;
+
+// At full counts 1.2 million orders of 3 stops, which take a minute.
+int stops() { return kSanitized ? 1 : scaled(10) < 10 ? 2 : 3; }
+
+// A reader looks for `sought` while `change` is made: it finds what was there before or is there
+// afterwards, or does not know. Returns the number of orders.
+template <class Change>
+std::size_t read_during(const Change& change, std::uint64_t sought, std::uint64_t keys = 7) {
+  TwoProcessors machine;
+  Choices choices;
+  std::size_t orders = 0;
+  do {
+    std::array<int, kKeys> values{};
+    SteppedMap map;
+    map.reserve(8);
+    for (std::uint64_t key = 1; key <= keys; ++key) map.put(key, &values[key]);
+    const int* const before = map.find(sought);
+    const int* found = nullptr;
+    machine.run(
+        choices, stops(), [&] { change(map, values); }, [&] { found = map.find(sought); });
+    const int* const after = map.find(sought);
+    EXPECT_TRUE(found == nullptr || found == before || found == after) << choices.to_string();
+    EXPECT_TRUE(found == nullptr || found == &values[sought] || found == &values[0]) << choices.to_string();
+    ++orders;
+  } while (!::testing::Test::HasFailure() && choices.advance());
+  return orders;
+}
+
+TEST(PublishedMapInterleaving, AReaderNeverTakesOneKeysValueForAnothers) {
+  std::size_t orders = 0;
+  for (std::uint64_t sought = 1; sought <= 8; ++sought) {
+    // The run of entries that holds it moves: 16 places, 7 keys.
+    orders += read_during([](SteppedMap& map, auto&) { map.erase(3); }, sought);
+    orders += read_during([](SteppedMap& map, auto& values) { map.put(8, &values[8]); }, sought);
+    orders += read_during(
+        [](SteppedMap& map, auto& values) {
+          map.erase(5);
+          map.put(8, &values[8]);
+        },
+        sought);
+    orders += read_during([](SteppedMap& map, auto& values) { map.put(5, &values[0]); }, sought);
+  }
+  std::printf("%zu orders\n", orders);
+}
+
+TEST(PublishedMapInterleaving, AReaderOfAnOutgrownTableDoesNotKnow) {
+  std::size_t orders = 0;
+  for (const std::uint64_t sought : {1, 2})
+    orders += read_during([](SteppedMap& map, auto&) { map.reserve(10); }, sought, 1);
+  std::printf("%zu orders\n", orders);
+}
+
+TEST(PublishedMap, ThreadsReadWhileAnotherChanges) {
+  std::array<std::uint64_t, 1000> values{};
+  for (std::uint64_t i = 0; i < values.size(); ++i) values[i] = i;
+  PublishedMap<std::uint64_t> map;
+  std::atomic<bool> ends{false};
+  std::atomic<int> wrong{0};
+  std::array<std::thread, 2> readers;
+  for (std::thread& reader : readers)
+    reader = std::thread([&] {
+      for (std::uint64_t key = 1; !ends.load(std::memory_order_relaxed); key = key % 999 + 1)
+        if (const std::uint64_t* value = map.find(key); value != nullptr && *value != key) ++wrong;
+    });
+  const int rounds = kSanitized ? 2 : 20;
+  for (int round = 0; round < rounds; ++round) {
+    for (std::uint64_t key = 1; key < 1000; ++key) {
+      map.reserve(1);
+      map.put(key, &values[key]);
+    }
+    for (std::uint64_t key = 1; key < 1000; ++key) map.erase(key);
+  }
+  ends = true;
+  for (std::thread& reader : readers) reader.join();
+  EXPECT_EQ(wrong, 0);
+}
+
+}  // namespace
+}  // namespace cistern

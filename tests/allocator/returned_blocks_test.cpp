@@ -1,0 +1,160 @@
+// The way of blocks to the thread that allocated them: every order of two threads' steps, to a bound.
+#include "allocator/returned_blocks.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tests/allocator/delaying_processors.h"
+#include "tests/property.h"
+#include "tests/races/choices.h"
+
+namespace cistern {
+namespace {
+
+using testing::DelayingProcessors;
+using testing::TwoProcessors;
+using Returned = BasicReturnedBlocks<DelayingProcessors>;
+
+void take_all(Returned& returned, std::vector<std::uint64_t>& taken) {
+  for (std::uint64_t address = returned.first(); address != 0; address = returned.first()) {
+    taken.push_back(address);
+    returned.drop_first();
+  }
+}
+
+// Runs both in every order; `check` sees what is left of each.
+template <class Make, class First, class Second, class Check>
+std::size_t in_every_order(int most_stops, const Make& make, const First& first, const Second& second,
+                           const Check& check) {
+  TwoProcessors machine;
+  Choices choices;
+  std::size_t orders = 0;
+  do {
+    auto world = make();
+    machine.run(
+        choices, most_stops, [&] { first(*world); }, [&] { second(*world); });
+    check(*world, choices.to_string());
+    ++orders;
+  } while (!::testing::Test::HasFailure() && choices.advance());
+  return orders;
+}
+
+struct World {
+  Returned returned;
+  std::vector<std::uint64_t> taken;
+  DelayingProcessors::Atomic<bool> is_awake{true};
+  bool found_asleep = false;
+  int refused = 0;
+};
+std::unique_ptr<World> new_world() { return std::make_unique<World>(); }
+
+TEST(ReturnedBlocks, HoldsSoManyInTheirOrder) {
+  ReturnedBlocks returned;
+  EXPECT_EQ(returned.first(), 0U);
+  for (int lap = 0; lap < 3; ++lap) {
+    for (std::uint64_t i = 1; i <= ReturnedBlocks::kPlaces; ++i) EXPECT_TRUE(returned.put(i * 512));
+    EXPECT_FALSE(returned.put(512)) << "there is no room";
+    for (std::uint64_t i = 1; i <= ReturnedBlocks::kPlaces; ++i) {
+      EXPECT_EQ(returned.first(), i * 512);
+      returned.drop_first();
+    }
+    EXPECT_EQ(returned.first(), 0U);
+  }
+}
+
+TEST(ReturnedBlocksInterleaving, TwoThatReturnAtOnceLoseNothing) {
+  const std::size_t orders = in_every_order(
+      4, new_world,
+      [](World& world) {
+        EXPECT_TRUE(world.returned.put(1));
+        EXPECT_TRUE(world.returned.put(2));
+      },
+      [](World& world) {
+        EXPECT_TRUE(world.returned.put(3));
+        EXPECT_TRUE(world.returned.put(4));
+      },
+      [](World& world, const std::string& order) {
+        take_all(world.returned, world.taken);
+        std::sort(world.taken.begin(), world.taken.end());
+        EXPECT_EQ(world.taken, (std::vector<std::uint64_t>{1, 2, 3, 4})) << order;
+      });
+  std::printf("%zu orders\n", orders);
+}
+
+TEST(ReturnedBlocksInterleaving, OneReturnsInAFullRingWhileItIsEmptied) {
+  const std::size_t orders = in_every_order(
+      4,
+      [] {
+        auto world = new_world();
+        for (std::uint64_t i = 1; i <= Returned::kPlaces - 1; ++i) EXPECT_TRUE(world->returned.put(i));
+        return world;
+      },
+      [](World& world) {
+        for (std::uint64_t i = Returned::kPlaces; i < Returned::kPlaces + 3; ++i)
+          if (!world.returned.put(i)) ++world.refused;
+      },
+      [](World& world) {
+        for (int i = 0; i < 2; ++i) {
+          world.taken.push_back(world.returned.first());
+          world.returned.drop_first();
+        }
+      },
+      [](World& world, const std::string& order) {
+        take_all(world.returned, world.taken);
+        EXPECT_EQ(world.taken.size() + static_cast<std::size_t>(world.refused), Returned::kPlaces + 2) << order;
+        EXPECT_TRUE(std::is_sorted(world.taken.begin(), world.taken.end())) << order;
+        EXPECT_EQ(std::adjacent_find(world.taken.begin(), world.taken.end()), world.taken.end()) << order;
+      });
+  std::printf("%zu orders\n", orders);
+}
+
+// As StreamHeapArena puts a stream to sleep, and DeviceAllocator::hand_back looks.
+TEST(ReturnedBlocksInterleaving, WhatComesWhileAStreamFallsAsleepIsSeenByOneOfBoth) {
+  const std::size_t orders = in_every_order(
+      4, new_world,
+      [](World& world) {
+        EXPECT_TRUE(world.returned.put(512));
+        world.found_asleep = !world.is_awake.load(std::memory_order_seq_cst);
+      },
+      [](World& world) {
+        world.is_awake.store(false, std::memory_order_seq_cst);
+        take_all(world.returned, world.taken);
+      },
+      [](World& world, const std::string& order) { EXPECT_TRUE(world.found_asleep || !world.taken.empty()) << order; });
+  std::printf("%zu orders\n", orders);
+}
+
+TEST(ReturnedBlocks, ThreadsOfThisMachineLoseNothing) {
+  ReturnedBlocks returned;
+  constexpr std::uint64_t kEach = kSanitized ? 5'000 : 50'000;
+  std::vector<std::thread> threads;
+  for (std::uint64_t thread = 0; thread < 2; ++thread)
+    threads.emplace_back([&, thread] {
+      for (std::uint64_t i = 1; i <= kEach; ++i)
+        while (!returned.put(i * 2 + thread)) std::this_thread::yield();
+    });
+  std::uint64_t last[2] = {0, 0};
+  for (std::uint64_t taken = 0; taken < 2 * kEach;) {
+    const std::uint64_t address = returned.first();
+    if (address == 0) {
+      std::this_thread::yield();
+      continue;
+    }
+    returned.drop_first();
+    ASSERT_EQ(address / 2, last[address % 2] + 1) << "each thread's own come in their order";
+    last[address % 2] = address / 2;
+    ++taken;
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(returned.first(), 0U);
+}
+
+}  // namespace
+}  // namespace cistern

@@ -1,0 +1,132 @@
+// Ledgers of streams that count apart: the figures are those of one counter that sees everything.
+
+#include "stats/recorder.h"
+
+#include "tests/property.h"
+
+#include <gtest/gtest.h>
+#include <rapidcheck.h>
+#include <rapidcheck/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <vector>
+
+namespace cistern {
+namespace {
+
+[[maybe_unused]] const bool configured = configure_properties(5000, 400);
+
+// Counters that are raised at each step.
+struct Plain {
+  Stat blocks;
+  Stat bytes;
+  Stat split_bytes;
+  static void move(Stat& stat, std::int64_t amount) {
+    stat.current += amount;
+    stat.peak = std::max(stat.peak, stat.current);
+    (amount > 0 ? stat.allocated : stat.freed) += std::abs(amount);
+  }
+  void forget_peaks() {
+    for (Stat* stat : {&blocks, &bytes, &split_bytes}) stat->peak = stat->current;
+  }
+};
+
+struct World {
+  static constexpr std::size_t kStreams = 3;
+  World() { recorder.reserve_streams(kStreams); }
+  // As a stream does that has its own lock alone, and leaves to the recorder what may move a peak.
+  void allocate(std::size_t stream, std::int64_t bytes, InactiveSplitChange split) {
+    StreamLedger& ledger = ledgers[stream];
+    if (!ledger.is_apart || !ledger.blocks.came(PoolKind::small, bytes, bytes, split)) {
+      if (ledger.is_apart) ledger.blocks.take_back(PoolKind::small, bytes, bytes, split);
+      recorder.block_allocated(PoolKind::small, bytes, bytes, split, false, {kUntagged, &ledger});
+    }
+    live[stream].push_back({bytes, split});
+    Plain::move(plain.blocks, 1);
+    Plain::move(plain.bytes, bytes);
+    Plain::move(plain.split_bytes, split.bytes);
+  }
+  void free(std::size_t stream, std::size_t place) {
+    StreamLedger& ledger = ledgers[stream];
+    const auto [bytes, came_with] = live[stream][place];
+    const InactiveSplitChange split{-came_with.count, -came_with.bytes};
+    if (!ledger.is_apart || !ledger.blocks.went(PoolKind::small, bytes, bytes, split)) {
+      if (ledger.is_apart) ledger.blocks.take_back_free(PoolKind::small, bytes, bytes, split);
+      recorder.freed(PoolKind::small, bytes, bytes, split, false, {kUntagged, &ledger});
+    }
+    live[stream].erase(live[stream].begin() + static_cast<std::ptrdiff_t>(place));
+    Plain::move(plain.blocks, -1);
+    Plain::move(plain.bytes, -bytes);
+    Plain::move(plain.split_bytes, split.bytes);
+  }
+  void compare() const {
+    const MemoryStats stats = recorder.stats();
+    RC_ASSERT(stats.allocation.all == plain.blocks);
+    RC_ASSERT(stats.active.small_pool == plain.blocks);
+    RC_ASSERT(stats.allocated_bytes.all == plain.bytes);
+    RC_ASSERT(stats.requested_bytes.small_pool == plain.bytes);
+    RC_ASSERT(stats.inactive_split_bytes.all == plain.split_bytes);
+    std::int64_t sum = 0;
+    for (std::size_t stream = 0; stream < kStreams; ++stream) {
+      std::int64_t bytes = 0;
+      for (const auto& block : live[stream]) bytes += block.first;
+      RC_ASSERT(ledgers[stream].live_bytes() == bytes);
+      sum += bytes;
+    }
+    RC_ASSERT(recorder.live_bytes() == sum);
+  }
+
+  Recorder recorder;
+  std::array<StreamLedger, kStreams> ledgers;
+  std::array<std::vector<std::pair<std::int64_t, InactiveSplitChange>>, kStreams> live;
+  Plain plain;
+};
+
+RC_GTEST_PROP(StreamLedgerProperties, FiguresAreThoseOfOneCounter, ()) {
+  World world;
+  const auto steps = *rc::gen::container<std::vector<std::size_t>>(rc::gen::inRange<std::size_t>(0, 100000));
+  for (const std::size_t step : steps) {
+    const std::size_t stream = step % 7 < 4 ? 0 : step % World::kStreams;
+    auto& live = world.live[stream];
+    const std::size_t kind = step % 100;
+    if (kind < 45) {
+      const auto bytes = static_cast<std::int64_t>(step / 100 % 9 + 1) * 512;
+      world.allocate(stream, bytes, step % 3 == 0 ? InactiveSplitChange{1, 4096 - bytes / 2} : InactiveSplitChange{});
+    } else if (kind < 90 && !live.empty()) {
+      world.free(stream, step / 100 % live.size());
+    } else if (kind < 94) {
+      StreamLedger& ledger = world.ledgers[stream];
+      if (ledger.is_apart)
+        world.recorder.join(ledger);
+      else
+        world.recorder.part(ledger);
+    } else if (kind == 94) {
+      world.recorder.reset_peaks();
+      world.plain.forget_peaks();
+    } else {
+      world.compare();
+    }
+  }
+  world.compare();
+}
+
+// Two that never hold at the same time: what one gave back is not the other's to take unseen.
+TEST(StreamLedgers, APeakThatNobodyReachedIsNotThere) {
+  World world;
+  world.recorder.part(world.ledgers[0]);
+  world.recorder.part(world.ledgers[1]);
+  for (int i = 0; i < 10; ++i)
+    for (const std::size_t stream : {std::size_t{0}, std::size_t{1}}) {
+      world.allocate(stream, 4096, {});
+      world.free(stream, 0);
+    }
+  EXPECT_EQ(world.recorder.stats().allocated_bytes.all.peak, 4096);
+  world.allocate(0, 4096, {});
+  world.allocate(1, 512, {});
+  EXPECT_EQ(world.recorder.stats().allocated_bytes.all.peak, 4608);
+}
+
+}  // namespace
+}  // namespace cistern
