@@ -243,6 +243,20 @@ TEST_F(PagePlacementTest, PendingBlocksComeBeforeNewMemory) {
   EXPECT_EQ(allocate(256).address, block.address);
 }
 
+// Another place would serve at once, and the step would go on differently from there.
+TEST_F(PagePlacementTest, APlaceThatTheLogKnowsIsWaitedFor) {
+  static_cast<void>(allocate(300));
+  const PagedBlock late = allocate(256);
+  release(allocate(400));
+  placement_.freed(late);
+  EXPECT_EQ(placement_.plan({256, 0, true}).kind, PlanKind::awaits_pending);
+  const PagePlan other = placement_.plan({256, 0, false});
+  EXPECT_EQ(other.kind, PlanKind::placed);
+  EXPECT_NE(other.address, late.address);
+  placement_.settle(late);
+  EXPECT_EQ(placement_.plan({256, 0, true}).address, late.address);
+}
+
 TEST_F(PagePlacementTest, TheLimitRefusesAndChangesNothing) {
   PagePlacement limited(kPage, 4);
   const auto place = [&](Sectors sectors) {
