@@ -13,9 +13,12 @@ bool DeviceAllocator::release_oversize(const Request& request, Lock& lock) {
   if (least == kUnlimited) return false;
   const std::size_t wanted = std::max(request.rounded, least);
   BlockPool& pool = request.pools->of(request.kind);
-  if (Block* block = pool.best_fit(wanted); block != nullptr && block->segment->range == nullptr) {
-    if (block->is_split()) return false;
-    return release_segments(SegmentList(block->segment), lock) != 0;
+  const Block* fit = pool.best_fit(wanted);
+  // The pages of expandable segments only a flush gives back.
+  while (fit != nullptr && fit->segment->range != nullptr) fit = pool.after(fit);
+  if (fit != nullptr) {
+    if (fit->is_split()) return false;
+    return release_segments(SegmentList(fit->segment), lock) != 0;
   }
   // No single block is large enough: the largest ones together, if their sum is. What was
   // given back stays so even when it was not enough, as in PyTorch.

@@ -304,6 +304,20 @@ TEST_F(Expandable, TurnedOffItsFreeBlocksServeNobodyAndItsLiveOnesAreFreed) {
   EXPECT_EQ(reserved(), mebibytes(12));
 }
 
+// What goes back before a flush is the smallest free segment that is large enough, where pages would be smaller, too.
+TEST(ExpandableDevice, AnOversizeSegmentGoesBackAlthoughFreePagesWouldFit) {
+  SimulatedDriver driver({.capacity_bytes = 100 * kMega, .backing = Backing::none});
+  CachingAllocator allocator(
+      {.driver = &driver.api(), .options = AllocatorOptions::parse("expandable_segments:True,max_split_size_mb:32")});
+  allocator.deallocate(allocator.allocate(40 * kMega));
+  allocator.set_options("expandable_segments:False,max_split_size_mb:32");
+  allocator.deallocate(allocator.allocate(42 * kMega));
+  static_cast<void>(allocator.allocate(2 * kMega));
+  const MemoryStats stats = allocator.memory_stats();
+  EXPECT_EQ(stats.num_alloc_retries, 0);
+  EXPECT_EQ(stats.reserved_bytes.all.current, static_cast<std::int64_t>((40 + 20) * kMega));
+}
+
 TEST_F(Expandable, OnAUsedHeapOnlyItAndClassicChangePlaces) {
   take(1000);
   EXPECT_THROW(allocator.set_options("policy:direct"), NotSupported);
