@@ -2,7 +2,7 @@
 
 // PublishedMap: from a number to an object, read by any thread without a lock while one changes it.
 //
-// An open-addressing table and a version. Who changes the table makes the version odd meanwhile, and a
+// An open-addressing table and a version. Who moves entries makes the version odd meanwhile, and a
 // reader whose version was odd, or is another afterwards, knows nothing: it then asks under the lock of who
 // writes. Tables that were outgrown stay for readers that are still there; each is half of the next.
 // Thread safety: find may be called from any thread at any time; the rest by one thread at a time. What is
@@ -50,8 +50,8 @@ class PublishedMap {
   [[nodiscard]] bool has_room(std::size_t more) const noexcept { return (size_ + more) * 2 <= capacity_; }
   // The value of a key that is new or known. Requires: room for one more, if it is new. O(1).
   void put(std::uint64_t key, Value* value) noexcept {
+    // Whoever finds the key finds a value of it: this needs no version of its own.
     Entry& entry = entry_of(*tables_, key);
-    const Change change(version_);
     if (entry.key.load(std::memory_order_relaxed) == 0) ++size_;
     entry.value.store(value, std::memory_order_release);
     entry.key.store(key, std::memory_order_release);

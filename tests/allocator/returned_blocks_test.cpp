@@ -122,6 +122,7 @@ TEST(ReturnedBlocksInterleaving, WhatComesWhileAStreamFallsAsleepIsSeenByOneOfBo
       [](World& world) {
         EXPECT_TRUE(world.returned.put(512));
         world.found_asleep = !world.is_awake.load(std::memory_order_seq_cst);
+        static_cast<void>(world.is_awake.load(std::memory_order_relaxed));  // it may be stopped here, too
       },
       [](World& world) {
         world.is_awake.store(false, std::memory_order_seq_cst);
