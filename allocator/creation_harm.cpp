@@ -24,7 +24,7 @@ const std::array<std::uint64_t, kParts - 1> kRoots = [] {
 std::size_t CreationHarm::class_of(Sectors sectors) {
   const auto bits = static_cast<std::uint64_t>(sectors);
   const int octave = static_cast<int>(std::bit_width(bits)) - 1;
-  const std::uint64_t scaled = bits << (kScale - octave);
+  const std::uint64_t scaled = octave <= kScale ? bits << (kScale - octave) : bits >> (octave - kScale);
   const auto part = std::upper_bound(kRoots.begin(), kRoots.end(), scaled) - kRoots.begin();
   return std::min(kParts * static_cast<std::size_t>(octave) + static_cast<std::size_t>(part), kClasses - 1);
 }
