@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <chrono>
 #include <cstdint>
 #include <string>
@@ -26,10 +27,18 @@ class LazyFreeTest : public ::testing::Test {
     EXPECT_EQ(driver_.api().primary_ctx_retain(&context, 0), CUDA_SUCCESS);
     EXPECT_EQ(driver_.api().ctx_set_current(context), CUDA_SUCCESS);
     wake(nullptr);
+    raise_peaks();
   }
-  // A free stands only on a stream that serves itself: after some requests.
+  // A free stands only on a stream that serves itself: after some requests, and as long as no peak moves.
   void wake(StreamHandle stream) {
     for (int i = 0; i < 3; ++i) allocator_.deallocate(allocator_.allocate(512, stream));
+  }
+  void raise_peaks() {
+    std::array<void*, 8> blocks{};
+    for (void*& block : blocks) block = allocator_.allocate(128 * kKibi);
+    for (std::size_t i = 0; i < blocks.size(); i += 2) allocator_.deallocate(blocks[i]);
+    for (std::size_t i = 1; i < blocks.size(); i += 2) allocator_.deallocate(blocks[i]);
+    allocator_.deallocate(allocator_.allocate(512));
   }
   StreamHandle new_stream() {
     CUstream stream = nullptr;
@@ -43,6 +52,7 @@ class LazyFreeTest : public ::testing::Test {
 };
 
 TEST_F(LazyFreeTest, TheBlockComesBackAndEveryTurnIsCounted) {
+  allocator_.reset_peak_memory_stats();
   void* const first = allocator_.allocate(3 * kKibi);
   const MemoryStats before = stats();
   void* block = allocator_.allocate(4 * kKibi);
