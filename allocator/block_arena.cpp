@@ -70,7 +70,6 @@ void BlockArena::add_block_chunk() {
     blocks[i].priority = scatter(first_number + i + 1);
     free_blocks_.give(&blocks[i]);
   }
-  all_blocks_ += kBlocksPerChunk;
 }
 
 void BlockArena::add_segment_chunk() {

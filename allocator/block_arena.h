@@ -32,7 +32,7 @@ class BlockArena {
   [[nodiscard]] Block* take_block() noexcept { return free_blocks_.take(); }
   [[nodiscard]] Segment* take_segment() noexcept;
   // How many are taken.
-  [[nodiscard]] std::size_t blocks() const noexcept { return all_blocks_ - free_blocks_.size(); }
+  [[nodiscard]] std::size_t blocks() const noexcept { return places() - free_blocks_.size(); }
   [[nodiscard]] std::size_t segments() const noexcept { return taken_segments_; }
   // Of blocks, taken or not.
   [[nodiscard]] std::size_t places() const noexcept { return block_chunks_.size() * kBlocksPerChunk; }
@@ -64,7 +64,6 @@ class BlockArena {
   std::vector<std::unique_ptr<Block[]>> block_chunks_;
   std::vector<std::unique_ptr<Segment[]>> segment_chunks_;
   BlockSpares free_blocks_;
-  std::size_t all_blocks_ = 0;
   Segment* free_segments_ = nullptr;
   std::size_t free_segment_count_ = 0;
   std::size_t taken_segments_ = 0;

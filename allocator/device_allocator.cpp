@@ -19,6 +19,11 @@ bool asks_for_fraction(const AllocatorOptions& options) {
 
 }  // namespace
 
+void say_nothing_was_freed(std::uint64_t address) noexcept {
+  std::fprintf(stderr, "cistern: deallocate(%#" PRIx64 "): not the address of a live block; nothing was freed\n",
+               address);
+}
+
 DeviceAllocator::DeviceAllocator(const HeapSurroundings& surroundings, int device, const AllocatorOptions& options,
                                  const HistoryOptions& history)
     : api_(surroundings.contexts.api()),

@@ -70,6 +70,9 @@ struct HeapSurroundings {
   SnapshotSource& snapshots;
 };
 
+// Standard error says that the address, which somebody freed, is not that of a live block.
+void say_nothing_was_freed(std::uint64_t address) noexcept;
+
 class DeviceAllocator {
  public:
   // Asks the driver for the device's memory size. Throws DriverError.
@@ -293,6 +296,7 @@ class DeviceAllocator {
   [[nodiscard]] bool can_serve_by_stream() const noexcept;
   [[nodiscard]] void* take_hit(StreamHeap& heap, std::size_t bytes) noexcept;
   [[nodiscard]] bool free_hit(StreamHeap& heap, Block* block) noexcept;
+  [[nodiscard]] static bool count_free(StreamHeap& heap, const Block& block) noexcept;
   [[nodiscard]] bool settle_by_stream(StreamHeap& heap) noexcept;
   void trace_by_stream(StreamHeap& heap, std::uint64_t action, const Block& block) noexcept;
   void write_staged(StreamHeap& heap) noexcept;
@@ -359,6 +363,7 @@ class DeviceAllocator {
   }
   void add_use(Block* block, const StreamUse& use);
   [[nodiscard]] bool note_use(Block* block, const StreamUse& use, Lock& lock) noexcept;
+  static void begin_waiting(Block* block) noexcept;
   void free_behind_events(Block* block, Lock& lock) noexcept;
   CUresult guard(Block* block, Lock& lock) noexcept;
   void retire_uses(Block* block, std::size_t first) noexcept;

@@ -68,7 +68,7 @@ void DeviceHeaps::deallocate(void* pointer, const StreamUse* last_use) noexcept 
   const auto address = reinterpret_cast<std::uintptr_t>(pointer);
   if (address == 0) return;
   if (find_owner(address, [&](DeviceAllocator& heap) { return heap.free(address, last_use); })) return;
-  std::fprintf(stderr, "cistern: deallocate(%p): not the address of a live block; nothing was freed\n", pointer);
+  say_nothing_was_freed(address);
   contexts_.api().note_free(address, 0, nullptr);
 }
 

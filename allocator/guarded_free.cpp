@@ -40,13 +40,17 @@ bool DeviceAllocator::note_use(Block* block, const StreamUse& use, Lock& lock) n
   }
 }
 
+void DeviceAllocator::begin_waiting(Block* block) noexcept {
+  block->state = BlockState::active_pending_free;
+  block->freed_at = std::chrono::steady_clock::now();
+  block->pending_events = static_cast<std::uint32_t>(block->uses.size());
+}
+
 // Every stream that used the block gets an event now, so that work queued on it later is
 // not waited for. No event for the block's own stream: later work there is ordered after
 // this free already. During a capture there is no event to query, so the free is put off.
 void DeviceAllocator::free_behind_events(Block* block, Lock& lock) noexcept {
-  block->state = BlockState::active_pending_free;
-  block->freed_at = std::chrono::steady_clock::now();
-  block->pending_events = static_cast<std::uint32_t>(block->uses.size());
+  begin_waiting(block);
   if (capture_under_way()) {
     put_off(block);
     note_captured_free(block);

@@ -64,6 +64,7 @@ class StreamHeapArena {
   // Streams that stay awake although they do nothing.
   static constexpr std::size_t kAwakeAtLeast = 8;
 
+  // No stream's is 0: the legacy default stream has the highest id.
   [[nodiscard]] static std::uint64_t key_of(std::uint64_t stream_id) noexcept { return stream_id + 2; }
   [[nodiscard]] static std::size_t pages_of(std::size_t bytes) noexcept { return bytes / kPage + 2; }
   template <class Visit>

@@ -5,9 +5,6 @@
 
 #include "allocator/device_allocator.h"
 
-#include <chrono>
-#include <cinttypes>
-#include <cstdio>
 #include <mutex>
 #include <utility>
 
@@ -15,11 +12,6 @@ namespace cistern {
 namespace {
 
 constexpr auto kAllocated = static_cast<std::uint64_t>(TraceAction::alloc);
-
-void tell_of_unknown_block(std::uint64_t address) noexcept {
-  std::fprintf(stderr, "cistern: deallocate(%#" PRIx64 "): not the address of a live block; nothing was freed\n",
-               address);
-}
 
 }  // namespace
 
@@ -119,17 +111,20 @@ inline void* DeviceAllocator::take_hit(StreamHeap& heap, std::size_t bytes) noex
 
 // False, with nothing changed: a peak may move.
 inline bool DeviceAllocator::free_hit(StreamHeap& heap, Block* block) noexcept {
-  const PoolKind kind = block->segment->kind;
-  const InactiveSplitChange change = change_by_freeing(*block);
-  if (!heap.ledger.blocks.went(kind, as_signed(block->bytes), as_signed(block->requested), change)) {
-    heap.ledger.blocks.take_back_free(kind, as_signed(block->bytes), as_signed(block->requested), change);
-    return false;
-  }
-  heap.live.erase(block->address);
+  if (!count_free(heap, *block)) return false;
   api_.note_free(block->address, block->bytes, heap.stream.handle);
   trace_by_stream(heap, kFreed, *block);
+  heap.live.erase(block->address);
   put_free(block, heap.spares);
   return true;
+}
+
+inline bool DeviceAllocator::count_free(StreamHeap& heap, const Block& block) noexcept {
+  const PoolKind kind = block.segment->kind;
+  const InactiveSplitChange change = change_by_freeing(block);
+  if (heap.ledger.blocks.went(kind, as_signed(block.bytes), as_signed(block.requested), change)) return true;
+  heap.ledger.blocks.take_back_free(kind, as_signed(block.bytes), as_signed(block.requested), change);
+  return false;
 }
 
 // Frees what other threads returned. False: some of it takes the heap's lock.
@@ -144,17 +139,17 @@ bool DeviceAllocator::take_returned(StreamHeap& heap) noexcept {
 }
 
 // The same by who has the heap's lock, and does not give it up: blocks that other streams used get their events
-// with the next request.
+// with the next request. A segment with a live block stays its stream's: what is not live there was not live.
 void DeviceAllocator::free_returned(StreamHeap& heap) noexcept {
   for (std::uint64_t address = heap.returned.first(); address != 0; address = heap.returned.first()) {
     heap.returned.drop_first();
-    Block* const block = find_live(address);
+    Block* const block = heap.live.find(address);
     if (block == nullptr || (block->holds != 0 && std::exchange(block->freed_while_held, true))) {
-      tell_of_unknown_block(address);
+      say_nothing_was_freed(address);
       continue;
     }
     if (block->holds != 0) continue;
-    map_of(*block->segment).erase(address);
+    heap.live.erase(address);
     if (block->uses.empty()) {
       recorder_.trace_freed([&] { return point_of(*block, kNoStackId); });
       free_at_once(block);
@@ -162,9 +157,7 @@ void DeviceAllocator::free_returned(StreamHeap& heap) noexcept {
     }
     recorder_.free_requested(block->segment->kind, as_signed(block->bytes), block->oversize, attribution(*block),
                              [&] { return point_of(*block, kNoStackId); });
-    block->state = BlockState::active_pending_free;
-    block->freed_at = std::chrono::steady_clock::now();
-    block->pending_events = static_cast<std::uint32_t>(block->uses.size());
+    begin_waiting(block);
     put_off(block);
   }
 }
@@ -179,17 +172,11 @@ inline bool DeviceAllocator::settle_by_stream(StreamHeap& heap) noexcept {
                               lazy.change);
   lazy.turns = 0;
   if (lazy.is_free) {
-    const InactiveSplitChange change = change_by_freeing(*block);
-    if (!heap.ledger.blocks.went(block->segment->kind, as_signed(block->bytes), as_signed(block->requested), change)) {
-      heap.ledger.blocks.take_back_free(block->segment->kind, as_signed(block->bytes), as_signed(block->requested),
-                                        change);
-      return false;
-    }
+    if (!count_free(heap, *block)) return false;
     heap.live.erase(block->address);
     put_free(block, heap.spares);
   }
-  lazy.block = nullptr;
-  lazy.is_free = false;
+  lazy = {};
   return true;
 }
 

@@ -99,15 +99,21 @@ class BlockLedger {
   // What is below 0 has the sign of all that is or-ed.
   [[nodiscard]] bool take(PoolKind pool, std::int64_t blocks, std::int64_t bytes, std::int64_t requested,
                           InactiveSplitChange split) {
+    if (split.bytes != 0) {
+      Amounts& added = added_[static_cast<std::size_t>(pool)];
+      if (split.count > 0) added.splits += split.count;
+      if (split.bytes > 0) added.split_bytes += split.bytes;
+    }
+    return take_room(pool, blocks, bytes, requested, split);
+  }
+  [[nodiscard]] bool take_room(PoolKind pool, std::int64_t blocks, std::int64_t bytes, std::int64_t requested,
+                               InactiveSplitChange split) {
     Amounts& part = room_[static_cast<std::size_t>(pool)];
     Amounts& all = room_[kAll];
     std::int64_t signs = (part.blocks -= blocks) | (all.blocks -= blocks);
     signs |= (part.bytes -= bytes) | (all.bytes -= bytes);
     signs |= (part.requested -= requested) | (all.requested -= requested);
     if (split.bytes != 0) {
-      Amounts& added = added_[static_cast<std::size_t>(pool)];
-      if (split.count > 0) added.splits += split.count;
-      if (split.bytes > 0) added.split_bytes += split.bytes;
       signs |= (part.splits -= split.count) | (all.splits -= split.count);
       signs |= (part.split_bytes -= split.bytes) | (all.split_bytes -= split.bytes);
     }
@@ -119,9 +125,7 @@ class BlockLedger {
     Amounts& added = added_[static_cast<std::size_t>(pool)];
     if (split.count > 0) added.splits -= split.count;
     if (split.bytes > 0) added.split_bytes -= split.bytes;
-    const Amounts as_before = added;
-    static_cast<void>(take(pool, -blocks, -bytes, -requested, {-split.count, -split.bytes}));
-    added = as_before;
+    static_cast<void>(take_room(pool, -blocks, -bytes, -requested, {-split.count, -split.bytes}));
   }
 
   std::array<Amounts, 3> room_{};     // what may still come below every peak

@@ -100,17 +100,10 @@ void DeviceHistory::add(std::span<const StagedEvent> events, std::int64_t stream
   for (const StagedEvent& event : events) {
     const HistoryEntry from{event.ticks, event.place, event.size, stream, 0, kNoStackId, kNoText, kUntagged};
     const TracePoint at{from.address(), event.size, stream, 0, kNoStackId, kUntagged, kNoText};
-    const auto add_one = [&](TraceAction action) {
-      if (records(action)) write(static_cast<std::uint64_t>(action), at, 1, event.ticks);
-    };
-    if (from.action() != kFreed) {
-      add_one(TraceAction::alloc);
-    } else if (records(TraceAction::free_requested) && records(TraceAction::free_completed)) {
-      write(kFreed, at, 2, event.ticks);
-    } else {
-      add_one(TraceAction::free_requested);
-      add_one(TraceAction::free_completed);
-    }
+    if (from.action() == kFreed)
+      add_freed(at, event.ticks);
+    else
+      add(TraceAction::alloc, at, event.ticks);
   }
 }
 

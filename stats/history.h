@@ -61,16 +61,20 @@ class DeviceHistory {
   [[nodiscard]] bool is_on() const noexcept { return recorded_actions_ != 0; }
   [[nodiscard]] bool records(TraceAction action) const noexcept { return (recorded_actions_ & bit(action)) != 0; }
   void add(TraceAction action, const TracePoint& at) noexcept {
-    if ((recorded_actions_ & bit(action)) != 0) write(static_cast<std::uint64_t>(action), at, 1, clock_.now());
+    if (records(action)) write(static_cast<std::uint64_t>(action), at, 1, clock_.now());
+  }
+  void add(TraceAction action, const TracePoint& at, std::uint64_t ticks) noexcept {
+    if (records(action)) write(static_cast<std::uint64_t>(action), at, 1, ticks);
   }
   // free_requested and free_completed of a free that was complete at once.
-  void add_freed(const TracePoint& at) noexcept {
+  void add_freed(const TracePoint& at) noexcept { add_freed(at, clock_.now()); }
+  void add_freed(const TracePoint& at, std::uint64_t ticks) noexcept {
     const std::uint32_t both = bit(TraceAction::free_requested) | bit(TraceAction::free_completed);
     if ((recorded_actions_ & both) == both) {
-      write(kFreed, at, 2, clock_.now());
+      write(kFreed, at, 2, ticks);
     } else {
-      add(TraceAction::free_requested, at);
-      add(TraceAction::free_completed, at);
+      add(TraceAction::free_requested, at, ticks);
+      add(TraceAction::free_completed, at, ticks);
     }
   }
 
