@@ -43,6 +43,10 @@ class BlockArena {
     for (const std::unique_ptr<Block[]>& chunk : block_chunks_)
       visit(std::span<const Block>(chunk.get(), kBlocksPerChunk));
   }
+  [[nodiscard]] std::size_t segment_places() const noexcept { return segment_chunks_.size() * kSegmentsPerChunk; }
+  // visit(const Segment&), taken or not: one that is not taken is as a new object.
+  template <class Visit>
+  void for_each_segment_place(Visit&& visit) const;
   void give_back(Block* block) noexcept { free_blocks_.give(block); }
   // Those that are taken for nothing, for what takes and gives back some of them.
   [[nodiscard]] BlockSpares& spares() noexcept { return free_blocks_; }
@@ -70,5 +74,23 @@ class BlockArena {
   std::size_t kept_blocks_ = 0;
   std::size_t kept_segments_ = 0;
 };
+
+// Chunks of segments are short: processors fetch ahead within a page, so the next chunk is asked for from here.
+template <class Visit>
+void BlockArena::for_each_segment_place(Visit&& visit) const {
+  constexpr std::size_t kAhead = 16;
+  const auto fetch = [](const Segment* segment) {
+    for (std::size_t at = 0; at < sizeof(Segment); at += 64)
+      __builtin_prefetch(reinterpret_cast<const char*>(segment) + at);
+  };
+  for (std::size_t chunk = 0; chunk < segment_chunks_.size(); ++chunk) {
+    const Segment* segments = segment_chunks_[chunk].get();
+    const Segment* next = chunk + 1 < segment_chunks_.size() ? segment_chunks_[chunk + 1].get() : segments;
+    for (std::size_t i = 0; i < kSegmentsPerChunk; ++i) {
+      fetch(i + kAhead < kSegmentsPerChunk ? segments + i + kAhead : next + (i + kAhead - kSegmentsPerChunk));
+      visit(segments[i]);
+    }
+  }
+}
 
 }  // namespace cistern

@@ -6,9 +6,6 @@
 namespace cistern {
 namespace {
 
-// To follow a block's neighbour takes as long as to copy so many that lie side by side.
-constexpr std::size_t kCopiesAStep = 8;
-
 // In a snapshot's table of all names, which begins with number 1.
 TagIndex index_of(TagId tag) { return tag == kUntagged ? kNoTag : TagIndex{tag} - 1; }
 

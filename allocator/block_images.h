@@ -16,6 +16,9 @@
 
 namespace cistern {
 
+// To follow a link takes as long as to copy so many objects that lie side by side.
+inline constexpr std::size_t kCopiesAStep = 8;
+
 // What a snapshot shows of a block.
 struct BlockImage {
   std::uint64_t address;

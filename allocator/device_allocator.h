@@ -491,6 +491,9 @@ class DeviceAllocator {
   // device_snapshot.cpp
   [[nodiscard]] DeviceCut::Size size_of_cut() const;
   void take_cut(DeviceCut& cut) const;
+  template <class Visit>
+  void for_each_segment(Visit&& visit) const;
+  static void count_as_gone(const Segment& segment, MemoryStats& stats);
 
   // The other rungs, each in the file of its name.
   [[nodiscard]] bool collects_garbage() const;

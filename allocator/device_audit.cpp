@@ -121,13 +121,17 @@ void DeviceAllocator::check() const {
   Walked small;
   Walked large;
   std::size_t free_blocks = 0;
+  std::int64_t linked = 0;
   for (const Segment* segment = segments_; segment != nullptr; segment = segment->next) {
     check_segment(*segment);
+    ++linked;
     (segment->kind == PoolKind::small ? small : large).add(*segment);
     if (segment->releasing) continue;
     for (const Block* block = segment->first; block != nullptr; block = block->next)
       free_blocks += block->state == BlockState::inactive ? 1 : 0;
   }
+  arena_.for_each_segment_place([&linked](const Segment& segment) { linked -= segment.first != nullptr ? 1 : 0; });
+  require(linked == 0, "a segment has blocks while it is linked, and only then");
   std::size_t pooled = 0;
   const auto check_pool = [&](const StreamHeap& pool) {
     pool.small.check();

@@ -1,5 +1,8 @@
 #include "allocator/device_cut.h"
 
+#include "allocator/address_range.h"
+#include "allocator/private_pools.h"
+
 #include <algorithm>
 #include <utility>
 
@@ -11,17 +14,40 @@ std::size_t with_slack(std::size_t count) { return count + count / 16 + 64; }
 
 // Makes the memory be there: a page that is touched first under the lock keeps others waiting.
 template <class Element>
-void make_room(std::vector<Element>& elements, std::size_t count) {
-  elements.resize(with_slack(count));
-}
-// For elements that are added one by one.
-template <class Element>
 void make_empty_room(std::vector<Element>& elements, std::size_t count) {
-  make_room(elements, count);
+  elements.resize(with_slack(count));
   elements.clear();
 }
 
 }  // namespace
+
+SegmentImage image_of(const Segment& segment) noexcept {
+  const AddressRange* range = segment.range;
+  const PrivatePool* home = segment.owner->home;
+  return {segment.address,
+          segment.bytes,
+          stream_number(segment.stream),
+          home == nullptr ? PoolId{} : home->id,
+          range == nullptr ? 0 : range->address,
+          range == nullptr ? 0 : range->bytes,
+          segment.stack,
+          segment.kind};
+}
+
+SegmentInfo describe(const SegmentImage& image, int device) {
+  SegmentInfo info;
+  info.device = device;
+  info.address = image.address;
+  info.total_size = static_cast<std::int64_t>(image.bytes);
+  info.stream = image.stream;
+  info.is_large = image.kind == PoolKind::large;
+  info.segment_pool_id = {static_cast<std::int64_t>(image.pool.first), static_cast<std::int64_t>(image.pool.second)};
+  info.is_expandable = image.range_address != 0;
+  info.range_address = image.range_address;
+  info.range_size = static_cast<std::int64_t>(image.range_bytes);
+  info.stack = static_cast<StackIndex>(image.stack) - 1;
+  return info;
+}
 
 bool continues(const SegmentInfo& low, const SegmentInfo& high) {
   return low.is_expandable && high.is_expandable &&
@@ -58,7 +84,7 @@ bool DeviceCut::has_room_for(const Size& size) const {
          history.stacks.stacks.capacity() >= size.history.stacks && history.texts.capacity() >= size.history.texts;
 }
 
-void DeviceCut::move_to(Snapshot& snapshot, SnapshotStacks& stacks, const TickClock& clock) {
+void DeviceCut::move_to(Snapshot& snapshot, int device, SnapshotStacks& stacks, const TickClock& clock) {
   std::vector<StackIndex> known(history.stacks.stacks.size(), kNoStack);  // indices of the heap's numbers
   const auto name = [&](StackIndex& stack) {
     if (stack == kNoStack) return;
@@ -66,16 +92,19 @@ void DeviceCut::move_to(Snapshot& snapshot, SnapshotStacks& stacks, const TickCl
     if (index == kNoStack) index = stacks.index_of(history.stacks.stacks[static_cast<std::size_t>(stack)]);
     stack = index;
   };
+  std::vector<SegmentInfo> described;
+  described.reserve(segments.size());
+  for (const SegmentImage& image : segments) described.push_back(describe(image, device));
   blocks.for_each(first, [&](std::size_t segment, const BlockImage& image) {
     BlockInfo block = describe(image);
     name(block.stack);
-    count(segments[segment], block);
-    segments[segment].blocks.push_back(block);
+    count(described[segment], block);
+    described[segment].blocks.push_back(block);
   });
-  std::sort(segments.begin(), segments.end(),
+  std::sort(described.begin(), described.end(),
             [](const SegmentInfo& a, const SegmentInfo& b) { return a.address < b.address; });
   const std::size_t of_others = snapshot.segments.size();
-  for (SegmentInfo& segment : segments) {
+  for (SegmentInfo& segment : described) {
     name(segment.stack);
     segment.blocks.shrink_to_fit();  // a snapshot may be kept
     if (snapshot.segments.size() == of_others || !continues(snapshot.segments.back(), segment)) {

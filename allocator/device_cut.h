@@ -4,6 +4,7 @@
 // never changes, or not before the heap has a copy of its own, is shared instead: stacks, texts, and most of
 // the history.
 
+#include <cistern/mem_pool.h>
 #include <cistern/snapshot.h>
 
 #include "allocator/block_images.h"
@@ -24,6 +25,21 @@ void lengthen(SegmentInfo& low, const SegmentInfo& high);
 // Adds a block to what its segment says of all its blocks.
 void count(SegmentInfo& segment, const BlockInfo& block);
 
+// What a snapshot shows of a segment, without its blocks.
+struct SegmentImage {
+  std::uint64_t address;
+  std::size_t bytes;
+  std::int64_t stream;  // its number
+  PoolId pool;
+  std::uint64_t range_address;  // 0: the driver's own allocation
+  std::size_t range_bytes;
+  StackId stack;
+  PoolKind kind;
+};
+[[nodiscard]] SegmentImage image_of(const Segment& segment) noexcept;
+// What the blocks add up to is 0, and the stack by the heap's number - 1.
+[[nodiscard]] SegmentInfo describe(const SegmentImage& image, int device);
+
 struct DeviceCut {
   // What it takes: for memory to be there before the lock is taken.
   struct Size {
@@ -34,11 +50,11 @@ struct DeviceCut {
   // Throws std::bad_alloc.
   void reserve(const Size& size);
   [[nodiscard]] bool has_room_for(const Size& size) const;
-  // Moves all of it into `snapshot`, as the next device's. The lock is not needed.
-  void move_to(Snapshot& snapshot, SnapshotStacks& stacks, const TickClock& clock);
+  // Moves all of it into `snapshot`, as that device's, the next one. The lock is not needed.
+  void move_to(Snapshot& snapshot, int device, SnapshotStacks& stacks, const TickClock& clock);
 
-  std::vector<SegmentInfo> segments;  // without their blocks, and without what those add up to
-  std::vector<const Block*> first;    // of each segment: for its place alone
+  std::vector<SegmentImage> segments;
+  std::vector<const Block*> first;  // of each segment: for its place alone
   BlockImages blocks;
   MemoryStats stats;
   DeviceHistory::Copy history;

@@ -18,29 +18,10 @@
 namespace cistern {
 namespace {
 
-// A segment without its blocks, and without what those add up to.
-SegmentInfo describe_alone(const Segment& segment, int device) {
-  SegmentInfo info;
-  info.device = device;
-  info.address = segment.address;
-  info.total_size = static_cast<std::int64_t>(segment.bytes);
-  info.stream = stream_number(segment.stream);
-  info.is_large = segment.kind == PoolKind::large;
-  if (const AddressRange* range = segment.range) {
-    info.is_expandable = true;
-    info.range_address = range->address;
-    info.range_size = static_cast<std::int64_t>(range->bytes);
-  }
-  if (const PrivatePool* home = segment.owner->home)
-    info.segment_pool_id = {static_cast<std::int64_t>(home->id.first), static_cast<std::int64_t>(home->id.second)};
-  info.stack = static_cast<StackIndex>(segment.stack) - 1;
-  return info;
-}
-
 // A segment without its blocks, each of which goes to visit(BlockInfo).
 template <class Visit>
 SegmentInfo describe(const Segment& segment, int device, Visit&& visit) {
-  SegmentInfo info = describe_alone(segment, device);
+  SegmentInfo info = describe(image_of(segment), device);
   for (const Block* block = segment.first; block != nullptr; block = block->next) {
     const BlockInfo described = describe(image_of(*block));
     visit(described);
@@ -179,30 +160,46 @@ void DeviceAllocator::add_to(Snapshot& snapshot, SnapshotStacks& stacks) {
   // Of this snapshot, so the next one shows it.
   recorder_.snapshot_taken();
   lock.unlock();
-  cut.move_to(snapshot, stacks, history_.clock());
+  cut.move_to(snapshot, device_, stacks, history_.clock());
 }
 
 DeviceCut::Size DeviceAllocator::size_of_cut() const {
   return {arena_.segments(), BlockImages::size_for(arena_), history_.size()};
 }
 
+// In whatever order is fastest: from end to end of their arena, unless most of it is free (see BlockImages).
+template <class Visit>
+void DeviceAllocator::for_each_segment(Visit&& visit) const {
+  if (arena_.segment_places() / kCopiesAStep > arena_.segments()) {
+    for (const Segment* segment = segments_; segment != nullptr; segment = segment->next) visit(*segment);
+    return;
+  }
+  arena_.for_each_segment_place([&](const Segment& segment) {
+    if (segment.first != nullptr) visit(segment);
+  });
+}
+
 // A segment that is on its way back to the driver is gone from the history, and so from the rest,
 // too: its address may belong to another already.
+void DeviceAllocator::count_as_gone(const Segment& segment, MemoryStats& stats) {
+  Recorder::count_release(stats, segment.kind, static_cast<std::int64_t>(segment.bytes), segment.oversize);
+}
+
 MemoryStats DeviceAllocator::stats_of_cut() const {
   MemoryStats stats = recorder_.stats();
-  for (const Segment* segment = segments_; segment != nullptr; segment = segment->next)
-    if (segment->going_back)
-      Recorder::count_release(stats, segment->kind, static_cast<std::int64_t>(segment->bytes), segment->oversize);
+  for_each_segment([&](const Segment& segment) {
+    if (segment.going_back) count_as_gone(segment, stats);
+  });
   return stats;
 }
 
 void DeviceAllocator::take_cut(DeviceCut& cut) const {
-  cut.stats = stats_of_cut();
-  for (const Segment* segment = segments_; segment != nullptr; segment = segment->next) {
-    if (segment->going_back) continue;
-    cut.segments.push_back(describe_alone(*segment, device_));
-    cut.first.push_back(segment->first);
-  }
+  cut.stats = recorder_.stats();
+  for_each_segment([&](const Segment& segment) {
+    if (segment.going_back) return count_as_gone(segment, cut.stats);
+    cut.segments.push_back(image_of(segment));
+    cut.first.push_back(segment.first);
+  });
   cut.blocks.copy(arena_, cut.first);
   history_.copy_to(cut.history);
 }

@@ -1,8 +1,8 @@
 // How long does a snapshot stop other threads? One thread allocates and frees all the time and notes the
 // longest gap that it sees, while another takes snapshots of 100,000 blocks and a million entries. Beside it:
 // the longest gap while the other thread does anything else for as long (what the machine itself does to a
-// thread), and what a plain copy of as many bytes as the table of blocks has takes: like the heap's own they
-// were not touched since the last snapshot was described, and go into memory that is there.
+// thread), and what a plain copy of as many bytes as the tables of blocks and segments have takes: like the heap's own
+// they were not touched since the last snapshot was described, and go into memory that is there.
 
 #include <cistern/allocator.h>
 #include <cistern/simulated.h>
@@ -23,6 +23,7 @@ namespace cistern {
 namespace {
 
 constexpr std::size_t kBlocks = 100000;
+constexpr std::size_t kSegmentsOfTwo = 40000;
 constexpr std::size_t kEntries = 1000000;
 constexpr int kRepetitions = 41;
 
@@ -79,6 +80,13 @@ template <class Call>
   benchmark::DoNotOptimize(place);
 }
 
+enum Heap : int { kWithoutStacks, kWithStacks, kOfManySegments };
+
+// Segments of a live block and the free rest.
+void fill_segments(CachingAllocator& allocator) {
+  for (std::size_t i = 0; i < kSegmentsOfTwo; ++i) static_cast<void>(allocator.allocate(std::size_t{29} << 19));
+}
+
 // A heap with so many live blocks of mixed sizes, asked for at 4,096 places, and a ring that is full.
 void fill(CachingAllocator& allocator) {
   constexpr unsigned kLevels = 12;
@@ -97,13 +105,13 @@ void fill(CachingAllocator& allocator) {
 }
 
 void snapshot_pause(benchmark::State& state) {
-  const SimulatedDriver driver(SimulatedOptions{.backing = Backing::none});
+  const SimulatedDriver driver(SimulatedOptions{.capacity_bytes = std::size_t{1} << 40, .backing = Backing::none});
   CachingAllocator allocator({.driver = &driver.api()});
   HistoryOptions history;
   history.max_entries = kEntries;
-  history.context = state.range(0) == 0 ? HistoryContext::none : HistoryContext::all;
+  history.context = state.range(0) == kWithStacks ? HistoryContext::all : HistoryContext::none;
   allocator.record_history(history);
-  fill(allocator);
+  state.range(0) == kOfManySegments ? fill_segments(allocator) : fill(allocator);
   Ticks pause;
   Ticks idle;
   Ticks copy;
@@ -126,7 +134,7 @@ void snapshot_pause(benchmark::State& state) {
       static_cast<void>(gaps.take());
       for (const std::uint64_t from = time_stamp(); time_stamp() - from < taken;) benchmark::DoNotOptimize(snapshot);
       idle.all.push_back(gaps.take());
-      other.assign(blocks * sizeof(Block), 1);
+      other.assign(blocks * sizeof(Block) + snapshot.segments.size() * sizeof(Segment), 1);
       if (table.size() == other.size()) {
         const std::uint64_t from = time_stamp();
         std::memcpy(other.data(), table.data(), table.size());
@@ -147,8 +155,13 @@ void snapshot_pause(benchmark::State& state) {
   state.SetIterationTime(state.counters["pause_p50_us"] * 1e-6);
 }
 
-// Without stacks, and with.
-BENCHMARK(snapshot_pause)->Arg(0)->Arg(1)->Iterations(1)->UseManualTime()->Unit(benchmark::kMicrosecond);
+BENCHMARK(snapshot_pause)
+    ->Arg(kWithoutStacks)
+    ->Arg(kWithStacks)
+    ->Arg(kOfManySegments)
+    ->Iterations(1)
+    ->UseManualTime()
+    ->Unit(benchmark::kMicrosecond);
 
 }  // namespace
 }  // namespace cistern

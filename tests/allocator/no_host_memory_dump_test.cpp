@@ -144,34 +144,36 @@ TEST_P(NoHostMemoryDump, HasWhatACopyHas) {
             std::string::npos);
 }
 
-// A thread that is unmapping pages, and stays where it is meanwhile.
-class Unmapping {
+// A thread that is giving memory back, and stays where it is meanwhile.
+class GivingBack {
  public:
-  explicit Unmapping(const DriverApi& inner) : inner_(inner), api(inner) {
+  explicit GivingBack(const DriverApi& inner) : inner_(inner), api(inner) {
     api.mem_unmap = {this, [](void* self, CUdeviceptr pointer, std::size_t bytes) {
-                       auto& me = *static_cast<Unmapping*>(self);
-                       if (me.state_ == kEmptying) {
-                         me.change_to(kUnmapping);
-                         me.state_.wait(kUnmapping);
-                       }
+                       auto& me = *static_cast<GivingBack*>(self);
+                       me.stay();
                        return me.inner_.mem_unmap(pointer, bytes);
                      }};
+    api.mem_free = {this, [](void* self, CUdeviceptr pointer) {
+                      auto& me = *static_cast<GivingBack*>(self);
+                      me.stay();
+                      return me.inner_.mem_free(pointer);
+                    }};
   }
   // To be ended before the allocator, however the test ends.
   struct Under {
-    explicit Under(Unmapping& unmapping) : unmapping_(unmapping) {}
-    ~Under() { unmapping_.finish(); }
+    explicit Under(GivingBack& thread) : thread_(thread) {}
+    ~Under() { thread_.finish(); }
     Under(const Under&) = delete;
     Under& operator=(const Under&) = delete;
 
    private:
-    Unmapping& unmapping_;
+    GivingBack& thread_;
   };
   void finish() {
     change_to(kEnds);
     if (thread_.joinable()) thread_.join();
   }
-  // Takes some pages of a stream and frees some between, and stops where it gives those back.
+  // Takes some memory of a stream and frees some between, and stops where it gives that back.
   [[nodiscard]] Under start(CachingAllocator& allocator) {
     thread_ = std::thread([this, &allocator] {
       state_.wait(kIdle);
@@ -185,13 +187,18 @@ class Unmapping {
     });
     return Under(*this);
   }
-  void go_on_to_unmap() {
+  void go_on_to_give_back() {
     change_to(kBegins);
-    for (int state = state_; state != kUnmapping; state = state_) state_.wait(state);
+    for (int state = state_; state != kGivingBack; state = state_) state_.wait(state);
   }
 
  private:
-  enum : int { kIdle, kBegins, kEmptying, kUnmapping, kEnds };
+  enum : int { kIdle, kBegins, kEmptying, kGivingBack, kEnds };
+  void stay() {
+    if (state_ != kEmptying) return;
+    change_to(kGivingBack);
+    state_.wait(kGivingBack);
+  }
   void change_to(int state) {
     state_ = state;
     state_.notify_all();
@@ -204,36 +211,58 @@ class Unmapping {
   DriverApi api;
 };
 
-TEST(NoHostMemoryDumpMeanwhile, JoinsPagesOnTheirWayAsACopyDoes) {
-  const std::string path = testing::TempDir() + "cistern-dump-unmapping-" + std::to_string(::getpid()) + ".txt";
-  RefusingDriver driver;
-  Unmapping unmapping(driver.api());
-  CachingAllocator allocator(
-      {.driver = &unmapping.api, .options = AllocatorOptions::parse("expandable_segments:True,oom_dump:" + path)});
-  const Unmapping::Under under_way = unmapping.start(allocator);
-  allocator.add_out_of_memory_observer([&](const OutOfMemoryReport&) {
-    // This thread has no host memory, and the dump comes next.
-    unmapping.go_on_to_unmap();
-  });
-  driver.armed = true;
-  OutOfMemoryError::Text said;
-  try {
-    static_cast<void>(allocator.allocate(127 * kMega));
-  } catch (const OutOfMemoryError& error) {
-    said = error.what();
+struct Meanwhile {
+  explicit Meanwhile(const std::string& options)
+      : allocator({.driver = &giving_back.api, .options = AllocatorOptions::parse(options + ",oom_dump:" + path)}) {}
+  ~Meanwhile() { remove_dump(path); }
+
+  // Of a failure in the midst of giving back, streamed; the same copied goes to `copied`.
+  Snapshot streamed(Snapshot& copied) {
+    const GivingBack::Under under_way = giving_back.start(allocator);
+    allocator.add_out_of_memory_observer([&](const OutOfMemoryReport&) {
+      // This thread has no host memory, and the dump comes next.
+      giving_back.go_on_to_give_back();
+    });
+    driver.armed = true;
+    OutOfMemoryError::Text said;
+    try {
+      static_cast<void>(allocator.allocate(129 * kMega));
+    } catch (const OutOfMemoryError& error) {
+      said = error.what();
+    }
+    testing_host::is_gone = false;
+    driver.armed = false;
+    copied = allocator.snapshot();
+    return read_snapshot(snapshot_named_in(said));
   }
-  testing_host::is_gone = false;
-  driver.armed = false;
-  const Snapshot streamed = read_snapshot(snapshot_named_in(said));
-  const Snapshot copied = allocator.snapshot();
+
+  const std::string path = testing::TempDir() + "cistern-dump-meanwhile-" + std::to_string(::getpid()) + ".txt";
+  RefusingDriver driver;
+  GivingBack giving_back{driver.api()};
+  CachingAllocator allocator;
+};
+
+TEST(NoHostMemoryDumpMeanwhile, JoinsPagesOnTheirWayAsACopyDoes) {
+  Meanwhile meanwhile("expandable_segments:True");
+  Snapshot copied;
+  const Snapshot streamed = meanwhile.streamed(copied);
   ASSERT_EQ(copied.segments.size(), 1U);
   EXPECT_EQ(copied.segments[0].blocks.size(), 5U);
   ASSERT_EQ(streamed.segments.size(), copied.segments.size());
   for (std::size_t i = 0; i < copied.segments.size(); ++i) expect_equal(streamed.segments[i], copied.segments[i]);
   EXPECT_EQ(streamed.device_stats, copied.device_stats);
-  unmapping.finish();
-  EXPECT_EQ(allocator.snapshot().segments.size(), 3U) << "and then they are gone";
-  remove_dump(path);
+  EXPECT_EQ(meanwhile.allocator.snapshot().segments.size(), 3U) << "and then they are gone";
+}
+
+TEST(NoHostMemoryDumpMeanwhile, LeavesOutSegmentsOnTheirWayAsACopyDoes) {
+  Meanwhile meanwhile("policy:classic");
+  Snapshot copied;
+  const Snapshot streamed = meanwhile.streamed(copied);
+  ASSERT_EQ(copied.segments.size(), 3U);
+  EXPECT_EQ(copied.device_stats.at(0).segment.all.current, 3);
+  ASSERT_EQ(streamed.segments.size(), copied.segments.size());
+  for (std::size_t i = 0; i < copied.segments.size(); ++i) expect_equal(streamed.segments[i], copied.segments[i]);
+  EXPECT_EQ(streamed.device_stats, copied.device_stats);
 }
 
 // Other threads, which have memory, go on until the locks are taken and after they are let go.
