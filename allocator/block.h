@@ -16,8 +16,8 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <forward_list>
 #include <memory>
-#include <vector>
 
 namespace cistern {
 
@@ -39,6 +39,9 @@ struct StreamUse {
   // Recorded while the stream was captured, and not since: a capture queues no work.
   bool in_capture = false;
 };
+
+// Linked, so that what must end without the heap's lock is put off without host memory.
+using StreamUses = std::forward_list<StreamUse>;
 
 // One default stream a device has the same id: only both together tell streams apart.
 [[nodiscard]] inline bool same_stream(const StreamUse& a, const StreamUse& b) {
@@ -110,7 +113,7 @@ struct Block {
   // When the free was requested that other streams keep waiting.
   std::chrono::steady_clock::time_point freed_at;
   // Other streams that used the block since it was handed out.
-  std::vector<StreamUse> uses;
+  StreamUses uses;
 
   [[nodiscard]] bool is_split() const { return previous != nullptr || next != nullptr; }
 };

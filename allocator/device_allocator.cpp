@@ -282,7 +282,7 @@ Block* DeviceAllocator::complete_free(Block* block, const Lock& lock) {
 
 // Puts a block whose free is complete into its pool. Returns the block that it is a part of.
 Block* DeviceAllocator::settle(Block* block) {
-  if (!block->uses.empty()) retire_uses(block, 0);
+  if (!block->uses.empty()) retire(block->uses);
   history_.let_go(block->stack);
   Block* settled = put_free(block, arena_.spares());
   settled->free_since = searches_[static_cast<std::size_t>(settled->segment->kind)];

@@ -257,15 +257,15 @@ class DeviceAllocator {
       if (lock.stack != kNoStackId) ++heap_.requests_with_stacks_;
     }
     ~Section() {
-      if (lock.owns_lock() && lock.stack == kNoStackId && heap_.retired_owners_.empty()) [[likely]]
+      if (lock.owns_lock() && lock.stack == kNoStackId && heap_.retired_.empty()) [[likely]]
         return;
       if (!lock.owns_lock()) lock.lock();
       if (lock.stack != kNoStackId) {
         heap_.history_.let_go(lock.stack);
         --heap_.requests_with_stacks_;
       }
-      if (heap_.retired_owners_.empty()) return;
-      const std::vector<std::shared_ptr<void>> retired = std::move(heap_.retired_owners_);
+      if (heap_.retired_.empty()) return;
+      const Retired retired = std::exchange(heap_.retired_, Retired{});
       lock.unlock();
     }
     Section(const Section&) = delete;
@@ -366,7 +366,7 @@ class DeviceAllocator {
   static void begin_waiting(Block* block) noexcept;
   void free_behind_events(Block* block, Lock& lock) noexcept;
   CUresult guard(Block* block, Lock& lock) noexcept;
-  void retire_uses(Block* block, std::size_t first) noexcept;
+  void retire(StreamUses& uses) noexcept;
   [[nodiscard]] CUresult record_event(const StreamUse& use, PendingFrees::Entry* entry, bool during_capture,
                                       bool may_wait) noexcept;
   [[nodiscard]] bool names_its_stream(const StreamUse& use) const;
@@ -510,6 +510,7 @@ class DeviceAllocator {
   [[noreturn]] void refuse_too_large(std::size_t bytes);
   [[nodiscard]] MemoryInfo device_memory() const;
   [[nodiscard]] std::optional<MemoryInfo> memory_beside_heap(Lock& lock) const noexcept;
+  [[nodiscard]] std::optional<UnusableBlock> find_unusable(const Request& request) const;
   [[nodiscard]] OutOfMemoryReport make_report(const Request& request, const std::optional<MemoryInfo>& memory) const;
 
   [[nodiscard]] Usage usage_locked(const PrivatePool* home = nullptr) const;
@@ -572,13 +573,13 @@ class DeviceAllocator {
   PendingFrees pending_;
   // Frees without their events: refused by the driver, or put off by a capture; linked by `left`.
   Block* unrecorded_frees_ = nullptr;
-  Block* last_unrecorded_free_ = nullptr;              // of that list
-  CapturedFrees captured_frees_;                       // of that list, what its capture may have again
-  std::vector<std::shared_ptr<void>> retired_owners_;  // of streams whose uses are over
-  Segment* segments_ = nullptr;                        // all of them, newest first
-  AddressRange* ranges_ = nullptr;                     // of expandable segments, by address
-  std::size_t mapped_pages_ = 0;                       // of those, and on their way
-  std::unique_ptr<AddressRange> spare_range_;          // and host memory for one more, in the end
+  Block* last_unrecorded_free_ = nullptr;  // of that list
+  CapturedFrees captured_frees_;           // of that list, what its capture may have again
+  Retired retired_;
+  Segment* segments_ = nullptr;                // all of them, newest first
+  AddressRange* ranges_ = nullptr;             // of expandable segments, by address
+  std::size_t mapped_pages_ = 0;               // of those, and on their way
+  std::unique_ptr<AddressRange> spare_range_;  // and host memory for one more, in the end
   PageSource::Room spare_handles_;
   std::vector<CUdevice> peers_;     // that may use them; the same while a map is under way
   int range_operations_ = 0;        // maps and unmaps under way, with the lock given up

@@ -39,7 +39,7 @@ void DeviceAllocator::full_flush(Lock& lock) {
       kUnlimited, lock));
   if (!capturing) wait_for_reclaims(lock);
   pools_.drop_unreferenced();
-  private_pools_.drop_unreferenced(retired_owners_);
+  private_pools_.drop_unreferenced(retired_);
 }
 
 // Waits on the host, with the lock given up, for every event that is queued now. If the

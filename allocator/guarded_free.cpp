@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <iterator>
 #include <utility>
 
 namespace cistern {
@@ -16,13 +17,13 @@ namespace cistern {
 void DeviceAllocator::add_use(Block* block, const StreamUse& use) {
   if (is_own_stream(*block, use)) return;
   const bool in_capture = !routing_.empty() && is_captured(use);
-  for (StreamUse& known : block->uses) {
-    if (!same_stream(known, use)) continue;
-    known.in_capture = known.in_capture && in_capture;
+  auto last = block->uses.before_begin();
+  for (auto known = block->uses.begin(); known != block->uses.end(); last = known++) {
+    if (!same_stream(*known, use)) continue;
+    known->in_capture = known->in_capture && in_capture;
     return;
   }
-  block->uses.push_back(use);
-  block->uses.back().in_capture = in_capture;
+  block->uses.insert_after(last, use)->in_capture = in_capture;
   api_.note_use(block->address, block->bytes, use.stream.handle);
 }
 
@@ -43,7 +44,7 @@ bool DeviceAllocator::note_use(Block* block, const StreamUse& use, Lock& lock) n
 void DeviceAllocator::begin_waiting(Block* block) noexcept {
   block->state = BlockState::active_pending_free;
   block->freed_at = std::chrono::steady_clock::now();
-  block->pending_events = static_cast<std::uint32_t>(block->uses.size());
+  block->pending_events = static_cast<std::uint32_t>(std::distance(block->uses.begin(), block->uses.end()));
 }
 
 // Every stream that used the block gets an event now, so that work queued on it later is
@@ -69,11 +70,15 @@ void DeviceAllocator::put_off(Block* block) noexcept {
 // A capture queues no work, so a stream that used the block only while it was captured is done
 // with it: what the graph does with the memory is ordered by the graph's own edges.
 void DeviceAllocator::drop_uses_in_capture(Block* block) noexcept {
-  const auto kept = std::stable_partition(block->uses.begin(), block->uses.end(),
-                                          [](const StreamUse& use) { return !use.in_capture; });
-  const auto count = static_cast<std::size_t>(kept - block->uses.begin());
-  block->pending_events -= static_cast<std::uint32_t>(block->uses.size() - count);
-  retire_uses(block, count);
+  StreamUses& uses = block->uses;
+  for (auto before = uses.before_begin(); std::next(before) != uses.end();) {
+    if (!std::next(before)->in_capture) {
+      ++before;
+      continue;
+    }
+    --block->pending_events;
+    retired_.take(uses, before);
+  }
 }
 
 // Queues an event for each stream in `uses`, with the lock given up around each record. The
@@ -83,23 +88,26 @@ void DeviceAllocator::drop_uses_in_capture(Block* block) noexcept {
 // are captured now, in which an event would become a part of the graph. Returns the last refusal.
 CUresult DeviceAllocator::guard(Block* block, Lock& lock) noexcept {
   CUresult refusal = CUDA_SUCCESS;
-  std::size_t refused = 0;
-  for (std::size_t i = 0; i < block->uses.size(); ++i) {
-    PendingFrees::Entry entry{nullptr, block->uses[i].device, block->uses[i].stream, block};
+  StreamUses& uses = block->uses;
+  StreamUses recorded;
+  for (auto before = uses.before_begin(); std::next(before) != uses.end();) {
+    const StreamUse& use = *std::next(before);
+    PendingFrees::Entry entry{nullptr, use.device, use.stream, block};
     const bool during_capture = !routing_.empty();
     const bool may_wait = !routing_.capture_under_way(true);
     lock.unlock();
-    const CUresult result = record_event(block->uses[i], &entry, during_capture, may_wait);
+    const CUresult result = record_event(use, &entry, during_capture, may_wait);
     lock.lock();
     if (result == CUDA_SUCCESS) {
+      recorded.splice_after(recorded.before_begin(), uses, before);
       queue_or_wait(entry, lock);
     } else {
       if (result != CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED) refusal = result;
-      std::swap(block->uses[refused++], block->uses[i]);
+      ++before;
     }
   }
-  retire_uses(block, refused);
-  if (refused != 0) {
+  retire(recorded);
+  if (!uses.empty()) {
     put_off(block);
   } else if (block->pending_events == 0) {
     complete_free(block, lock);
@@ -107,17 +115,9 @@ CUresult DeviceAllocator::guard(Block* block, Lock& lock) noexcept {
   return refusal;
 }
 
-// Drops the uses from `first` on. What kept their streams alive is let go after the lock:
-// it may run a user's code, or a driver call.
-void DeviceAllocator::retire_uses(Block* block, std::size_t first) noexcept {
-  for (std::size_t i = first; i < block->uses.size(); ++i) {
-    if (block->uses[i].owner == nullptr) continue;
-    try {
-      retired_owners_.push_back(std::move(block->uses[i].owner));
-    } catch (...) {  // no memory to put it off: it goes with the use, under the lock
-    }
-  }
-  block->uses.resize(first);
+// Drops all of them. What kept their streams alive is let go after the lock.
+void DeviceAllocator::retire(StreamUses& uses) noexcept {
+  while (!uses.empty()) retired_.take(uses, uses.before_begin());
 }
 
 // Without an event in `entry`, the work is done already. A stream that captures, with the allocator

@@ -144,6 +144,31 @@ std::optional<MemoryInfo> DeviceAllocator::memory_beside_heap(Lock& lock) const 
   return memory;
 }
 
+// Of the free blocks that are large enough the nearest to the request. In private pools of others there is none:
+// what they keep is another cause.
+std::optional<UnusableBlock> DeviceAllocator::find_unusable(const Request& request) const {
+  std::optional<UnusableBlock> nearest;
+  const auto reason_of = [&](const Block& block) {
+    const Segment& segment = *block.segment;
+    if (segment.kind != request.kind) return UnusableBlock::Reason::other_size;
+    if (segment.owner != request.pools) return UnusableBlock::Reason::other_stream;
+    if (!policy_.may_serve(block.bytes, request.rounded)) return UnusableBlock::Reason::kept_whole;
+    return UnusableBlock::Reason::found_late;
+  };
+  for (const Segment* segment = segments_; segment != nullptr; segment = segment->next) {
+    const PrivatePool* pool = segment->owner->home;
+    if (segment->releasing || (pool != nullptr && pool != request.pools->home)) continue;
+    for (const Block* block = segment->first; block != nullptr; block = block->next) {
+      if (block->state != BlockState::inactive || block->bytes < request.rounded) continue;
+      const UnusableBlock found{reason_of(*block), block->bytes};
+      if (!nearest || found.reason < nearest->reason ||
+          (found.reason == nearest->reason && found.bytes > nearest->bytes))
+        nearest = found;
+    }
+  }
+  return nearest;
+}
+
 // All figures of one moment: those of the heap under one lock, and of the driver's what goes with them.
 OutOfMemoryReport DeviceAllocator::make_report(const Request& request, const std::optional<MemoryInfo>& memory) const {
   const Usage usage = usage_locked(request.pools == nullptr ? nullptr : request.pools->home);
@@ -168,6 +193,8 @@ OutOfMemoryReport DeviceAllocator::make_report(const Request& request, const std
   report.private_pools_free_bytes = usage.free_private;
   report.largest_free_block_bytes = usage.largest_free_block;
   report.cause = find_cause(report);
+  if (report.cause == OutOfMemoryCause::fragmented && request.pools != nullptr && caches_)
+    report.unusable = find_unusable(request);
   if (report.cause == OutOfMemoryCause::driver_refusal && request.pools != nullptr && expands(request) &&
       out_of_addresses_)
     report.cause = OutOfMemoryCause::address_space;
@@ -190,7 +217,15 @@ OutOfMemoryReport DeviceAllocator::make_report(const Request& request, const std
     report.advice =
         "Destroying graphs that are no longer launched and releasing their pools gives that memory back at the next "
         "flush; graphs that never run at once can share a pool; a MemPool with use_on_oom serves such requests.";
-  else if (report.cause == OutOfMemoryCause::fragmented && policy_.max_split_size() == kUnlimited &&
+  else if (report.unusable && report.unusable->reason == UnusableBlock::Reason::kept_whole)
+    report.advice =
+        "A larger max_split_size_mb, or a larger max_non_split_rounding_mb, would let such blocks serve such requests.";
+  else if (report.unusable && report.unusable->reason == UnusableBlock::Reason::other_stream &&
+           options_.policy == Policy::classic)
+    report.advice =
+        "Memory goes from stream to stream in whole segments: expandable_segments:True lets it go by the page, and "
+        "what is allocated on the stream that freed it finds it at once.";
+  else if (report.cause == OutOfMemoryCause::fragmented && !report.unusable && policy_.max_split_size() == kUnlimited &&
            options_.policy == Policy::classic)
     report.advice =
         "expandable_segments:True lets segments grow into each other, and max_split_size_mb keeps large blocks whole: "

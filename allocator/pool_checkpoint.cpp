@@ -138,6 +138,7 @@ void DeviceAllocator::order_behind_uses(const PrivatePool& pool, Lock& lock) {
     check_driver(api_, result, DriverEntryId::stream_wait_event,
                  [&] { return fmt::format("pool {} on device {}", to_string(pool.id), device_); });
   }
+  orders.clear();  // perhaps the last that kept a stream alive
   lock.lock();
 }
 

@@ -17,7 +17,7 @@ struct PoolCheckpoint::State {
     std::uint64_t address = 0;
     std::size_t bytes = 0;
     bool live = false;
-    std::vector<StreamUse> uses;
+    StreamUses uses;
     TagId tag = kUntagged;  // of a live block
   };
   struct SegmentRecord {

@@ -45,7 +45,7 @@ void DeviceAllocator::release_leftovers(Lock& lock) noexcept {
   } catch (...) {
     if (!lock.owns_lock()) lock.lock();
   }
-  private_pools_.drop_unreferenced(retired_owners_);
+  private_pools_.drop_unreferenced(retired_);
 }
 
 void DeviceAllocator::move_leftovers(Lock& lock) {

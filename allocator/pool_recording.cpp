@@ -33,7 +33,7 @@ void DeviceAllocator::begin_allocate_to_pool(PoolId id, const RecordingFilter& f
   try {
     routing_.add({pool, filter, thread_number(), 0});
   } catch (...) {
-    if (is_new) private_pools_.drop_unreferenced(retired_owners_);
+    if (is_new) private_pools_.drop_unreferenced(retired_);
     throw;
   }
   ++pool->uses;
@@ -45,13 +45,13 @@ void DeviceAllocator::end_allocate_to_pool(PoolId id) {
   if (!routing_.remove(id))
     throw InvalidArgument(fmt::format("pool {} on device {}: it is not recorded to", to_string(id), device_));
   if (leftovers_) release_leftovers(section.lock);
-  private_pools_.drop_unreferenced(retired_owners_);
+  private_pools_.drop_unreferenced(retired_);
 }
 
 void DeviceAllocator::release_pool(PoolId id) {
   Section section(*this);
   --used_pool(id).uses;
-  private_pools_.drop_unreferenced(retired_owners_);
+  private_pools_.drop_unreferenced(retired_);
 }
 
 std::size_t DeviceAllocator::pool_use_count(PoolId id) const {
@@ -63,8 +63,11 @@ std::size_t DeviceAllocator::pool_use_count(PoolId id) const {
 void DeviceAllocator::add_pool(PoolId id, PrivatePoolSettings settings, PoolId parent) {
   const Lock lock(mutex_);
   PrivatePool* const above = parent.is_default() ? nullptr : &used_pool(parent);
+  Retired::Owners owner;
+  if (settings.owner != nullptr) owner.push_front(std::move(settings.owner));
   PrivatePool& pool = private_pools_.add(id);
   pool.settings = std::move(settings);
+  pool.owner = std::move(owner);
   pool.parent = above;
   if (above != nullptr) ++above->dependents;
   pool.uses = 1;

@@ -41,7 +41,7 @@ PrivatePool& PrivatePools::add(PoolId id) {
   return *pools_.emplace(id, std::make_unique<PrivatePool>(id, arena_)).first->second;
 }
 
-void PrivatePools::drop_unreferenced(std::vector<std::shared_ptr<void>>& retired) noexcept {
+void PrivatePools::drop_unreferenced(Retired& retired) noexcept {
   // The end of one pool may have been the last that referred to its parent.
   for (bool dropped = true; dropped;) {
     dropped = false;
@@ -52,10 +52,7 @@ void PrivatePools::drop_unreferenced(std::vector<std::shared_ptr<void>>& retired
         continue;
       }
       if (pool.parent != nullptr) --pool.parent->dependents;
-      try {
-        if (pool.settings.owner != nullptr) retired.push_back(std::move(pool.settings.owner));
-      } catch (...) {  // no memory to put it off: it goes with the pool, under the lock
-      }
+      retired.owners.splice_after(retired.owners.before_begin(), pool.owner);
       pool.streams.drop_unreferenced();
       place = pools_.erase(place);
       dropped = true;

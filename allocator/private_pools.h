@@ -9,6 +9,7 @@
 #include <cistern/mem_pool.h>
 
 #include "allocator/block.h"
+#include "allocator/retired.h"
 #include "allocator/stream_pools.h"
 #include "stats/recorder.h"
 
@@ -38,6 +39,7 @@ struct PrivatePool {
   // What it has reserved, once more: reset with the device's figures, not with the pool's own.
   Recorder reserved;
   PrivatePoolSettings settings;
+  Retired::Owners owner;  // the settings' one, if any
   PrivatePool* parent = nullptr;
   std::size_t uses = 0;        // 0: freeable
   std::size_t dependents = 0;  // recordings, and pools whose parent it is
@@ -71,7 +73,7 @@ class PrivatePools {
   [[nodiscard]] PrivatePool& add(PoolId id);
   // Ends the pools that nothing refers to, and streams' parts of pools that are empty. What
   // their owners kept is put into `retired`, to be let go without the lock.
-  void drop_unreferenced(std::vector<std::shared_ptr<void>>& retired) noexcept;
+  void drop_unreferenced(Retired& retired) noexcept;
 
   template <class Visit>
   void for_each(Visit&& visit) const {

@@ -40,7 +40,7 @@ std::size_t DeviceAllocator::release_ranges(const RangeFilter& chosen, std::size
   drop_empty_ranges(lock);
   --reclaims_in_flight_;
   reclaimed_.notify_all();
-  if (!private_pools_.empty()) private_pools_.drop_unreferenced(retired_owners_);
+  if (!private_pools_.empty()) private_pools_.drop_unreferenced(retired_);
   if (refusal.result != CUDA_SUCCESS)
     throw_driver_error(api_, refusal.result, refusal.call, fmt::format("free pages on device {}", device_));
   return released;

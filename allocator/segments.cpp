@@ -130,7 +130,7 @@ std::size_t DeviceAllocator::release_segments(SegmentList segments, Lock& lock) 
   }
   reclaimed_.notify_all();
   // A pool may have waited for its last segment only.
-  if (!private_pools_.empty()) private_pools_.drop_unreferenced(retired_owners_);
+  if (!private_pools_.empty()) private_pools_.drop_unreferenced(retired_);
   if (first_kept != 0)
     throw_driver_error(api_, refusal, source_.release_entry(),
                        fmt::format("the segment at {:#x} on device {}", first_kept, device_));

@@ -40,6 +40,20 @@ void append_budget(Text& text, const BudgetRefusal& budget) {
          format_size(budget.block_bytes), format_size(budget.hard_bytes));
 }
 
+const char* describe(UnusableBlock::Reason reason) {
+  switch (reason) {
+    case UnusableBlock::Reason::found_late:
+      return "came with the last flush, after which free blocks are not searched again";
+    case UnusableBlock::Reason::kept_whole:
+      return "is kept whole for larger requests";
+    case UnusableBlock::Reason::other_stream:
+      return "belongs to another stream";
+    case UnusableBlock::Reason::other_size:
+      return "is in the pool for requests of other sizes";
+  }
+  return "";
+}
+
 void append_cause(Text& text, const OutOfMemoryReport& report) {
   const auto segment = format_size(report.segment_bytes);
   const auto device_free = format_size(report.device_free_bytes);
@@ -48,6 +62,9 @@ void append_cause(Text& text, const OutOfMemoryReport& report) {
       return append(text, "the device is full: {} is needed and {} is free; {} is in use outside cistern", segment,
                     device_free, format_size(report.outside_bytes));
     case OutOfMemoryCause::fragmented:
+      if (report.unusable)
+        return append(text, "a free block that does not serve the request: it has {}, but it {}",
+                      format_size(report.unusable->bytes), describe(report.unusable->reason));
       return append(text,
                     "fragmentation: {} is free on the device and {} in cistern's segments, but no single piece "
                     "holds the {} that the request needs",

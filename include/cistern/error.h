@@ -83,6 +83,18 @@ enum class OutOfMemoryCause {
 };
 [[nodiscard]] CISTERN_EXPORT const char* to_string(OutOfMemoryCause cause) noexcept;
 
+// A free block that is large enough for a request, and why it does not serve it.
+struct UnusableBlock {
+  enum class Reason {
+    found_late,    // it came with the last flush, after which nothing is searched (research_after_flush)
+    kept_whole,    // max_split_size_mb or max_non_split_rounding_mb keep it for larger requests
+    other_stream,  // it belongs to another stream
+    other_size,    // it is in the pool for smaller or larger requests
+  };
+  Reason reason = Reason::found_late;
+  std::size_t bytes = 0;
+};
+
 // The hard limit of a Budget (see scope.h) that a request would have passed. Bytes.
 struct BudgetRefusal {
   FixedText<255> tag;           // whose budget; empty: the whole device's
@@ -117,6 +129,8 @@ struct OutOfMemoryReport {
   // Free in private pools (of graphs, of MemPools) other than the request's; not in the two above.
   std::size_t private_pools_free_bytes = 0;
   std::size_t largest_free_block_bytes = 0;
+  // Of `fragmented`, if a free block is large enough: the one of the earliest reason above, and the largest of these.
+  std::optional<UnusableBlock> unusable;
   std::optional<BudgetRefusal> budget;  // the one that refused, if one did; the cause is `limit` then
   FixedText<320> advice;                // the option or step that would have helped; empty if none would
 };

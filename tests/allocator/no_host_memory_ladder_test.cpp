@@ -2,17 +2,21 @@
 // goes back: each rung of the ladder gives what it gives with memory.
 
 #include <cistern/allocator.h>
+#include <cistern/mem_pool.h>
 
 #include <cuda.h>
 #include <gtest/gtest.h>
 
 #include <chrono>
 #include <cstddef>
+#include <memory>
+#include <optional>
 #include <random>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "runtime/stream_access.h"
 #include "tests/allocator/refusing_driver.h"
 
 namespace cistern {
@@ -156,6 +160,49 @@ TEST(NoHostMemoryLadder, TrimAndEmptyCacheGiveBack) {
     world.allocator.empty_cache();
   }
   EXPECT_EQ(world.allocator.memory_stats().reserved_bytes.all.current, 0);
+}
+
+// What ends with a use may free memory itself, so it ends without the lock: with host memory or without.
+TEST(NoHostMemoryLadder, AnOwnerThatFreesMemoryWhenItEndsDoesNotDeadlock) {
+  RefusingDriver driver;
+  CachingAllocator allocator({.driver = &driver.api(), .options = AllocatorOptions::parse("oom_dump:off")});
+  void* first = allocator.allocate(kMega);
+  void* second = allocator.allocate(kMega);
+  // An event that is there to be used again.
+  void* before = allocator.allocate(kMega);
+  allocator.record_stream(before, driver.driver.create_stream());
+  allocator.deallocate(before);
+  allocator.deallocate(allocator.allocate(kMega));
+  {
+    std::shared_ptr<void> owner(second, [&allocator](void* pointer) { allocator.deallocate(pointer); });
+    allocator.record_stream(first, StreamAccess::wrap(driver.api(), {driver.driver.create_stream(), 77}, 0, owner));
+  }
+  {
+    const NoHostMemory gone;
+    allocator.deallocate(first);
+  }
+  EXPECT_EQ(allocator.memory_stats().allocation.all.current, 0);
+  EXPECT_NO_THROW(allocator.check());
+}
+
+TEST(NoHostMemoryLadder, APoolsOwnerThatFreesMemoryWhenItEndsDoesNotDeadlock) {
+  RefusingDriver driver;
+  CachingAllocator allocator({.driver = &driver.api(), .options = AllocatorOptions::parse("oom_dump:off")});
+  void* held = allocator.allocate(kMega);
+  {
+    std::shared_ptr<void> owner(held, [&allocator](void* pointer) { allocator.deallocate(pointer); });
+    std::optional<MemPool> pool(std::in_place, allocator, MemPoolOptions{.owner = std::move(owner)});
+    void* inside = nullptr;
+    {
+      const MemPoolGuard guard(*pool);
+      inside = allocator.allocate(kMega);
+    }
+    pool.reset();
+    const NoHostMemory gone;
+    allocator.deallocate(inside);
+  }
+  EXPECT_EQ(allocator.memory_stats().allocation.all.current, 0);
+  EXPECT_NO_THROW(allocator.check());
 }
 
 // A driver that refuses to wait leaves all that is not known to be done where it was.
