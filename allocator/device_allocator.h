@@ -185,11 +185,13 @@ class DeviceAllocator {
   // Where the heap's bytes are, by walking its blocks: for reports, O(blocks).
   struct Usage {
     MemoryStats stats;
-    std::size_t pending = 0;            // freed, and awaited by other streams
-    std::size_t pending_requested = 0;  // what callers had asked for of it
-    std::size_t free_whole = 0;         // in wholly free segments
-    std::size_t free_split = 0;         // in segments that are partly in use
-    std::size_t free_private = 0;       // in private pools, which keep it; in none of the two above
+    std::size_t pending = 0;              // freed, and awaited by other streams
+    std::size_t pending_requested = 0;    // what callers had asked for of it
+    std::size_t free_whole = 0;           // in wholly free segments
+    std::size_t free_split = 0;           // in segments that are partly in use
+    std::size_t free_private = 0;         // in private pools, which keep it; in none of the two above
+    std::size_t own_pool_free_split = 0;  // of the first two, in the private pool `home`
+    std::size_t own_pool_free_whole = 0;
     std::size_t largest_free_block = 0;
   };
   [[nodiscard]] Usage usage() const;

@@ -111,6 +111,10 @@ DeviceAllocator::Usage DeviceAllocator::usage_locked(const PrivatePool* home) co
       const std::size_t whole = releasable_bytes(*block);
       usage.free_whole += whole;
       usage.free_split += block->bytes - whole;
+      if (pool != nullptr) {
+        usage.own_pool_free_whole += whole;
+        usage.own_pool_free_split += block->bytes - whole;
+      }
       usage.largest_free_block = std::max(usage.largest_free_block, block->bytes);
     }
   return usage;

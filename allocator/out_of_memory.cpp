@@ -190,6 +190,8 @@ OutOfMemoryReport DeviceAllocator::make_report(const Request& request, const std
   report.pending_free_bytes = usage.pending;
   report.free_split_bytes = usage.free_split;
   report.free_whole_bytes = usage.free_whole;
+  report.own_pool_free_split_bytes = usage.own_pool_free_split;
+  report.own_pool_free_whole_bytes = usage.own_pool_free_whole;
   report.private_pools_free_bytes = usage.free_private;
   report.largest_free_block_bytes = usage.largest_free_block;
   report.cause = find_cause(report);

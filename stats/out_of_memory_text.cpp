@@ -8,25 +8,26 @@ namespace {
 
 using Text = OutOfMemoryError::Text;
 
-// What other requests of the same pool could have had.
-std::size_t unallocated_bytes(const OutOfMemoryReport& report) {
-  return report.pending_free_bytes + report.free_split_bytes + report.free_whole_bytes;
-}
-
+// As in PyTorch, what is free in private pools counts as allocated: that of the request, too.
 void append_holdings(Text& text, const OutOfMemoryReport& report) {
+  const std::size_t split = report.free_split_bytes - report.own_pool_free_split_bytes;
+  const std::size_t whole = report.free_whole_bytes - report.own_pool_free_whole_bytes;
+  const std::size_t in_pools =
+      report.private_pools_free_bytes + report.own_pool_free_split_bytes + report.own_pool_free_whole_bytes;
+  const std::size_t unallocated = report.pending_free_bytes + split + whole;
   append(text, "cistern holds {}; ", format_size(report.reserved_bytes));
   if (report.has_device_figures) append(text, "{} is in use outside it. ", format_size(report.outside_bytes));
   append(text, "{} the allocated memory {} is allocated by cistern, ", report.has_device_figures ? "Of" : "of",
-         format_size(report.allocated_bytes + report.private_pools_free_bytes));
-  if (report.private_pools_free_bytes != 0)
-    append(text, "with {} of it free in private pools, ", format_size(report.private_pools_free_bytes));
-  append(text, "and {} is reserved but unallocated", format_size(unallocated_bytes(report)));
-  if (unallocated_bytes(report) != 0)
+         format_size(report.allocated_bytes + in_pools));
+  if (in_pools != 0) append(text, "with {} of it free in private pools, ", format_size(in_pools));
+  append(text, "and {} is reserved but unallocated", format_size(unallocated));
+  if (unallocated != 0)
     append(text,
-           " ({} freed but awaited by other streams, {} free in partly used segments, {} free in unused segments; the "
+           " ({} freed but awaited by other streams, {} free in partly used segments, {} free in unused segments or "
+           "pages; the "
            "largest free block has {})",
-           format_size(report.pending_free_bytes), format_size(report.free_split_bytes),
-           format_size(report.free_whole_bytes), format_size(report.largest_free_block_bytes));
+           format_size(report.pending_free_bytes), format_size(split), format_size(whole),
+           format_size(report.largest_free_block_bytes));
   text.append(". ");
 }
 

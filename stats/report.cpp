@@ -72,7 +72,7 @@ std::vector<Part> parts_of(const MemoryReport& report) {
       {"rounding", report.stats.allocated_bytes.all.current - live, "what makes those requests whole blocks"},
       {"pending", as_signed(report.pending_bytes), "freed, but other streams may still use it"},
       {"free, split", as_signed(report.free_split_bytes), "cached in partly used segments"},
-      {"free, whole", as_signed(report.free_whole_bytes), "cached in unused segments"},
+      {"free, whole", as_signed(report.free_whole_bytes), "cached in unused segments or pages"},
       {"free, private", as_signed(report.free_private_bytes), "cached for graphs and MemPools"},
       {"outside cistern", as_signed(report.outside_bytes), "other processes, contexts, libraries"},
       {"free on device", as_signed(report.device_free_bytes), "the driver can still hand it out"},

@@ -32,8 +32,8 @@ std::vector<std::string> advice_of(const MemoryReport& report) {
     if (bytes != 0 && bytes >= report.device_total_bytes / 100) gains.emplace_back(bytes, text);
   };
   const auto size = [](std::size_t bytes) { return format_size(bytes); };
-  add(report.free_whole_bytes,
-      fmt::format("empty_cache() gives {} in unused segments back to the driver.", size(report.free_whole_bytes)));
+  add(report.free_whole_bytes, fmt::format("empty_cache() gives {} in unused segments or pages back to the driver.",
+                                           size(report.free_whole_bytes)));
   add(report.pending_bytes,
       fmt::format("Waiting for the streams that are named above makes {} usable.", size(report.pending_bytes)));
   if (!report.gives_back_pages)

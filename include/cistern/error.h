@@ -126,6 +126,9 @@ struct OutOfMemoryReport {
   std::size_t pending_free_bytes = 0;
   std::size_t free_split_bytes = 0;  // free, in segments that are partly in use
   std::size_t free_whole_bytes = 0;  // free, in segments that are wholly free
+  // Of the two above, what the private pool has free that the request is of.
+  std::size_t own_pool_free_split_bytes = 0;
+  std::size_t own_pool_free_whole_bytes = 0;
   // Free in private pools (of graphs, of MemPools) other than the request's; not in the two above.
   std::size_t private_pools_free_bytes = 0;
   std::size_t largest_free_block_bytes = 0;

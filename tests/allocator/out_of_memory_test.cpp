@@ -101,6 +101,22 @@ TEST_F(OutOfMemoryTest, CauseFragmentedNamesTheOptionThatMayHelp) {
   EXPECT_NE(report.advice.find("max_split_size_mb"), std::string::npos);
 }
 
+// In the report it is free for the request; in the text it is allocated, as in PyTorch's.
+TEST_F(OutOfMemoryTest, WhatTheRequestsOwnPrivatePoolHasFreeIsToldApart) {
+  const MemPool pool(allocator_);
+  static_cast<void>(allocator_.allocate(100 * kMega));
+  const MemPoolGuard guard(pool);
+  static_cast<void>(allocator_.allocate(3 * kMega));
+  const OutOfMemoryReport report = failing_request(60 * kMega);
+  expect_sum(report);
+  EXPECT_EQ(report.free_split_bytes, 17 * kMega);
+  EXPECT_EQ(report.own_pool_free_split_bytes, 17 * kMega);
+  EXPECT_EQ(report.private_pools_free_bytes, 0U);
+  EXPECT_NE(text_.find("120.00 MiB is allocated by cistern, with 17.00 MiB of it free in private pools, and 0 bytes"),
+            std::string::npos)
+      << text_;
+}
+
 // Enough is free in one piece, and the report says why it does not serve: not that there is none.
 TEST_F(OutOfMemoryTest, AFreeBlockThatIsLargeEnoughIsNamedWithWhatKeepsItAway) {
   const StreamHandle side = driver_.create_stream();
@@ -367,13 +383,14 @@ TEST_F(OutOfMemoryTest, ADriverThatDoesNotSayWhatIsFreeChangesNeitherTheErrorNor
   EXPECT_EQ(report.device_free_bytes + report.outside_bytes, 0U);
   EXPECT_EQ(report.reserved_bytes, 20 * kMega);
   EXPECT_EQ(report.allocated_bytes + report.free_split_bytes, 20 * kMega);
-  EXPECT_EQ(text_,
-            "CUDA out of memory. Tried to allocate 120.00 MiB. GPU 0 has a total capacity of 128.00 MiB; how much of "
-            "it is free is not known, for the driver did not say. Including memory outside cistern, this process has "
-            "20.00 MiB memory in use. cistern holds 20.00 MiB; of the allocated memory "
-            "3.00 MiB is allocated by cistern, and 17.00 MiB is reserved but unallocated (0 bytes freed but awaited "
-            "by other streams, 17.00 MiB free in partly used segments, 0 bytes free in unused segments; the largest "
-            "free block has 17.00 MiB). Cause: the driver refused 120.00 MiB.");
+  EXPECT_EQ(
+      text_,
+      "CUDA out of memory. Tried to allocate 120.00 MiB. GPU 0 has a total capacity of 128.00 MiB; how much of "
+      "it is free is not known, for the driver did not say. Including memory outside cistern, this process has "
+      "20.00 MiB memory in use. cistern holds 20.00 MiB; of the allocated memory "
+      "3.00 MiB is allocated by cistern, and 17.00 MiB is reserved but unallocated (0 bytes freed but awaited "
+      "by other streams, 17.00 MiB free in partly used segments, 0 bytes free in unused segments or pages; the largest "
+      "free block has 17.00 MiB). Cause: the driver refused 120.00 MiB.");
   driver_.fail_call("cuMemGetInfo", 1, CUDA_ERROR_UNKNOWN);
   EXPECT_EQ(failing_request(~std::size_t{0}).cause, OutOfMemoryCause::too_large);
   allocator_.set_memory_fraction(0.5);
@@ -394,7 +411,8 @@ TEST_F(OutOfMemoryTest, TheTextNamesWhoUsesTheDeviceAndAddsUp) {
             "MiB is free. Including memory outside cistern, this process has 60.00 MiB memory in use. 96.00 MiB "
             "allowed; cistern holds 20.00 MiB; 40.00 MiB is in use outside it. Of the allocated memory 3.00 MiB is "
             "allocated by cistern, and 17.00 MiB is reserved but unallocated (0 bytes freed but awaited by other "
-            "streams, 17.00 MiB free in partly used segments, 0 bytes free in unused segments; the largest free block "
+            "streams, 17.00 MiB free in partly used segments, 0 bytes free in unused segments or pages; the largest "
+            "free block "
             "has 17.00 MiB). Cause: the device is full: 100.00 MiB is needed and 68.00 MiB is free; 40.00 MiB is in "
             "use outside cistern.");
 }

@@ -405,6 +405,17 @@ TEST_F(FragmentationTest, SharesOfWhatIsFreeAreThoseThatServeTheRequest) {
   EXPECT_DOUBLE_EQ(allocator_.fragmentation_stats(512, 1).usable_share(), 0.0);
 }
 
+// What expandable segments have free waits for the policy to be on again.
+TEST_F(FragmentationTest, PagesAreNotUsableWhileSegmentsDoNotExpand) {
+  allocator_.set_options("expandable_segments:True");
+  allocator_.deallocate(allocator_.allocate(20 * kMega));
+  EXPECT_EQ(allocator_.fragmentation_stats(5 * kMega).usable_bytes, 20 * kMega);
+  allocator_.set_options("expandable_segments:False");
+  const FragmentationStats stats = allocator_.fragmentation_stats(5 * kMega);
+  EXPECT_EQ(stats.usable_bytes, 0U);
+  EXPECT_EQ(stats.free_whole_bytes, 20 * kMega);
+}
+
 TEST_F(FragmentationTest, PrivatePoolsKeepWhatTheyHaveFree) {
   const MemPool pool(allocator_);
   allocator_.deallocate(pool.allocate(2 * kMega, stream_));

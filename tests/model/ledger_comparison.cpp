@@ -14,6 +14,15 @@ std::int64_t number(std::size_t bytes) { return static_cast<std::int64_t>(bytes)
 
 std::int64_t number(StreamHandle stream) { return static_cast<std::int64_t>(reinterpret_cast<std::intptr_t>(stream)); }
 
+// Of a free block: what a flush would give back.
+std::size_t whole_part(const ModelSegment& segment, const ModelBlock& block) {
+  if (!segment.expandable()) return block.bytes == segment.bytes ? block.bytes : 0;
+  const std::uint64_t begin = block.address - segment.address;
+  const std::uint64_t first = (begin + segment.page - 1) / segment.page;
+  const std::uint64_t last = (begin + block.bytes) / segment.page;
+  return last > first ? (last - first) * segment.page : 0;
+}
+
 void require_equal(const std::string& what, std::int64_t expected, std::int64_t actual) {
   if (expected != actual)
     RC_FAIL(what + ": the model has " + std::to_string(expected) + ", the allocator " + std::to_string(actual));
@@ -133,16 +142,21 @@ void LedgerComparison::compare_oldest() const {
 
 void LedgerComparison::compare_free() const {
   std::size_t free = 0;
+  std::size_t whole = 0;
   std::size_t in_pools = 0;
   std::size_t largest = 0;
   for (const ModelSegment& segment : model_.segments())
     for (const ModelBlock& block : segment.blocks) {
       if (!block.free()) continue;
       (segment.pool == 0 ? free : in_pools) += block.bytes;
-      if (segment.pool == 0) largest = std::max(largest, block.bytes);
+      if (segment.pool != 0) continue;
+      largest = std::max(largest, block.bytes);
+      whole += whole_part(segment, block);
     }
   const FragmentationStats stats = allocator_.fragmentation_stats();
   require_equal("free bytes", number(free), number(stats.free_bytes));
+  require_equal("free bytes that a flush gives back", number(whole), number(stats.free_whole_bytes));
+  require_equal("free bytes that stay", number(free - whole), number(stats.free_split_bytes));
   require_equal("free bytes of private pools", number(in_pools), number(stats.free_private_bytes));
   require_equal("the largest free block", number(largest), number(stats.largest_free_block_bytes));
 }

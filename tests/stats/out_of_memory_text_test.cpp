@@ -52,13 +52,14 @@ TEST(OutOfMemoryText, KeepsTheFormsThatProgramsSearchFor) {
 }
 
 TEST(OutOfMemoryText, SaysWhereAllMemoryIs) {
-  EXPECT_EQ(format_out_of_memory(example()),
-            "CUDA out of memory. Tried to allocate 32.00 MiB. GPU 1 has a total capacity of 96.00 MiB of which 26.00 "
-            "MiB is free. cistern holds 64.00 MiB; 6.00 MiB is in use outside it. Of the allocated memory 40.00 MiB is "
-            "allocated by cistern, and 24.00 MiB is reserved but unallocated (3.00 MiB freed but awaited by other "
-            "streams, 11.00 MiB free in partly used segments, 10.00 MiB free in unused segments; the largest free "
-            "block has 9.00 MiB). Cause: the device is full: 32.00 MiB is needed and 26.00 MiB is free; 6.00 MiB is "
-            "in use outside cistern.");
+  EXPECT_EQ(
+      format_out_of_memory(example()),
+      "CUDA out of memory. Tried to allocate 32.00 MiB. GPU 1 has a total capacity of 96.00 MiB of which 26.00 "
+      "MiB is free. cistern holds 64.00 MiB; 6.00 MiB is in use outside it. Of the allocated memory 40.00 MiB is "
+      "allocated by cistern, and 24.00 MiB is reserved but unallocated (3.00 MiB freed but awaited by other "
+      "streams, 11.00 MiB free in partly used segments, 10.00 MiB free in unused segments or pages; the largest free "
+      "block has 9.00 MiB). Cause: the device is full: 32.00 MiB is needed and 26.00 MiB is free; 6.00 MiB is "
+      "in use outside cistern.");
 }
 
 // As in PyTorch's message: what is free in private pools counts as allocated, and is named.
@@ -70,6 +71,19 @@ TEST(OutOfMemoryText, CountsPrivatePoolsAsPyTorchDoes) {
                 "Of the allocated memory 46.00 MiB is allocated by cistern, with 6.00 MiB of it free in private "
                 "pools, and 18.00 MiB is reserved but unallocated"),
             std::string::npos);
+}
+
+// Whose own pool has it free, too: the request of another pool could not have had it.
+TEST(OutOfMemoryText, CountsTheRequestsOwnPrivatePoolLikeTheOthers) {
+  OutOfMemoryReport report = example();
+  report.own_pool_free_split_bytes = 5 * kMiB;
+  report.own_pool_free_whole_bytes = 2 * kMiB;
+  EXPECT_NE(format_out_of_memory(report).find(
+                "Of the allocated memory 47.00 MiB is allocated by cistern, with 7.00 MiB of it free in private "
+                "pools, and 17.00 MiB is reserved but unallocated (3.00 MiB freed but awaited by other streams, 6.00 "
+                "MiB free in partly used segments, 8.00 MiB free in unused segments or pages"),
+            std::string::npos)
+      << format_out_of_memory(report);
 }
 
 TEST(OutOfMemoryText, ProcessesStandBetweenTheDeviceAndTheLimit) {

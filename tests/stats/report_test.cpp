@@ -106,7 +106,7 @@ TEST(MemoryReport, AWholeOneReadsAsPublished) {
     default stream                     3145728     3.00 MiB   3.1 %  of that, blocks of this stream
     stream 0x7f12ab00                  1048576  1024.00 KiB   1.0 %  of that, blocks of this stream
   free, split                          6291456     6.00 MiB   6.2 %  cached in partly used segments
-  free, whole                         18874368    18.00 MiB  18.8 %  cached in unused segments
+  free, whole                         18874368    18.00 MiB  18.8 %  cached in unused segments or pages
   free, private                        2097152     2.00 MiB   2.1 %  cached for graphs and MemPools
   outside cistern                      6291456     6.00 MiB   6.2 %  other processes, contexts, libraries
   free on device                      52428800    50.00 MiB  52.1 %  the driver can still hand it out
@@ -120,7 +120,7 @@ Owners by tag, of 10.00 MiB in callers' blocks:
   (no tag)                             1048576  1024.00 KiB  10.0 %  1 block, 1024.00 KiB at the peak
   activations                                0      0 bytes   0.0 %  0 blocks, 4.00 MiB at the peak
 What would help:
-  empty_cache() gives 18.00 MiB in unused segments back to the driver.
+  empty_cache() gives 18.00 MiB in unused segments or pages back to the driver.
   expandable_segments:True gives back free pages of partly used segments: 6.00 MiB are free there now.
   Waiting for the streams that are named above makes 4.00 MiB usable.
   Releasing graphs and MemPools that are not used any more frees up to 2.00 MiB.
@@ -138,7 +138,7 @@ TEST(MemoryReport, AnUnusedDeviceReadsAsPublished) {
   rounding                                   0      0 bytes   0.0 %  what makes those requests whole blocks
   pending                                    0      0 bytes   0.0 %  freed, but other streams may still use it
   free, split                                0      0 bytes   0.0 %  cached in partly used segments
-  free, whole                                0      0 bytes   0.0 %  cached in unused segments
+  free, whole                                0      0 bytes   0.0 %  cached in unused segments or pages
   free, private                              0      0 bytes   0.0 %  cached for graphs and MemPools
   outside cistern                            0      0 bytes   0.0 %  other processes, contexts, libraries
   free on device                     100663296    96.00 MiB 100.0 %  the driver can still hand it out
@@ -207,7 +207,7 @@ TEST(MemoryReport, AdvisesWhatGivesAHundredthOfTheDeviceAndNothingElse) {
   EXPECT_EQ(advice_after([](MemoryReport&) {}), "");
   EXPECT_EQ(advice_after([](MemoryReport& report) { report.free_whole_bytes = 10 * kMiB - 1; }), "");
   EXPECT_EQ(advice_after([](MemoryReport& report) { report.free_whole_bytes = 10 * kMiB; }),
-            "  empty_cache() gives 10.00 MiB in unused segments back to the driver.\n");
+            "  empty_cache() gives 10.00 MiB in unused segments or pages back to the driver.\n");
   EXPECT_EQ(advice_after([](MemoryReport& report) {
               report.free_split_bytes = 90 * kMiB;
               report.gives_back_pages = true;
