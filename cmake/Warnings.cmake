@@ -18,6 +18,6 @@ target_compile_options(cistern_warnings INTERFACE -fno-omit-frame-pointer)
 if(CISTERN_SANITIZE)
   # gcc 12 warns of the standard library's own code when it instruments it.
   target_compile_options(cistern_warnings INTERFACE -Wno-maybe-uninitialized -Wno-null-dereference)
-  add_compile_options(-fsanitize=${CISTERN_SANITIZE} -fno-sanitize-recover=all -g)
+  add_compile_options(-fsanitize=${CISTERN_SANITIZE} -fno-sanitize-recover=all)
   add_link_options(-fsanitize=${CISTERN_SANITIZE})
 endif()
