@@ -91,6 +91,7 @@ MeteredDriver::MeteredDriver(const DriverApi& inner, CallMeter& meter)
   api_.note_use = inner.note_use;
   api_.note_free = inner.note_free;
   api_.list_processes = inner.list_processes;
+  api_.fill_random = inner.fill_random;
 }
 
 MeteredDriver::~MeteredDriver() = default;

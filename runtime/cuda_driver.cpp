@@ -57,6 +57,16 @@ void fill(DriverEntry<CUresult(Args...)>& entry, void* function) {
   entry = {function, [](void* self, Args... args) { return reinterpret_cast<CUresult (*)(Args...)>(self)(args...); }};
 }
 
+// cuRAND has kernels, which a simulated device does not run.
+void fill(RandomSource& source, const SimulatedControls& controls) {
+  source = {reinterpret_cast<void*>(controls.fill_random), [](void* self, const RandomFill& values, CUstream stream) {
+              const auto function = reinterpret_cast<decltype(SimulatedControls::fill_random)>(self);
+              return static_cast<CUresult>(function(stream, reinterpret_cast<void*>(values.destination), values.count,
+                                                    static_cast<int>(values.kind), values.seed, values.position,
+                                                    values.mean, values.standard_deviation));
+            }};
+}
+
 // NVIDIA's driver has no such symbol. A library that is older than this code lacks what it would call.
 const SimulatedControls* find_controls(const Library& library) {
   void* const function = find(library, "cistern_simulated_controls", kOldestVersion);
@@ -100,6 +110,7 @@ DriverApi load_cuda_driver(const std::string& path) {
 #include "runtime/driver_entries.def"
 #undef CISTERN_DRIVER_ENTRY
   api.controls = find_controls(library);
+  if (api.controls != nullptr) fill(api.fill_random, *api.controls);
   return api;
 }
 

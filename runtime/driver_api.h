@@ -13,6 +13,7 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <vector>
 
 namespace cistern {
@@ -60,6 +61,27 @@ struct ProcessList {
   std::vector<GpuProcess> operator()(CUdevice device) const { return function(self, device); }
 };
 
+// A fill with random values of a Philox4x32-10 sequence (philox.h): 4 bytes each, from a position on.
+enum class RandomKind : int { words, uniform, normal };
+struct RandomFill {
+  RandomKind kind = RandomKind::words;
+  CUdeviceptr destination = 0;
+  std::size_t count = 0;
+  std::uint64_t seed = 0;
+  std::uint64_t position = 0;  // even, for normal values
+  float mean = 0;              // of normal values, as is the next
+  float standard_deviation = 1;
+};
+
+// A third one: queues such a fill, where the driver's filling knows how to; cuRAND does elsewhere. As
+// cuMemsetD32Async, which it stands beside, it works on the current context.
+struct RandomSource {
+  void* self = nullptr;
+  CUresult (*function)(void* self, const RandomFill& fill, CUstream stream) = nullptr;
+  explicit operator bool() const noexcept { return function != nullptr; }
+  CUresult operator()(const RandomFill& fill, CUstream stream) const { return function(self, fill, stream); }
+};
+
 struct DriverApi {
 #define CISTERN_DRIVER_ENTRY(member, symbol, version, need, parameters) DriverEntry<CUresult parameters> member;
 #include "runtime/driver_entries.def"
@@ -70,6 +92,7 @@ struct DriverApi {
   BlockNote note_free;  // 0 bytes: somebody frees what is no live block; no pool
 
   ProcessList list_processes;
+  RandomSource fill_random;
 
   // Of a simulated driver in a library of its own (cistern/simulated_controls.h); null elsewhere.
   const SimulatedControls* controls = nullptr;

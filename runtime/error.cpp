@@ -10,6 +10,7 @@ InvalidArgument::~InvalidArgument() = default;
 NotReady::~NotReady() = default;
 NotSupported::~NotSupported() = default;
 DriverError::~DriverError() = default;
+LibraryError::~LibraryError() = default;
 OutOfMemoryError::~OutOfMemoryError() = default;
 
 const char* to_string(OutOfMemoryCause cause) noexcept {

@@ -1,10 +1,9 @@
 #include "runtime/nvml.h"
 
 #include <cistern/error.h>
-#include <dlfcn.h>
 #include <fmt/format.h>
 
-#include <cstdlib>
+#include "runtime/shared_library.h"
 
 namespace cistern {
 namespace {
@@ -26,53 +25,39 @@ using HandleByUuid = int (*)(const char* uuid, NvmlDevice* device);
 using RunningProcesses = int (*)(NvmlDevice device, unsigned* count, ProcessInfo* infos);
 using ErrorString = const char* (*)(int result);
 
-struct Library {
-  void* handle = nullptr;
+struct Nvml {
+  SharedLibrary library{"NVML", "CISTERN_LIBNVML", {"libnvidia-ml.so.1"}};
   Init init = nullptr;
   HandleByUuid handle_by_uuid = nullptr;
   RunningProcesses running_processes = nullptr;
   ErrorString error_string = nullptr;
+
+  Nvml();
 };
 
-template <class Function>
-Function find(void* library, const char* symbol) {
-  void* function = dlsym(library, symbol);
-  if (function == nullptr) throw NotSupported(fmt::format("NVML has no {}", symbol));
-  return reinterpret_cast<Function>(function);
-}
-
-void check(const Library& nvml, int result, const char* call) {
+void check(const Nvml& nvml, int result, const char* call) {
   if (result == kSuccess) return;
   throw NotSupported(fmt::format("{}: {}", call, nvml.error_string(result)));
 }
 
-Library load() {
-  const char* chosen = std::getenv("CISTERN_LIBNVML");
-  const std::string path = chosen != nullptr && *chosen != '\0' ? chosen : "libnvidia-ml.so.1";
-  Library nvml;
-  nvml.handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (nvml.handle == nullptr) {
-    const char* reason = dlerror();
-    throw NotSupported(fmt::format("NVML cannot be loaded: {}", reason != nullptr ? reason : path.c_str()));
-  }
-  nvml.init = find<Init>(nvml.handle, "nvmlInit_v2");
-  nvml.handle_by_uuid = find<HandleByUuid>(nvml.handle, "nvmlDeviceGetHandleByUUID");
-  nvml.running_processes = find<RunningProcesses>(nvml.handle, "nvmlDeviceGetComputeRunningProcesses_v3");
-  nvml.error_string = find<ErrorString>(nvml.handle, "nvmlErrorString");
-  check(nvml, nvml.init(), "nvmlInit");
-  return nvml;
+Nvml::Nvml() {
+  library.find(init, "nvmlInit_v2");
+  library.find(handle_by_uuid, "nvmlDeviceGetHandleByUUID");
+  library.find(running_processes, "nvmlDeviceGetComputeRunningProcesses_v3");
+  library.find(error_string, "nvmlErrorString");
+  check(*this, init(), "nvmlInit");
 }
 
 // A load that failed is tried again by the next call.
-const Library& library() {
-  static const Library nvml = load();
+const Nvml& loaded() {
+  static const Nvml& nvml = *new Nvml;
   return nvml;
 }
 
 }  // namespace
 
 std::vector<GpuProcess> nvml_processes(const std::string& uuid) {
-  const Library& nvml = library();
+  const Nvml& nvml = loaded();
   NvmlDevice device = nullptr;
   check(nvml, nvml.handle_by_uuid(uuid.c_str(), &device), "nvmlDeviceGetHandleByUUID");
   std::vector<ProcessInfo> infos(64);

@@ -17,6 +17,7 @@
 #include <cistern/options.h>
 #include <cistern/processes.h>
 #include <cistern/race_report.h>
+#include <cistern/random.h>
 #include <cistern/scope.h>
 #include <cistern/simulated.h>
 #include <cistern/simulated_controls.h>

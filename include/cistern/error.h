@@ -70,6 +70,22 @@ class CISTERN_EXPORT DriverError : public Error, public std::runtime_error {
   std::string call_;
 };
 
+// A call of a CUDA library beside the driver, cuRAND or cuBLAS, that failed.
+class CISTERN_EXPORT LibraryError : public Error, public std::runtime_error {
+ public:
+  LibraryError(int code, std::string call, const std::string& text)
+      : std::runtime_error(text), code_(code), call_(std::move(call)) {}
+  ~LibraryError() override;
+  [[nodiscard]] const char* what() const noexcept override { return std::runtime_error::what(); }
+  // The library's own status and the name of the function, e.g. "curandGenerateUniform".
+  [[nodiscard]] int code() const noexcept { return code_; }
+  [[nodiscard]] const std::string& call() const noexcept { return call_; }
+
+ private:
+  int code_;
+  std::string call_;
+};
+
 // Why a request could not be served, after everything that may be released was.
 enum class OutOfMemoryCause {
   device_full,     // the device has less free memory than the request needs

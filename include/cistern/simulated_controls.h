@@ -43,6 +43,11 @@ struct SimulatedControls {
                      std::size_t write_count);
   // What was wrong with this thread's latest call that failed; "" if none has.
   const char* (*last_error)();
+  // Queues a fill of `count` values of 4 bytes at `address` by Philox4x32-10 (cistern/random.h), in the
+  // context that is current: of `kind` 0 words, 1 uniform, 2 normal values, from `position` of the
+  // seed's sequence on. Returns the driver's CUresult.
+  int (*fill_random)(void* stream, void* address, std::size_t count, int kind, std::uint64_t seed,
+                     std::uint64_t position, float mean, float standard_deviation);
 };
 
 }  // namespace cistern

@@ -43,6 +43,13 @@ DriverApi make_driver_api(DriverState& state) {
 #undef CISTERN_DRIVER_ENTRY
   api.list_processes = {
       &state, [](void* self, CUdevice device) { return static_cast<DriverState*>(self)->list_processes(device); }};
+  api.fill_random = {&state, [](void* self, const RandomFill& fill, CUstream stream) {
+                       try {
+                         return static_cast<DriverState*>(self)->fill_random(fill, stream);
+                       } catch (const std::bad_alloc&) {
+                         return CUDA_ERROR_OUT_OF_MEMORY;
+                       }
+                     }};
   return api;
 }
 

@@ -89,6 +89,8 @@ struct DriverState {
 
   // The processes attached to a device: this one alone where it is not shared.
   [[nodiscard]] std::vector<GpuProcess> list_processes(CUdevice device);
+  // A kernel that fills memory with values of a Philox sequence (random_calls.cpp).
+  CUresult fill_random(const RandomFill& fill, CUstream stream);
 
   // --- For the entries: all with the lock held ---
   [[nodiscard]] int device_count() const noexcept { return static_cast<int>(devices.size()); }
@@ -230,6 +232,10 @@ struct DriverState {
   CUresult free_graph_allocation(Lock& lock, const GraphAllocationPtr& allocation);
   CUresult prepare_memory(StreamQueue& stream, const GraphExec& exec);
   void launched_memory(const GraphExec& exec, const std::vector<MemoryNode>& nodes, const Targets& queued);
+  // Writes a range of memory, part by part where the host cannot have all of it mapped at once. Takes
+  // the lock, but not for the writing.
+  using WritePart = std::function<void(std::size_t offset, std::size_t bytes)>;
+  CUresult write_in_parts(const Touch& writes, const WritePart& write);
   CUresult run_fill(const Fill& fill);
   [[nodiscard]] std::uint16_t handle_number() const noexcept { return static_cast<std::uint16_t>(number); }
 };

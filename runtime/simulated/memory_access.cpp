@@ -171,18 +171,22 @@ CUresult DriverState::run_copy(const Copy& copy) {
   });
 }
 
-CUresult DriverState::run_fill(const Fill& fill) {
+CUresult DriverState::write_in_parts(const Touch& writes, const WritePart& write) {
   if (options.backing == Backing::none) return CUDA_SUCCESS;
-  if (!needs_showing(fill.writes())) {
-    fill_bytes(fill, 0, fill.bytes());
+  if (!needs_showing(writes)) {
+    write(0, writes.bytes);
     return CUDA_SUCCESS;
   }
-  return in_parts(fill.bytes(), [&](std::size_t offset, std::size_t bytes) {
-    Touch writes = fill.writes();
-    writes.address += offset;
-    writes.bytes = bytes;
-    return touch({writes}, [&] { fill_bytes(fill, offset, bytes); });
+  return in_parts(writes.bytes, [&](std::size_t offset, std::size_t bytes) {
+    Touch part = writes;
+    part.address += offset;
+    part.bytes = bytes;
+    return touch({part}, [&] { write(offset, bytes); });
   });
+}
+
+CUresult DriverState::run_fill(const Fill& fill) {
+  return write_in_parts(fill.writes(), [&](std::size_t offset, std::size_t bytes) { fill_bytes(fill, offset, bytes); });
 }
 
 Work DriverState::work_of(Copy copy) {

@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/driver_api.h"
 #include "runtime/simulated/libcuda/process_device.h"
 
 namespace cistern::simulated {
@@ -122,6 +123,25 @@ int host_access(const MemoryRange* reads, std::size_t read_count, const MemoryRa
 
 const char* last_error() { return last_words().c_str(); }
 
+int fill_random(void* stream, void* address, std::size_t count, int kind, std::uint64_t seed, std::uint64_t position,
+                float mean, float standard_deviation) {
+  CUresult result = CUDA_SUCCESS;
+  const int failed = call([&](SimulatedDriver& device) {
+    if (kind < static_cast<int>(RandomKind::words) || kind > static_cast<int>(RandomKind::normal))
+      throw InvalidArgument("fill_random: kind " + std::to_string(kind) + ": expected 0, 1 or 2");
+    const RandomFill fill{static_cast<RandomKind>(kind),
+                          reinterpret_cast<CUdeviceptr>(address),
+                          count,
+                          seed,
+                          position,
+                          mean,
+                          standard_deviation};
+    result = device.api().fill_random(fill, static_cast<StreamHandle>(stream));
+  });
+  if (failed != CUDA_SUCCESS) return failed;
+  return result == CUDA_SUCCESS ? result : fail(result, "fill_random: the driver refused");
+}
+
 constexpr SimulatedControls kControls = {sizeof(SimulatedControls),
                                          launch,
                                          step,
@@ -131,7 +151,8 @@ constexpr SimulatedControls kControls = {sizeof(SimulatedControls),
                                          clear_faults,
                                          launch_owned,
                                          host_access,
-                                         last_error};
+                                         last_error,
+                                         fill_random};
 
 }  // namespace
 }  // namespace cistern::simulated
