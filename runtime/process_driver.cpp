@@ -15,6 +15,7 @@
 #include <string_view>
 
 #include "runtime/cuda_driver.h"
+#include "runtime/nvtx_memory.h"
 
 namespace cistern {
 namespace {
@@ -46,6 +47,7 @@ std::unique_ptr<LoadedDriver> load_cuda() {
   auto driver = std::make_unique<LoadedDriver>();
   try {
     driver->cuda = load_cuda_driver();
+    annotate_memory(driver->cuda);
     driver->contexts = std::make_unique<Contexts>(driver->cuda);
   } catch (const NotSupported& error) {
     throw NotSupported(fmt::format("{}. Install an NVIDIA driver, or set CISTERN_DEVICE=simulated to run without a GPU",

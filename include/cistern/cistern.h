@@ -14,6 +14,7 @@
 #include <cistern/ipc.h>
 #include <cistern/mem_pool.h>
 #include <cistern/memory.h>
+#include <cistern/nvtx.h>
 #include <cistern/options.h>
 #include <cistern/processes.h>
 #include <cistern/race_report.h>
