@@ -17,6 +17,7 @@
 #include <cistern/nvtx.h>
 #include <cistern/options.h>
 #include <cistern/processes.h>
+#include <cistern/pytorch_names.h>
 #include <cistern/race_report.h>
 #include <cistern/random.h>
 #include <cistern/scope.h>

@@ -51,7 +51,7 @@ TEST(FrameworksPage, EveryTestThatARowNamesExists) {
 }
 
 TEST(FrameworksPage, RowsWithoutATestAreThoseOfSubjectsToCome) {
-  const std::set<std::string> subjects = {"later: communication", "later: deprecated names"};
+  const std::set<std::string> subjects = {"later: communication"};
   for (const Row& row : page()) {
     if (row.is_later())
       EXPECT_TRUE(subjects.contains(row.test)) << "line " << row.line << ": " << row.test;

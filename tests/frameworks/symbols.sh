@@ -4,7 +4,11 @@
 # derived class, of a class's members (using takes overloads and data members alike).
 set -eu
 awk -F'|' '
-  BEGIN { print "#include <cistern/cistern.h>\n#include <cistern/simulated.h>\n\nnamespace names {" }
+  BEGIN {
+    print "#include <cistern/cistern.h>\n#include <cistern/simulated.h>\n"
+    print "#pragma GCC diagnostic ignored \"-Wdeprecated-declarations\"  // deprecated names are declared, too\n"
+    print "namespace names {"
+  }
   /^\| / && NF >= 6 {
     cell = $4
     while (match(cell, /`[^`]+`/)) {

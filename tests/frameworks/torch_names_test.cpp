@@ -1,0 +1,122 @@
+// torch.cuda: names that are deprecated, or that others are used for here.
+
+#include <cistern/error.h>
+#include <gmock/gmock.h>
+
+#include <array>
+#include <cstdio>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/frameworks/framework_device.h"
+
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"  // it is what is tested
+
+namespace cistern {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr std::size_t kMiB = std::size_t{1} << 20;
+
+class TorchCudaNames : public FrameworkDevice {
+ protected:
+  void TearDown() override {
+    empty_cache();
+    FrameworkDevice::TearDown();
+  }
+};
+
+TEST_F(TorchCudaNames, CachedMeansReserved) {
+  void* memory = allocate(5 * kMiB, default_stream(1));
+  EXPECT_EQ(memory_cached(), 0U);
+  EXPECT_EQ(memory_cached(1), memory_reserved(1));
+  EXPECT_EQ(memory_cached(1), 20 * kMiB);
+  deallocate(memory);
+  empty_cache();
+  EXPECT_EQ(memory_cached(1), 0U);
+  EXPECT_EQ(max_memory_cached(1), 20 * kMiB);
+  EXPECT_EQ(max_memory_cached(), 0U);
+}
+
+TEST_F(TorchCudaNames, EitherResetIsOfAllPeaks) {
+  for (void (*reset)(Device) : {&reset_max_memory_allocated, &reset_max_memory_cached}) {
+    deallocate(allocate(30 * kMiB));
+    empty_cache();
+    EXPECT_EQ(max_memory_allocated(), 30 * kMiB);
+    EXPECT_GT(max_memory_reserved(), 0U);
+    reset({});
+    EXPECT_EQ(max_memory_allocated(), 0U);
+    EXPECT_EQ(max_memory_reserved(), 0U);
+  }
+}
+
+TEST_F(TorchCudaNames, ResetsAreOfTheDeviceThatIsNamed) {
+  for (void (*reset)(Device) : {&reset_max_memory_allocated, &reset_max_memory_cached}) {
+    deallocate(allocate(30 * kMiB, default_stream(0)));
+    deallocate(allocate(30 * kMiB, default_stream(1)));
+    reset(1);
+    EXPECT_EQ(max_memory_allocated(0), 30 * kMiB);
+    EXPECT_EQ(max_memory_allocated(1), 0U);
+  }
+}
+
+TEST_F(TorchCudaNames, CachingAllocatorAllocIsOfADeviceAndAStream) {
+  void* plain = caching_allocator_alloc(kMiB);
+  EXPECT_EQ(memory_allocated(0), kMiB);
+  void* there = caching_allocator_alloc(kMiB, 1);
+  EXPECT_EQ(memory_allocated(1), kMiB);
+  const Stream stream = Stream::create({.device = 1});
+  void* on_stream = caching_allocator_alloc(kMiB, 1, stream);
+  EXPECT_EQ(memory_allocated(1), 2 * kMiB);
+  EXPECT_THROW(static_cast<void>(caching_allocator_alloc(kMiB, 0, stream)), InvalidArgument);
+  EXPECT_THROW(static_cast<void>(caching_allocator_alloc(kMiB, 2)), InvalidArgument);
+  void* by_default = caching_allocator_alloc(kMiB, 1, Stream());  // the default stream is any device's
+  EXPECT_EQ(memory_allocated(1), 3 * kMiB);
+  EXPECT_EQ(caching_allocator_alloc(0), nullptr);
+  for (void* memory : {plain, there, on_stream, by_default}) caching_allocator_delete(memory);
+  caching_allocator_delete(nullptr);
+  EXPECT_EQ(memory_allocated(0), 0U);
+  EXPECT_EQ(memory_allocated(1), 0U);
+}
+
+TEST_F(TorchCudaNames, CachingAllocatorAllocTakesTheCurrentStreamOfItsDevice) {
+  const Stream stream = Stream::create({.device = 1});
+  set_stream(stream);
+  set_device(0);
+  void* memory = caching_allocator_alloc(kMiB, 1);
+  bool is_found = false;
+  for (const StreamStats& each : stream_stats(1)) is_found = is_found || each.stream_id == stream.id();
+  EXPECT_TRUE(is_found);
+  caching_allocator_delete(memory);
+}
+
+// What the compiler says of a call.
+std::string words_of_the_compiler(const std::string& call) {
+  const std::string command = "echo '#include <cistern/cistern.h>\nvoid use() { static_cast<void>(cistern::" + call +
+                              "); }' | LC_ALL=C " CISTERN_CXX_COMPILER
+                              " -std=c++17 -fsyntax-only -Wdeprecated "
+                              "-Wdeprecated-declarations -I" CISTERN_SOURCE_DIR "/include -x c++ - 2>&1";
+  std::FILE* output = popen(command.c_str(), "r");
+  std::string words;
+  std::array<char, 512> buffer;
+  while (std::fgets(buffer.data(), buffer.size(), output) != nullptr) words += buffer.data();
+  pclose(output);
+  return words;
+}
+
+TEST_F(TorchCudaNames, DeprecatedOnesAreMarkedAndNameWhatToUse) {
+  const std::vector<std::pair<std::string, std::string>> names = {
+      {"memory_cached", "memory_reserved"},
+      {"max_memory_cached", "max_memory_reserved"},
+      {"reset_max_memory_allocated", "reset_peak_memory_stats"},
+      {"reset_max_memory_cached", "reset_peak_memory_stats"}};
+  for (const auto& [name, replacement] : names) {
+    EXPECT_THAT(words_of_the_compiler(name + "()"), HasSubstr("use " + replacement)) << name;
+    EXPECT_EQ(words_of_the_compiler(replacement + "()"), "");
+  }
+}
+
+}  // namespace
+}  // namespace cistern
