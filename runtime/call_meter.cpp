@@ -92,6 +92,7 @@ MeteredDriver::MeteredDriver(const DriverApi& inner, CallMeter& meter)
   api_.note_free = inner.note_free;
   api_.list_processes = inner.list_processes;
   api_.fill_random = inner.fill_random;
+  api_.has_cuda_libraries = inner.has_cuda_libraries;
 }
 
 MeteredDriver::~MeteredDriver() = default;

@@ -110,6 +110,7 @@ DriverApi load_cuda_driver(const std::string& path) {
 #include "runtime/driver_entries.def"
 #undef CISTERN_DRIVER_ENTRY
   api.controls = find_controls(library);
+  api.has_cuda_libraries = api.controls == nullptr;
   if (api.controls != nullptr) fill(api.fill_random, *api.controls);
   return api;
 }

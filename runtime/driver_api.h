@@ -93,6 +93,8 @@ struct DriverApi {
 
   ProcessList list_processes;
   RandomSource fill_random;
+  // Whether the Toolkit's libraries, which launch kernels of their own, work on its devices.
+  bool has_cuda_libraries = false;
 
   // Of a simulated driver in a library of its own (cistern/simulated_controls.h); null elsewhere.
   const SimulatedControls* controls = nullptr;

@@ -3,6 +3,7 @@
 // All of cistern for C++: see each header for its contract.
 
 #include <cistern/allocator.h>
+#include <cistern/blas.h>
 #include <cistern/buffer.h>
 #include <cistern/device.h>
 #include <cistern/error.h>
