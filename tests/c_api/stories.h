@@ -1,0 +1,22 @@
+#ifndef CISTERN_TESTS_STORIES_H
+#define CISTERN_TESTS_STORIES_H
+
+/* Each returns 0, or the line of what did not hold. Two simulated devices. */
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+int story_random_states(void);
+int story_random_fills(void);
+int story_nvtx(void);
+int story_blas(void);
+int story_memory(void);
+int story_processes(void);
+int story_errors(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
