@@ -56,8 +56,10 @@ std::string DeviceHeaps::report(int device) {
   const DeviceAllocator::Usage& usage = figures.usage;
   report.stats = usage.stats;
   const std::size_t held = static_cast<std::size_t>(usage.stats.reserved_bytes.all.current);
-  report.outside_bytes =
-      report.device_total_bytes - std::min(report.device_total_bytes, report.device_free_bytes + held);
+  // Others may have freed since the heap's figures were read: the picture adds up all the same.
+  const std::size_t not_held = report.device_total_bytes - std::min(report.device_total_bytes, held);
+  report.device_free_bytes = std::min(report.device_free_bytes, not_held);
+  report.outside_bytes = not_held - report.device_free_bytes;
   report.pending_bytes = usage.pending;
   report.pending_requested_bytes = usage.pending_requested;
   report.free_whole_bytes = usage.free_whole;

@@ -6,6 +6,7 @@ namespace cistern {
 namespace {
 
 thread_local bool observing = false;
+thread_local bool freeing = false;
 
 }  // namespace
 
@@ -53,17 +54,20 @@ bool Observers::remove(ObserverId id) {
 }
 
 bool Observers::free_memory(int device, std::size_t bytes) const {
+  if (freeing) return false;
   std::unique_lock lock(mutex_);
   const auto callbacks = free_memory_;
   lock.unlock();
   bool freed = false;
   if (!callbacks) return freed;
+  freeing = true;
   for (const auto& [id, callback] : *callbacks) {
     try {
       freed = callback(device, bytes) || freed;
     } catch (...) {  // a callback that fails gave nothing back; the request goes on without it
     }
   }
+  freeing = false;
   return freed;
 }
 

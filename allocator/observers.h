@@ -24,7 +24,8 @@ class Observers {
 
   // Whether any free-memory callback is there: asked under a heap's lock, so it takes none.
   [[nodiscard]] bool has_free_memory_callbacks() const noexcept { return callback_count_ != 0; }
-  // Calls every callback; true if any gave memory back. What one throws counts as "none".
+  // Calls every callback; true if any gave memory back. What one throws counts as "none". Of a request that one of
+  // them makes itself, none is called: that would not end.
   bool free_memory(int device, std::size_t bytes) const;
   void out_of_memory(const OutOfMemoryReport& report) const;
   // Whether this thread is in an out-of-memory observer, of whichever allocator.

@@ -31,19 +31,19 @@ std::int64_t ns_of(clockid_t clock) noexcept {
   return static_cast<std::int64_t>(time.tv_sec) * 1'000'000'000 + time.tv_nsec;
 }
 
-// The counter and the monotonic clock at one moment.
+// The counter and a clock at one moment.
 struct Anchor {
   std::uint64_t ticks = 0;
-  std::int64_t monotonic_ns = 0;
+  std::int64_t ns = 0;
 };
 
 // The closest of several: a thread may be put aside between two readings.
-Anchor read_anchor(const TickClock& clock) noexcept {
+Anchor read_anchor(const TickClock& clock, clockid_t of) noexcept {
   Anchor best;
   std::uint64_t narrowest = ~std::uint64_t{0};
   for (int i = 0; i < 4; ++i) {
     const std::uint64_t before = clock.now();
-    const std::int64_t ns = ns_of(CLOCK_MONOTONIC);
+    const std::int64_t ns = ns_of(of);
     const std::uint64_t after = clock.now();
     if (after - before >= narrowest) continue;
     narrowest = after - before;
@@ -54,7 +54,7 @@ Anchor read_anchor(const TickClock& clock) noexcept {
 
 // Of the first clock of the process: the longer ago, the better the rate is known.
 const Anchor& first_anchor(const TickClock& clock) noexcept {
-  static const Anchor anchor = read_anchor(clock);
+  static const Anchor anchor = read_anchor(clock, CLOCK_MONOTONIC);
   return anchor;
 }
 
@@ -68,13 +68,12 @@ TickClock::TickClock() noexcept {
 
 TickClock::Conversion::Conversion(const TickClock& clock) noexcept {
   const Anchor first = first_anchor(clock);
-  const Anchor now = read_anchor(clock);
-  const std::int64_t offset = ns_of(CLOCK_REALTIME) - ns_of(CLOCK_MONOTONIC);
-  ticks_ = now.ticks;
-  unix_ns_ = now.monotonic_ns + offset;
-  if (now.ticks > first.ticks && now.monotonic_ns > first.monotonic_ns)
-    ns_per_tick_ =
-        static_cast<double>(now.monotonic_ns - first.monotonic_ns) / static_cast<double>(now.ticks - first.ticks);
+  const Anchor now = read_anchor(clock, CLOCK_MONOTONIC);
+  const Anchor unix_time = read_anchor(clock, CLOCK_REALTIME);
+  ticks_ = unix_time.ticks;
+  unix_ns_ = unix_time.ns;
+  if (now.ticks > first.ticks && now.ns > first.ns)
+    ns_per_tick_ = static_cast<double>(now.ns - first.ns) / static_cast<double>(now.ticks - first.ticks);
 }
 
 std::int64_t TickClock::Conversion::unix_us(std::uint64_t ticks) const noexcept {

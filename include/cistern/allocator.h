@@ -87,7 +87,8 @@ CISTERN_EXPORT void set_options(std::string_view text);
 enum class ObserverId : std::uint64_t {};
 // Called before an OutOfMemoryError is thrown. What it throws is ignored.
 using OutOfMemoryObserver = std::function<void(const OutOfMemoryReport&)>;
-// Asked for memory on a device before the driver is: true if it gave some back.
+// Asked for memory on a device before the driver is: true if it gave some back. It may allocate, but for what it
+// asks itself no callback is called.
 using FreeMemoryCallback = std::function<bool(int device, std::size_t bytes)>;
 CISTERN_EXPORT ObserverId add_out_of_memory_observer(OutOfMemoryObserver observer);
 CISTERN_EXPORT ObserverId add_free_memory_callback(FreeMemoryCallback callback);

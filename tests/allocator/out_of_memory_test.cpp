@@ -166,6 +166,17 @@ TEST_F(OutOfMemoryTest, AFreeBlockThatIsKeptWholeIsNamedBeforeOthers) {
   allocator.end_allocate_to_pool(0, {77, 0});
 }
 
+TEST_F(OutOfMemoryTest, AFreeMemoryCallbackIsNotAskedForWhatItAsksForItself) {
+  int asked = 0;
+  allocator_.add_free_memory_callback([&](int, std::size_t) {
+    ++asked;
+    allocator_.deallocate(allocator_.allocate(30 * kMega));
+    return false;
+  });
+  static_cast<void>(allocator_.allocate(3 * kMega));
+  EXPECT_EQ(asked, 1);
+}
+
 TEST_F(OutOfMemoryTest, CauseDriverRefusal) {
   driver_.fail_call("cuMemAlloc", 1, CUDA_ERROR_OUT_OF_MEMORY);
   driver_.fail_call("cuMemAlloc", 2, CUDA_ERROR_OUT_OF_MEMORY);
