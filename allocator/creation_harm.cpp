@@ -29,10 +29,13 @@ std::size_t CreationHarm::class_of(Sectors sectors) {
   return std::min(kParts * static_cast<std::size_t>(octave) + static_cast<std::size_t>(part), kClasses - 1);
 }
 
+void CreationHarm::add_stream(StreamNumber stream) {
+  while (streams_.size() <= static_cast<std::size_t>(stream)) streams_.emplace_back().fill(1);
+}
+
 void CreationHarm::ended(Sectors sectors, StreamNumber stream, bool memory_was_created) {
-  const auto index = static_cast<std::size_t>(stream);
-  while (streams_.size() <= index) streams_.emplace_back().fill(1);
-  double& harm = streams_[index][class_of(sectors)];
+  add_stream(stream);
+  double& harm = streams_[static_cast<std::size_t>(stream)][class_of(sectors)];
   harm += ((memory_was_created ? 1.0 : 0.0) - harm) * kWeightOfLast;
 }
 

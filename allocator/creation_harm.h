@@ -22,6 +22,8 @@ class CreationHarm {
   // The class of a size of at least one sector: floor(8 log2(sectors)).
   [[nodiscard]] static std::size_t class_of(Sectors sectors);
 
+  // The stream's classes can be kept, so that `ended` needs no host memory. Throws std::bad_alloc, unchanged.
+  void add_stream(StreamNumber stream);
   // A block of this size ended.
   void ended(Sectors sectors, StreamNumber stream, bool memory_was_created);
   [[nodiscard]] double of(Sectors sectors, StreamNumber stream) const;

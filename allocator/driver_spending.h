@@ -15,6 +15,8 @@ class DriverSpending {
   void created(std::int64_t handles) { microseconds_ += kCreate * handles; }
   void mapped(std::int64_t handles) { microseconds_ += kMap * handles; }
   void allowed() { microseconds_ += kAllow; }
+  // What was spent on pages that are gone says nothing of those that will come.
+  void gone(std::int64_t pages) { microseconds_ = microseconds_ > kPage * pages ? microseconds_ - kPage * pages : 0; }
   [[nodiscard]] std::int64_t microseconds() const { return microseconds_; }
 
   // Whether a window of so many handles, which a request could do without, stays within 1.9 times the measure.

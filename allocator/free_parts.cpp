@@ -6,10 +6,11 @@
 namespace cistern {
 
 std::vector<FreeHandle> free_handles(const FreeRuns& runs, const PageTable& table, StreamNumber stream,
-                                     Sectors kept_begin, Sectors kept_end) {
+                                     Sectors kept_begin, Sectors kept_end, bool of_all_streams) {
   const PageSize page = table.page();
   std::vector<FreeHandle> found;
   runs.for_each([&](const FreeRun& run) {
+    if (run.stream != stream && !of_all_streams) return;
     const Sectors end = page.down(run.end());
     for (Sectors at = page.up(run.address); at < end;) {
       const PageTable::Handle handle = table.handle_at(at);

@@ -22,9 +22,10 @@ struct FreeHandle {
   StreamNumber stream = 0;
 };
 
-// Those outside [kept_begin, kept_end): the stream's own first, then larger ones, then those in smaller runs.
+// Those outside [kept_begin, kept_end): the stream's own first, then larger ones, then those in smaller runs. Those
+// of the stream, or of all.
 [[nodiscard]] std::vector<FreeHandle> free_handles(const FreeRuns& runs, const PageTable& table, StreamNumber stream,
-                                                   Sectors kept_begin, Sectors kept_end);
+                                                   Sectors kept_begin, Sectors kept_end, bool of_all_streams);
 
 // The first of these that together have at most `pages`. With `may_exceed`, where they have fewer, the first of the
 // others until they have enough.

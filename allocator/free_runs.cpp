@@ -13,16 +13,24 @@ void require(bool condition, const char* what) {
 
 }  // namespace
 
+void FreeRuns::keep_room(std::size_t runs) {
+  nodes_.provide(kNodesOfARun * (kept_ + runs));
+  kept_ += runs;
+}
+
+void FreeRuns::add_stream(StreamNumber stream) {
+  while (by_size_.size() <= static_cast<std::size_t>(stream)) by_size_.push_back(std::make_unique<BySize>(&nodes_));
+}
+
 void FreeRuns::add(const FreeRun& run) {
-  const auto stream = static_cast<std::size_t>(run.stream);
-  if (by_size_.size() <= stream) by_size_.resize(stream + 1);
+  add_stream(run.stream);
   runs_.emplace(run.address, Tail{run.sectors, run.stream});
-  by_size_[stream].emplace(run.sectors, run.address);
+  by_size_[static_cast<std::size_t>(run.stream)]->emplace(run.sectors, run.address);
   sectors_ += run.sectors;
 }
 
 FreeRuns::ByAddress::iterator FreeRuns::remove(ByAddress::iterator run) {
-  by_size_[static_cast<std::size_t>(run->second.stream)].erase({run->second.sectors, run->first});
+  by_size_[static_cast<std::size_t>(run->second.stream)]->erase({run->second.sectors, run->first});
   sectors_ -= run->second.sectors;
   return runs_.erase(run);
 }
@@ -74,6 +82,26 @@ bool FreeRuns::is_free(Sectors address, Sectors count) const {
   return true;
 }
 
+bool FreeRuns::is_free_of(Sectors address, Sectors count, StreamNumber stream) const {
+  const auto run = holding(address);
+  return run != runs_.end() && run->second.stream == stream && run->first + run->second.sectors >= address + count;
+}
+
+std::size_t FreeRuns::pieces(Sectors address, Sectors count) const {
+  std::size_t found = 0;
+  for_each_from(address, [&](const FreeRun& run) {
+    ++found;
+    return run.end() < address + count;
+  });
+  return found;
+}
+
+Sectors FreeRuns::sectors_of(StreamNumber stream) const {
+  Sectors sum = 0;
+  for (const auto& [sectors, address] : of(stream)) sum += sectors;
+  return sum;
+}
+
 std::optional<FreeRun> FreeRuns::ending_at(Sectors end, StreamNumber stream) const {
   const auto run = holding(end - 1);
   if (run == runs_.end() || run->second.stream != stream) return std::nullopt;
@@ -84,12 +112,12 @@ std::optional<FreeRun> FreeRuns::ending_at(Sectors end, StreamNumber stream) con
 const FreeRuns::BySize& FreeRuns::of(StreamNumber stream) const {
   static const BySize none;
   const auto index = static_cast<std::size_t>(stream);
-  return index < by_size_.size() ? by_size_[index] : none;
+  return index < by_size_.size() ? *by_size_[index] : none;
 }
 
 void FreeRuns::audit() const {
   std::size_t indexed = 0;
-  for (const BySize& runs : by_size_) indexed += runs.size();
+  for (const auto& runs : by_size_) indexed += runs->size();
   require(indexed == runs_.size(), "a free run is in one index alone");
   Sectors sum = 0;
   FreeRun before;

@@ -8,12 +8,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <utility>
 #include <vector>
 
 #include "allocator/page_size.h"
+#include "allocator/spare_nodes.h"
 
 namespace cistern {
 
@@ -30,14 +32,30 @@ struct FreeRun {
 
 class FreeRuns {
  public:
-  using BySize = std::set<std::pair<Sectors, Sectors>>;  // size, address
+  using BySize = std::pmr::set<std::pair<Sectors, Sectors>>;  // size, address
 
-  // Requires: none of it is free.
+  FreeRuns() = default;
+  FreeRuns(const FreeRuns&) = delete;
+  FreeRuns& operator=(const FreeRuns&) = delete;
+
+  // From here on so many more runs can come, by a give or a take of part of one, without host memory; until
+  // drop_room. Throws std::bad_alloc, unchanged. Complexity: O(runs).
+  void keep_room(std::size_t runs);
+  void drop_room(std::size_t runs) noexcept { kept_ -= runs; }
+  // The stream's runs can be kept. Throws std::bad_alloc, unchanged.
+  void add_stream(StreamNumber stream);
+
+  // Requires: none of it is free. One more run at most; throws std::bad_alloc if there is no room.
   void give(Sectors address, Sectors count, StreamNumber stream);
-  // Requires: is_free. Adds to `taken` what was taken, in pieces of one stream each.
+  // Requires: is_free. Adds to `taken` what was taken, in pieces of one stream each. One more run at most; throws
+  // std::bad_alloc if there is no room, here or in `taken`.
   void take(Sectors address, Sectors count, std::vector<FreeRun>& taken);
   // Whether all of it is free, on whatever stream.
   [[nodiscard]] bool is_free(Sectors address, Sectors count) const;
+  // The same on one stream.
+  [[nodiscard]] bool is_free_of(Sectors address, Sectors count, StreamNumber stream) const;
+  // How many pieces `take` adds. Requires: is_free.
+  [[nodiscard]] std::size_t pieces(Sectors address, Sectors count) const;
 
   // The run of the stream that ends there.
   [[nodiscard]] std::optional<FreeRun> ending_at(Sectors end, StreamNumber stream) const;
@@ -48,7 +66,15 @@ class FreeRuns {
   void for_each(Visit&& visit) const {
     for (const auto& [address, tail] : runs_) visit(FreeRun{address, tail.sectors, tail.stream});
   }
+  // From the run that holds `address`, or the first behind it, as long as visit(FreeRun) returns true.
+  template <class Visit>
+  void for_each_from(Sectors address, Visit&& visit) const {
+    auto run = holding(address);
+    if (run == runs_.end()) run = runs_.lower_bound(address);
+    while (run != runs_.end() && visit(FreeRun{run->first, run->second.sectors, run->second.stream})) ++run;
+  }
   [[nodiscard]] Sectors sectors() const { return sectors_; }
+  [[nodiscard]] Sectors sectors_of(StreamNumber stream) const;
 
   // Throws std::logic_error where the invariant does not hold. O(n log n).
   void audit() const;
@@ -58,15 +84,19 @@ class FreeRuns {
     Sectors sectors;
     StreamNumber stream;
   };
-  using ByAddress = std::map<Sectors, Tail>;
+  using ByAddress = std::pmr::map<Sectors, Tail>;
 
   void add(const FreeRun& run);
   ByAddress::iterator remove(ByAddress::iterator run);
   [[nodiscard]] ByAddress::const_iterator holding(Sectors address) const;
 
-  ByAddress runs_;
-  std::vector<BySize> by_size_;  // a stream
+  static constexpr std::size_t kNodesOfARun = 2;
+
+  SpareNodes nodes_;
+  ByAddress runs_{&nodes_};
+  std::vector<std::unique_ptr<BySize>> by_size_;  // a stream
   Sectors sectors_ = 0;
+  std::size_t kept_ = 0;  // room for so many runs is kept
 };
 
 }  // namespace cistern

@@ -16,6 +16,15 @@ constexpr Sectors kLeastHandlesOfRequest = 96;
 
 }  // namespace
 
+// The stream's addresses go on in another arena where this one has grown long.
+void PagePlacement::provide_addresses(const PageRequest& request) {
+  const PageTable::Arena arena = arena_of(request.stream);
+  const PageSize page = table_.page();
+  if (page.whole(table_.end_of(arena) - table_.begin_of(arena)) < arena_pages_) return;
+  arenas_[static_cast<std::size_t>(request.stream)] = -1;
+  static_cast<void>(arena_of(request.stream));
+}
+
 // Free bytes at the end of the arena with which the block can begin.
 Sectors PagePlacement::tail_of(const PageRequest& request) {
   const auto run = free_.ending_at(table_.end_of(arena_of(request.stream)), request.stream);
@@ -46,18 +55,31 @@ std::int32_t PagePlacement::pages_of_new(const PageRequest& request, std::int64_
   return pages;
 }
 
-void PagePlacement::add_mapped(PagePlan& plan, PageTable::Handle handle, bool moves_home) {
-  const std::int32_t pages = table_.pages_of(handle);
+// A step at the next addresses, of a new handle, which `add_mapped` replaces. What it came to is in the plan, for
+// `abandon`, when it throws half way.
+void PagePlacement::add_step(PagePlan& plan, std::int32_t pages, bool moves_home) {
+  if (!plan.is_under_way) {
+    plan.is_under_way = true;
+    ++under_way_;
+    constexpr std::size_t kRunsBeside = 4;  // what the block leaves before and behind it, and its own
+    free_.keep_room(kRunsBeside);
+    plan.room += kRunsBeside;
+  }
   const Sectors address = table_.reserve(arena_of(plan.request.stream), pages);
-  if (plan.gather.empty()) plan.gather.address = address;
+  if (plan.gather.pages == 0) plan.gather.address = address;
   plan.gather.pages += pages;
-  plan.gather.steps.push_back({handle, pages, address, false, moves_home});
+  plan.gather.steps.push_back({-1, pages, address, false, moves_home});
+}
+
+void PagePlacement::add_mapped(PagePlan& plan, PageTable::Handle handle, std::int32_t pages, bool moves_home) {
+  add_step(plan, pages, moves_home);
+  plan.gather.steps.back().handle = handle;
 }
 
 void PagePlacement::add_donors(PagePlan& plan, const std::vector<FreeHandle>& donors) {
   for (const FreeHandle& donor : donors) {
-    free_.take(donor.address, table_.sectors_of(donor.handle), plan.taken);
-    add_mapped(plan, donor.handle, true);
+    take(plan, donor.address, table_.sectors_of(donor.handle));
+    add_mapped(plan, donor.handle, donor.pages, true);
   }
 }
 
@@ -71,7 +93,8 @@ void PagePlacement::add_new(PagePlan& plan, std::int64_t pages, bool may_round_u
       const std::int32_t least = spending.least_handle(table_.pages());
       if (count < least && least <= page_limit_ - table_.pages()) count = least;
     }
-    add_mapped(plan, table_.add_handle(count), true);
+    add_step(plan, count, true);
+    plan.gather.steps.back().handle = table_.add_handle(count);
     plan.gather.steps.back().is_new = true;
     spending.created(1);
     spending.mapped(1);
@@ -82,15 +105,16 @@ void PagePlacement::add_new(PagePlan& plan, std::int64_t pages, bool may_round_u
 void PagePlacement::plan_miss(PagePlan& plan) {
   const PageRequest& request = plan.request;
   const PageSize page = table_.page();
-  const PageTable::Arena arena = arena_of(request.stream);
-  const Sectors end = table_.end_of(arena);
+  provide_addresses(request);
+  const Sectors end = table_.end_of(arena_of(request.stream));
   const Sectors tail = tail_of(request);
   const std::int64_t needed = page.covering(request.sectors - tail);
 
   std::vector<FreeHandle> donors;
   std::int64_t created = needed;
   if (table_.pages() + needed > pages_within_peak(request)) {
-    donors = choose_donors(free_handles(free_, table_, request.stream, end - tail, end), needed, true);
+    donors = choose_donors(free_handles(free_, table_, request.stream, end - tail, end, request.may_take_others),
+                           needed, true);
     for (const FreeHandle& donor : donors) created -= donor.pages;
     if (created > 0) {
       if (request.has_pending) {
@@ -98,7 +122,8 @@ void PagePlacement::plan_miss(PagePlan& plan) {
         return;
       }
       const bool is_refused = created > page_limit_ - table_.pages();
-      if ((is_refused || request.sectors > page.sectors() / 2) && plan_window_of_parts(plan, is_refused)) {
+      if ((is_refused || request.sectors > page.sectors() / 2) &&
+          plan_window_of_parts(plan, is_refused && request.may_take_others)) {
         plan.keeps_length = true;
         return;
       }
@@ -109,7 +134,7 @@ void PagePlacement::plan_miss(PagePlan& plan) {
   plan.address = end - tail;
   plan.keeps_exact = true;
   plan.keeps_length = true;
-  if (tail > 0) free_.take(end - tail, tail, plan.taken);
+  if (tail > 0) take(plan, end - tail, tail);
   add_donors(plan, donors);
   if (created > 0) add_new(plan, with_growth(request, created), true);
   ++counts_.misses;
@@ -117,12 +142,12 @@ void PagePlacement::plan_miss(PagePlan& plan) {
 
 bool PagePlacement::plan_window_of_parts(PagePlan& plan, bool of_all_streams) {
   const PageRequest& request = plan.request;
+  provide_addresses(request);
   const FreeFragments fragments = free_fragments(free_, table_, request.stream, of_all_streams);
   const auto window = plan_window(fragments.endings, fragments.beginnings, request.sectors, table_.page());
   if (!window) return false;
-  const PageTable::Arena arena = arena_of(request.stream);
   const std::vector<FreeHandle> donors =
-      choose_donors(free_handles(free_, table_, request.stream, 0, 0), window->pages, false);
+      choose_donors(free_handles(free_, table_, request.stream, 0, 0, request.may_take_others), window->pages, false);
   std::int64_t created = window->pages;
   for (const FreeHandle& donor : donors) created -= donor.pages;
   if (created > page_limit_ - table_.pages()) return false;
@@ -131,15 +156,16 @@ bool PagePlacement::plan_window_of_parts(PagePlan& plan, bool of_all_streams) {
   plan.keeps_exact = true;
   if (window->head > 0) {
     const Fragment& ending = window->ending;
-    free_.take(ending.address + ending.sectors - window->head, window->head, plan.taken);
-    add_mapped(plan, ending.slot.handle, false);
+    take(plan, ending.address + ending.sectors - window->head, window->head);
+    add_mapped(plan, ending.slot.handle, table_.pages_of(ending.slot.handle), false);
   }
-  plan.address = table_.end_of(arena) - window->head + window->skipped;
+  plan.address = table_.end_of(arena_of(request.stream)) - window->head + window->skipped;
   add_donors(plan, donors);
   add_new(plan, created, false);
   if (window->tail > 0) {
-    free_.take(window->beginning.address, window->tail, plan.taken);
-    add_mapped(plan, window->beginning.slot.handle, false);
+    const PageTable::Handle handle = window->beginning.slot.handle;
+    take(plan, window->beginning.address, window->tail);
+    add_mapped(plan, handle, table_.pages_of(handle), false);
   }
   ++counts_.chosen;
   return true;
@@ -147,6 +173,7 @@ bool PagePlacement::plan_window_of_parts(PagePlan& plan, bool of_all_streams) {
 
 // The driver has done its part: the mappings are recorded, and what the block does not take of the handles is free.
 void PagePlacement::adopt(const PagePlan& plan) {
+  --under_way_;
   const Sectors end = plan.address + plan.request.sectors;
   for (const Gather::Step& step : plan.gather.steps) {
     table_.map(step.handle, step.address);
@@ -164,9 +191,11 @@ void PagePlacement::adopt(const PagePlan& plan) {
 }
 
 void PagePlacement::abandon(const PagePlan& plan) {
-  if (plan.gather.empty()) return;
   for (const FreeRun& piece : plan.taken) free_.give(piece.address, piece.sectors, piece.stream);
-  table_.cancel(plan.gather.address, plan.gather.pages);
+  free_.drop_room(plan.room);
+  if (!plan.is_under_way) return;
+  --under_way_;
+  if (plan.gather.pages != 0) table_.cancel(plan.gather.address, plan.gather.pages);
   for (const Gather::Step& step : plan.gather.steps)
     if (step.is_new) table_.remove_handle(step.handle);
 }

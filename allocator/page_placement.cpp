@@ -1,6 +1,7 @@
 #include "allocator/page_placement.h"
 
 #include <algorithm>
+#include <new>
 #include <stdexcept>
 #include <utility>
 
@@ -20,18 +21,36 @@ constexpr std::int64_t kMostPagesOfAWindow = 16;
 
 }  // namespace
 
-PagePlacement::PagePlacement(PageSize page, std::int64_t page_limit)
-    : table_(page), log_(kLogEntries), page_limit_(page_limit) {}
+PagePlacement::PagePlacement(PageSize page, std::int64_t page_limit, std::int64_t arena_pages)
+    : table_(page), log_(kLogEntries), page_limit_(page_limit), arena_pages_(arena_pages) {}
 
-// An arena a stream.
-PageTable::Arena PagePlacement::arena_of(StreamNumber stream) {
-  while (table_.arenas() <= stream) static_cast<void>(table_.add_arena());
-  return stream;
+// What its frees need is there from its first request on.
+void PagePlacement::add_stream(StreamNumber stream) {
+  const auto count = static_cast<std::size_t>(stream) + 1;
+  free_.add_stream(stream);
+  harm_.add_stream(stream);
+  if (arenas_.size() < count) arenas_.resize(count, -1);
 }
 
-bool PagePlacement::is_usable(Sectors address, Sectors sectors) const {
-  return table_.for_each_piece(address, sectors,
-                               [this](Sectors home, Sectors length) { return free_.is_free(home, length); });
+PageTable::Arena PagePlacement::arena_of(StreamNumber stream) {
+  PageTable::Arena& arena = arenas_[static_cast<std::size_t>(stream)];
+  if (arena >= 0) return arena;
+  if (spare_arenas_.empty()) {
+    const auto count = static_cast<std::size_t>(table_.arenas()) + 1;
+    spare_arenas_.reserve(count);
+    is_open_.resize(count);
+    spare_arenas_.push_back(table_.add_arena());
+  }
+  arena = spare_arenas_.back();
+  spare_arenas_.pop_back();
+  is_open_[static_cast<std::size_t>(arena)] = true;
+  return arena;
+}
+
+bool PagePlacement::is_usable(Sectors address, const PageRequest& request) const {
+  return table_.for_each_piece(address, request.sectors, [&](Sectors home, Sectors length) {
+    return request.may_take_others ? free_.is_free(home, length) : free_.is_free_of(home, length, request.stream);
+  });
 }
 
 bool PagePlacement::is_worth_a_window(const PageRequest& request) const {
@@ -41,90 +60,118 @@ bool PagePlacement::is_worth_a_window(const PageRequest& request) const {
          harm_.of(request.sectors, request.stream) >= kLeastHarm;
 }
 
-PagePlan PagePlacement::placed(PagePlan plan, Sectors address, std::int64_t& count) {
+// Takes free bytes for the plan, with room for giving them back. All or nothing.
+void PagePlacement::take(PagePlan& plan, Sectors address, Sectors sectors) {
+  const std::size_t pieces = free_.pieces(address, sectors);
+  if (plan.taken.capacity() < plan.taken.size() + pieces) plan.taken.reserve(2 * plan.taken.size() + pieces);
+  free_.keep_room(pieces + 1);  // one for what the take parts
+  free_.take(address, sectors, plan.taken);
+  free_.drop_room(1);
+  plan.room += pieces;
+}
+
+void PagePlacement::place_at(PagePlan& plan, Sectors address, std::int64_t& count) {
+  table_.for_each_piece(address, plan.request.sectors, [&](Sectors home, Sectors length) {
+    take(plan, home, length);
+    return true;
+  });
   plan.kind = PlanKind::placed;
   plan.address = address;
   ++count;
-  return plan;
 }
 
 PagePlan PagePlacement::plan(const PageRequest& request) {
-  const PageSize page = table_.page();
-  const auto usable = [&](Sectors address) { return is_usable(address, request.sectors); };
   PagePlan plan;
   plan.request = request;
+  try {
+    add_stream(request.stream);
+    choose_place(plan);
+    for (const FreeRun& piece : plan.taken)
+      if (piece.stream != request.stream &&
+          std::find(plan.owners.begin(), plan.owners.end(), piece.stream) == plan.owners.end())
+        plan.owners.push_back(piece.stream);
+    return plan;
+  } catch (...) {
+    abandon(plan);
+    throw;
+  }
+}
+
+void PagePlacement::choose_place(PagePlan& plan) {
+  const PageRequest request = plan.request;
+  const PageSize page = table_.page();
+  const auto usable = [&](Sectors address) { return is_usable(address, request); };
   plan.key = log_.key_of(request.stream);
 
   log_.candidates(plan.key, request.sectors, candidates_);
   for (const LoggedPlace& place : candidates_) {
     if (usable(place.address)) {
+      place_at(plan, place.address, counts_.logged);
       plan.logged_sectors = place.sectors;
-      return placed(std::move(plan), place.address, counts_.logged);
+      return;
     }
     // The place may be only late: taking another would change the state for ever.
     if (request.has_pending) {
       plan.kind = PlanKind::awaits_pending;
-      return plan;
+      return;
     }
   }
 
   if (request.sectors >= page.sectors() / 2)
     if (const auto window = windows_.exact(request.sectors, request.stream, usable))
-      return placed(std::move(plan), *window, counts_.windows);
+      return place_at(plan, *window, counts_.windows);
   const auto fit = tight_fit(free_.of(request.stream), request.sectors, page);
-  if (fit && fit->pages <= page.whole(request.sectors)) return placed(std::move(plan), fit->address, counts_.fits);
+  if (fit && fit->pages <= page.whole(request.sectors)) return place_at(plan, fit->address, counts_.fits);
   if (!fit)
     if (const auto window = windows_.longer(request.sectors, request.stream, usable))
-      return placed(std::move(plan), *window, counts_.windows);
-  if (is_worth_a_window(request) && plan_window_of_parts(plan, false)) return plan;
-  if (fit) return placed(std::move(plan), fit->address, counts_.fits);
+      return place_at(plan, *window, counts_.windows);
+  if (is_worth_a_window(request) && plan_window_of_parts(plan, false)) return;
+  if (fit) return place_at(plan, fit->address, counts_.fits);
   plan_miss(plan);
-  return plan;
 }
 
 // Handles that the block covers whole come home to it: what is free again later is one run there.
-void PagePlacement::occupy(PagePlan& plan) {
+void PagePlacement::move_covered_homes(const PagePlan& plan) {
   const Sectors end = plan.address + plan.request.sectors;
   for (Sectors at = plan.address; at < end;) {
     const PageTable::Handle handle = table_.handle_at(at);
     const Sectors mapped = table_.mapping_begin(at);
     const Sectors count = table_.sectors_of(handle);
-    if (table_.home_of(handle) != mapped && mapped >= plan.address && mapped + count <= end) {
-      free_.take(table_.home_of(handle), count, plan.taken);
-      table_.move_home(handle, mapped);
-      free_.give(mapped, count, plan.request.stream);
-    }
+    if (mapped >= plan.address && mapped + count <= end) table_.move_home(handle, mapped);
     at = mapped + count;
   }
-  table_.for_each_piece(plan.address, plan.request.sectors, [&](Sectors home, Sectors length) {
-    free_.take(home, length, plan.taken);
-    return true;
-  });
+}
+
+// What is known of places only saves calls: without host memory it is forgotten.
+void PagePlacement::note(const PagePlan& plan, const LoggedPlace& place) noexcept {
+  const Sectors sectors = plan.request.sectors;
+  const StreamNumber stream = plan.request.stream;
+  try {
+    if (plan.keeps_exact) windows_.note_exact(sectors, stream, plan.address);
+    if (plan.keeps_length) windows_.note_length(sectors, stream, plan.address);
+    if (plan.logged_sectors != 0) return;
+    log_.grow(kLogEntries + kLogEntriesOfPage * static_cast<std::size_t>(table_.pages()));
+    log_.append(plan.key, place);
+  } catch (const std::bad_alloc&) {
+  }
 }
 
 PagedBlock PagePlacement::commit(PagePlan& plan) {
   const Sectors sectors = plan.request.sectors;
   const StreamNumber stream = plan.request.stream;
   if (plan.gather.empty())
-    occupy(plan);
+    move_covered_homes(plan);
   else
     adopt(plan);
-  for (const FreeRun& piece : plan.taken)
-    if (piece.stream != stream && std::find(plan.owners.begin(), plan.owners.end(), piece.stream) == plan.owners.end())
-      plan.owners.push_back(piece.stream);
-  if (plan.keeps_exact) windows_.note_exact(sectors, stream, plan.address);
-  if (plan.keeps_length) windows_.note_length(sectors, stream, plan.address);
-
-  const bool is_logged = plan.logged_sectors != 0;
-  const LoggedPlace place{plan.address, is_logged ? plan.logged_sectors : sectors};
-  if (!is_logged) {
-    log_.grow(kLogEntries + kLogEntriesOfPage * static_cast<std::size_t>(table_.pages()));
-    log_.append(plan.key, place);
-  }
+  const LoggedPlace place{plan.address, plan.logged_sectors != 0 ? plan.logged_sectors : sectors};
+  note(plan, place);
   log_.arrived(place);
   live_ += sectors;
   peak_live_ = std::max(peak_live_, live_);
-  return {plan.address, sectors, stream, place, table_.pages()};
+  std::size_t pieces = 0;
+  table_.for_each_piece(plan.address, sectors, [&pieces](Sectors, Sectors) { return ++pieces != 0; });
+  free_.drop_room(plan.room - pieces);
+  return {plan.address, sectors, stream, place, table_.pages(), pieces};
 }
 
 void PagePlacement::freed(const PagedBlock& block) {
@@ -138,6 +185,7 @@ void PagePlacement::settle(const PagedBlock& block) {
     free_.give(home, length, block.stream);
     return true;
   });
+  free_.drop_room(block.pieces);
 }
 
 void PagePlacement::audit() const {

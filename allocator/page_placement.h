@@ -4,13 +4,18 @@
 // created. Decides and keeps the records; the driver's calls are its caller's.
 //
 // The caller holds the heap's lock, but for the driver's part:
-//   PagePlan plan = placement.plan(request);       // changes nothing but what a gather has to have to itself
+//   PagePlan plan = placement.plan(request);       // has what it takes to itself from here on
 //   if (!plan.gather.empty()) without the lock: carry_out(plan.gather, driver)
 //   PagedBlock block = placement.commit(plan);     // or placement.abandon(plan), after which all is as before
 //   ...
 //   placement.freed(block);                        // at the user's free
 //   placement.settle(block);                       // when all streams are done with it: its bytes are free
-// Invariant: every byte of every handle is free at home, part of one block, or had by one plan under way.
+//   ...
+//   Departure leaving = placement.leave(...);      // has wholly free handles to itself
+//   without the lock: unmap and release them, noting what is gone
+//   placement.left(leaving);
+// Only plan and leave take host memory; they throw std::bad_alloc with nothing changed.
+// Invariant: every byte of every handle is free at home, part of one block, had by one plan under way, or leaving.
 // Complexity: see the parts; a miss is linear in the free runs. Not thread-safe.
 
 #include <cstdint>
@@ -34,6 +39,8 @@ struct PageRequest {
   StreamNumber stream = 0;
   // Blocks were freed and are not settled: the plan may ask for them.
   bool has_pending = false;
+  // Free bytes of other streams may serve it: its stream can wait for theirs.
+  bool may_take_others = true;
 };
 
 enum class PlanKind : std::uint8_t {
@@ -47,15 +54,17 @@ struct PagePlan {
   Sectors address = 0;
   PageRequest request;
   Gather gather;  // empty: all of it is mapped
-  // Once committed: streams other than the request's whose free bytes it took. The request's stream is to wait for
-  // what they had queued then, before the block is handed out.
+  // Streams other than the request's whose free bytes it took. The request's stream is to wait for what they had
+  // queued then, before the block is handed out.
   std::vector<StreamNumber> owners;
 
   PlacementLog::Key key = 0;
   Sectors logged_sectors = 0;  // of the log's entry; 0: the place is new to the log
   bool keeps_exact = false;    // the gather becomes a window of this size
   bool keeps_length = false;   // and one for smaller requests
-  std::vector<FreeRun> taken;  // of the free bytes, by the gather and at the commit
+  std::vector<FreeRun> taken;  // of the free bytes
+  std::size_t room = 0;        // for so many runs is kept, for what comes of it
+  bool is_under_way = false;   // it has addresses that nothing is mapped at yet
 };
 
 struct PagedBlock {
@@ -64,6 +73,30 @@ struct PagedBlock {
   StreamNumber stream = 0;
   LoggedPlace logged;
   std::int64_t pages_then = 0;  // how many there were when it came
+  std::size_t pieces = 0;       // that it is at the homes of its handles: room for so many runs is kept
+};
+
+// Wholly free handles on their way to the driver. Who carries it out notes what is gone.
+struct Departure {
+  struct Mapping {
+    Sectors address = 0;
+    bool is_gone = false;
+  };
+  struct Leaving {
+    PageTable::Handle handle = -1;
+    std::int32_t pages = 0;
+    bool is_gone = false;
+    // Of the two lists below.
+    std::size_t first_mapping = 0, mappings = 0;
+    std::size_t first_piece = 0, pieces = 0;
+  };
+  std::vector<Leaving> handles;
+  std::vector<Mapping> mappings;  // of each handle in turn, its home last
+  std::vector<FreeRun> taken;     // whose last work the unmaps must not overtake
+  std::size_t room = 0;
+  std::int64_t pages = 0;  // of all handles
+
+  [[nodiscard]] bool empty() const { return handles.empty(); }
 };
 
 // How requests were served.
@@ -79,13 +112,24 @@ class PagePlacement {
  public:
   static constexpr std::int64_t kNoLimit = std::numeric_limits<std::int64_t>::max();
 
-  explicit PagePlacement(PageSize page = PageSize(), std::int64_t page_limit = kNoLimit);
+  // From `arena_pages` pages on a stream's next addresses are in another arena.
+  explicit PagePlacement(PageSize page = PageSize(), std::int64_t page_limit = kNoLimit,
+                         std::int64_t arena_pages = kNoLimit);
 
+  // Plans that come create no memory beyond so many pages.
+  void set_page_limit(std::int64_t pages) { page_limit_ = pages; }
   [[nodiscard]] PagePlan plan(const PageRequest& request);
   PagedBlock commit(PagePlan& plan);
   void abandon(const PagePlan& plan);
   void freed(const PagedBlock& block);
   void settle(const PagedBlock& block);
+
+  // page_release.cpp: as few wholly free handles as hold so many pages, or all; those at the highest addresses.
+  [[nodiscard]] Departure leave(std::int64_t pages);
+  void left(const Departure& departure);
+  // An arena in which nothing is mapped any more: nobody's until it is given back.
+  [[nodiscard]] std::optional<PageTable::Arena> take_empty_arena() noexcept;
+  void give_arena(PageTable::Arena arena) noexcept { spare_arenas_.push_back(arena); }
 
   [[nodiscard]] const PageTable& table() const { return table_; }
   [[nodiscard]] const FreeRuns& free_runs() const { return free_; }
@@ -96,20 +140,29 @@ class PagePlacement {
   void audit() const;
 
  private:
+  void add_stream(StreamNumber stream);
   [[nodiscard]] PageTable::Arena arena_of(StreamNumber stream);
-  [[nodiscard]] bool is_usable(Sectors address, Sectors sectors) const;
+  [[nodiscard]] bool is_usable(Sectors address, const PageRequest& request) const;
+  void choose_place(PagePlan& plan);
   [[nodiscard]] bool is_worth_a_window(const PageRequest& request) const;
-  [[nodiscard]] PagePlan placed(PagePlan plan, Sectors address, std::int64_t& count);
-  void occupy(PagePlan& plan);
+  void place_at(PagePlan& plan, Sectors address, std::int64_t& count);
+  void take(PagePlan& plan, Sectors address, Sectors sectors);
+  void move_covered_homes(const PagePlan& plan);
+  void note(const PagePlan& plan, const LoggedPlace& place) noexcept;
+
+  // page_release.cpp
+  void list_mappings(Departure& departure) const;
 
   // page_gather.cpp
   void plan_miss(PagePlan& plan);
   [[nodiscard]] bool plan_window_of_parts(PagePlan& plan, bool of_all_streams);
+  void provide_addresses(const PageRequest& request);
   [[nodiscard]] Sectors tail_of(const PageRequest& request);
   [[nodiscard]] std::int64_t pages_within_peak(const PageRequest& request) const;
   [[nodiscard]] std::int64_t with_growth(const PageRequest& request, std::int64_t pages) const;
   [[nodiscard]] std::int32_t pages_of_new(const PageRequest& request, std::int64_t missing) const;
-  void add_mapped(PagePlan& plan, PageTable::Handle handle, bool moves_home);
+  void add_mapped(PagePlan& plan, PageTable::Handle handle, std::int32_t pages, bool moves_home);
+  void add_step(PagePlan& plan, std::int32_t pages, bool moves_home);
   void add_donors(PagePlan& plan, const std::vector<FreeHandle>& donors);
   void add_new(PagePlan& plan, std::int64_t pages, bool may_round_up);
   void adopt(const PagePlan& plan);
@@ -122,6 +175,11 @@ class PagePlacement {
   DriverSpending spending_;
   PlacementCounts counts_;
   std::int64_t page_limit_;
+  std::int64_t arena_pages_;
+  std::vector<PageTable::Arena> arenas_;  // a stream's, where its addresses grow; -1: none
+  std::vector<bool> is_open_;             // an arena's: it has been a stream's, and was not taken back
+  std::vector<PageTable::Arena> spare_arenas_;
+  std::int64_t under_way_ = 0;  // plans with addresses that nothing is mapped at yet
   Sectors live_ = 0;
   Sectors peak_live_ = 0;
   std::vector<LoggedPlace> candidates_;  // room that is kept

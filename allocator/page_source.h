@@ -55,16 +55,17 @@ class PageSource {
   // Handles that the driver refused to release: whether there are any, and another try.
   [[nodiscard]] bool owes_releases() noexcept;
   void release_owed() noexcept;
-  // Lets another device read and write mapped pages.
+  // Lets another device read and write mapped pages; and the device itself and all of `peers`.
   [[nodiscard]] CUresult allow(const Pages& pages, CUdevice peer) const;
+  [[nodiscard]] CUresult allow_all(const Pages& pages, const std::vector<CUdevice>& peers) const;
+  // What physical memory of the device is made as.
+  [[nodiscard]] CUmemAllocationProp properties(bool shareable) const;
 
  private:
   PageSource(const DriverApi& api, CUdevice device, bool has_descriptors, bool has_rdma)
       : api_(api), device_(device), has_descriptors_(has_descriptors), has_rdma_(has_rdma) {}
   [[nodiscard]] Outcome map_all(const Pages& pages, const std::vector<CUdevice>& peers,
                                 const CUmemAllocationProp& properties, Handles& handles);
-  [[nodiscard]] CUresult allow_all(const Pages& pages, const std::vector<CUdevice>& peers) const;
-  [[nodiscard]] CUmemAllocationProp properties(bool shareable) const;
   // Releases handles; those that are refused join unreleased_, with the room that they are in.
   void release(Room& handles) noexcept;
 

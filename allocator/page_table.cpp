@@ -22,6 +22,7 @@ Sectors PageTable::end_of(Arena arena) const {
 }
 
 PageTable::Handle PageTable::add_handle(std::int32_t pages) {
+  if (unused_.capacity() <= handles_.size()) unused_.reserve(2 * handles_.size() + 16);
   Handle handle = static_cast<Handle>(handles_.size());
   if (unused_.empty()) {
     handles_.push_back({pages});
@@ -34,7 +35,7 @@ PageTable::Handle PageTable::add_handle(std::int32_t pages) {
   return handle;
 }
 
-void PageTable::remove_handle(Handle handle) {
+void PageTable::remove_handle(Handle handle) noexcept {
   pages_ -= pages_of(handle);
   record(handle) = {};
   unused_.push_back(handle);
@@ -58,6 +59,17 @@ void PageTable::map(Handle handle, Sectors address) {
   auto& slots = arenas_[static_cast<std::size_t>(arena_of(address))];
   const std::size_t first = index_of(address);
   for (std::int32_t i = 0; i < pages_of(handle); ++i) slots[first + static_cast<std::size_t>(i)] = {handle, i};
+}
+
+void PageTable::unmap(Handle handle, Sectors address) {
+  auto& slots = arenas_[static_cast<std::size_t>(arena_of(address))];
+  const std::size_t first = index_of(address);
+  for (std::int32_t i = 0; i < pages_of(handle); ++i) slots[first + static_cast<std::size_t>(i)] = {};
+}
+
+void PageTable::cut_end(Arena arena) {
+  auto& slots = arenas_[static_cast<std::size_t>(arena)];
+  while (!slots.empty() && slots.back().handle < 0) slots.pop_back();
 }
 
 void PageTable::move_home(Handle handle, Sectors address) { record(handle).home = address; }

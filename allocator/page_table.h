@@ -4,7 +4,7 @@
 //
 // A handle is 2^k pages that the driver made at once, and indivisible: it is mapped whole. It stays mapped where it
 // was mapped, so one handle shows at several addresses; free bytes exist at its home alone. Addresses of an arena
-// are handed out in order and never again.
+// are handed out in order, and again only when nothing is mapped there and behind.
 // Invariant: a handle with a home is mapped there, whole and in order.
 // Complexity: look-ups O(1), pieces O(pages), audit O(slots). Not thread-safe: the heap's lock is held.
 
@@ -35,25 +35,39 @@ class PageTable {
 
   [[nodiscard]] Arena add_arena();
   [[nodiscard]] std::int32_t arenas() const { return static_cast<std::int32_t>(arenas_.size()); }
-  [[nodiscard]] Sectors begin_of(Arena arena) const { return Sectors{arena + 1} << kArenaShift; }
+  [[nodiscard]] static Sectors begin_of(Arena arena) { return Sectors{arena + 1} << kArenaShift; }
   [[nodiscard]] Sectors end_of(Arena arena) const;
   [[nodiscard]] static Arena arena_of(Sectors address) { return static_cast<Arena>(address >> kArenaShift) - 1; }
 
-  // A handle that is mapped nowhere yet, and its opposite for one that never was.
+  // A handle that is mapped nowhere yet; and its opposite, for one that is mapped nowhere. To remove takes no host
+  // memory. Throws std::bad_alloc, unchanged.
   [[nodiscard]] Handle add_handle(std::int32_t pages);
-  void remove_handle(Handle handle);
+  void remove_handle(Handle handle) noexcept;
+  // Calls visit(handle) for each that has a home.
+  template <class Visit>
+  void for_each_handle(Visit&& visit) const {
+    for (std::size_t i = 0; i < handles_.size(); ++i)
+      if (handles_[i].home != kNoHome) visit(static_cast<Handle>(i));
+  }
+  // Calls visit(handle, address) for each mapping, by address.
+  template <class Visit>
+  void for_each_mapping(Visit&& visit) const;
   [[nodiscard]] std::int32_t pages_of(Handle handle) const { return record(handle).pages; }
   [[nodiscard]] Sectors sectors_of(Handle handle) const { return page_.sectors(pages_of(handle)); }
   // Requires: it has one.
   [[nodiscard]] Sectors home_of(Handle handle) const { return record(handle).home; }
 
-  // Addresses behind the arena's end for so many pages: nothing is mapped there yet.
+  // Addresses behind the arena's end for so many pages: nothing is mapped there yet. Throws std::bad_alloc, unchanged.
   [[nodiscard]] Sectors reserve(Arena arena, std::int64_t pages);
   // Gives back what `reserve` returned and nothing was mapped in. Where other addresses were
   // reserved behind them they stay empty.
   void cancel(Sectors address, std::int64_t pages);
   // Requires: reserved, and empty.
   void map(Handle handle, Sectors address);
+  // The opposite. Requires: the handle is mapped there; it has no home, or another.
+  void unmap(Handle handle, Sectors address);
+  // Gives up the addresses behind the arena's last mapping. Requires: none of them is reserved for a map under way.
+  void cut_end(Arena arena);
   // Requires: the handle is mapped there.
   void move_home(Handle handle, Sectors address);
 
@@ -98,6 +112,14 @@ class PageTable {
   std::vector<Handle> unused_;
   std::vector<std::vector<Slot>> arenas_;
 };
+
+template <class Visit>
+void PageTable::for_each_mapping(Visit&& visit) const {
+  for (Arena arena = 0; arena < arenas(); ++arena)
+    for (std::size_t i = 0; i < slots_of(arena).size(); ++i)
+      if (const Slot& slot = slots_of(arena)[i]; slot.handle >= 0 && slot.page == 0)
+        visit(slot.handle, begin_of(arena) + page_.sectors(static_cast<std::int64_t>(i)));
+}
 
 template <class Visit>
 bool PageTable::for_each_piece(Sectors address, Sectors count, Visit&& visit) const {

@@ -22,6 +22,11 @@ class PastWindows {
   // One that may serve smaller requests, too.
   void note_length(Sectors sectors, StreamNumber stream, Sectors address);
 
+  void forget() {
+    exact_.clear();
+    by_length_.clear();
+  }
+
   // The newest of the last 8 of this size for which is_usable(address) holds.
   template <class IsUsable>
   [[nodiscard]] std::optional<Sectors> exact(Sectors sectors, StreamNumber stream, IsUsable&& is_usable) const {

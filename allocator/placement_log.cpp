@@ -56,12 +56,18 @@ void PlacementLog::append(Key key, const LoggedPlace& place) {
     else
       drop_oldest();
   }
-  const Number number = next_++;
-  entry(number) = {key, place, kNone};
+  const Number number = next_;
   const auto [chain, is_new] = chains_.try_emplace(key, Chain{number, number});
+  ++next_;
+  entry(number) = {key, place, kNone};
   if (is_new) return;
   entry(chain->second.newest).next = number;
   chain->second.newest = number;
+}
+
+void PlacementLog::forget() {
+  oldest_ = next_;
+  chains_.clear();
 }
 
 void PlacementLog::grow(std::size_t capacity) { capacity_ = std::max(capacity_, capacity); }

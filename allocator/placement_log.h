@@ -39,7 +39,10 @@ class PlacementLog {
   // The places that were of a request as large or up to an eighth larger: the smallest first, then the oldest.
   // Replaces what is in `places`.
   void candidates(Key key, Sectors sectors, std::vector<LoggedPlace>& places) const;
+  // Throws std::bad_alloc, unchanged.
   void append(Key key, const LoggedPlace& place);
+  // All entries go; the state stays.
+  void forget();
   // More entries than now; never fewer.
   void grow(std::size_t capacity);
 

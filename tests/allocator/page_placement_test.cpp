@@ -4,10 +4,10 @@
 
 #include <algorithm>
 #include <map>
+#include <memory>
 #include <optional>
 #include <random>
 #include <stdexcept>
-#include <utility>
 #include <vector>
 
 namespace cistern {
@@ -298,8 +298,8 @@ TEST_F(PagePlacementTest, AtTheLimitFragmentsOfAllStreamsServe) {
 
 TEST_F(PagePlacementTest, ARefusalAtAnyCallLeavesAllAsItWas) {
   for (int refused = 0;; ++refused) {
-    PagePlacement fresh(kPage);
-    std::swap(placement_, fresh);
+    std::destroy_at(&placement_);
+    std::construct_at(&placement_, kPage);
     driver_ = ScriptedDriver();
     std::vector<PagedBlock> blocks;
     for (int i = 0; i < 8; ++i) blocks.push_back(allocate(100));
@@ -338,6 +338,115 @@ TEST_F(PagePlacementTest, TwoPlansUnderWayShareNothing) {
   bytes_.arrive(placement_.table(), early, 1);
   bytes_.arrive(placement_.table(), late, 2);
   audit();
+}
+
+// Without a gather, too: the lock may be given up for other streams' work.
+TEST_F(PagePlacementTest, APlanHasItsBytesToItself) {
+  release(allocate(300));
+  const PagePlan first = placement_.plan({300, 0, false});
+  ASSERT_TRUE(first.gather.empty());
+  PagePlan second = placement_.plan({300, 0, false});
+  EXPECT_FALSE(second.gather.empty());
+  placement_.abandon(second);
+  placement_.abandon(first);
+  PagePlan again = placement_.plan({300, 0, false});
+  EXPECT_EQ(again.address, first.address);
+  EXPECT_TRUE(again.gather.empty());
+  static_cast<void>(placement_.commit(again));
+  placement_.audit();
+}
+
+TEST_F(PagePlacementTest, OthersBytesAreLeftAloneWhereTheyMayNotBeTaken) {
+  release(allocate(256, 1));
+  const PagePlan made = placement_.plan({256, 0, false, false});
+  ASSERT_EQ(made.kind, PlanKind::placed);
+  EXPECT_TRUE(made.owners.empty());
+  EXPECT_EQ(placement_.table().pages(), 4);
+  placement_.abandon(made);
+  EXPECT_EQ(placement_.table().pages(), 2);
+}
+
+TEST_F(PagePlacementTest, AStreamsAddressesGoOnInAnotherArena) {
+  PagePlacement small(kPage, PagePlacement::kNoLimit, 4);
+  std::vector<Sectors> places;
+  for (int i = 0; i < 6; ++i) {
+    PagePlan made = small.plan({128, 0, false});
+    places.push_back(small.commit(made).address);
+  }
+  EXPECT_EQ(PageTable::arena_of(places[3]), 0);
+  EXPECT_EQ(PageTable::arena_of(places[4]), 1);
+  small.audit();
+}
+
+// What is refused is free again where it was; what is gone is known of no more.
+TEST_F(PagePlacementTest, WholeHandlesLeaveAndWhatIsRefusedStays) {
+  std::vector<PagedBlock> blocks;
+  for (int i = 0; i < 6; ++i) blocks.push_back(allocate(128));
+  for (const std::size_t i : {0U, 2U, 4U}) release(blocks[i]);
+  const PagedBlock gathered = allocate(3 * 128);  // the three, mapped once more
+  release(gathered);
+  release(blocks[1]);
+  const PagedBlock pin = allocate(100);
+  Departure departure = placement_.leave(PagePlacement::kNoLimit);
+  ASSERT_EQ(departure.pages, 3) << "neither the live ones nor the one that is free in part";
+  const PagePlan other = placement_.plan({128, 0, false});
+  for (const Gather::Step& step : other.gather.steps)
+    for (const Departure::Leaving& leaving : departure.handles)
+      EXPECT_NE(step.handle, leaving.handle) << "what leaves serves nobody";
+  placement_.abandon(other);
+  for (Departure::Leaving& leaving : departure.handles) {
+    EXPECT_EQ(leaving.mappings, 2U);
+    for (std::size_t i = 0; i < leaving.mappings; ++i) {
+      Departure::Mapping& mapping = departure.mappings[leaving.first_mapping + i];
+      if (&leaving == departure.handles.data() && i + 1 == leaving.mappings) break;  // refused at its home
+      driver_.unmap(placement_.table().handle_at(mapping.address), mapping.address);
+      mapping.is_gone = true;
+    }
+    leaving.is_gone = &leaving != departure.handles.data();
+    if (leaving.is_gone) driver_.release(leaving.handle);
+  }
+  placement_.left(departure);
+  placement_.audit();
+  const Sectors stayed = placement_.table().home_of(departure.handles[0].handle);
+  EXPECT_EQ(stayed, departure.mappings[departure.handles[0].first_mapping + 1].address);
+  EXPECT_TRUE(placement_.free_runs().is_free(stayed, 128));
+  static_cast<void>(pin);
+}
+
+TEST_F(PagePlacementTest, NoMoreLeavesThanIsAskedAndAnEmptyArenaIsNobodys) {
+  release(allocate(10 * 128));
+  EXPECT_FALSE(placement_.take_empty_arena());
+  for (const std::int64_t asked : {3, 100}) {
+    Departure departure = placement_.leave(asked);
+    EXPECT_EQ(departure.pages, asked == 3 ? 3 : 7);
+    for (Departure::Leaving& leaving : departure.handles) {
+      leaving.is_gone = true;
+      for (std::size_t i = 0; i < leaving.mappings; ++i) {
+        Departure::Mapping& mapping = departure.mappings[leaving.first_mapping + i];
+        driver_.unmap(leaving.handle, mapping.address);
+        mapping.is_gone = true;
+      }
+      driver_.release(leaving.handle);
+    }
+    placement_.left(departure);
+    placement_.audit();
+  }
+  EXPECT_EQ(placement_.table().pages(), 0);
+  EXPECT_TRUE(driver_.mapped.empty());
+  const auto arena = placement_.take_empty_arena();
+  ASSERT_TRUE(arena);
+  EXPECT_FALSE(placement_.take_empty_arena());
+  placement_.give_arena(*arena);
+  const std::int64_t logged = placement_.counts().logged;
+  const PagedBlock first = allocate(5 * 128);
+  EXPECT_EQ(PageTable::arena_of(first.address), *arena);
+  const PagedBlock second = allocate(5 * 128);
+  release(first);
+  release(second);
+  static_cast<void>(allocate(10 * 128));
+  EXPECT_EQ(placement_.table().pages(), 10);
+  EXPECT_EQ(placement_.counts().logged, logged) << "what was known of these addresses is forgotten";
+  placement_.audit();
 }
 
 // One that is abandoned while another has addresses behind it.

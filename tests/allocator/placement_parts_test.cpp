@@ -120,11 +120,12 @@ TEST_F(FreePartsTest, WholeHandlesOwnFirstThenLargeThenOfSmallRuns) {
   runs_.give(base_ + 3, 13, 0);                              // 1 whole, 0 in part
   runs_.give(base_ + 16, 24, 1);                             // 2, but for its last page
   runs_.give(base_ + 48, 32, 0);                             // 3, 4 and 5
-  EXPECT_EQ(numbers(free_handles(runs_, table_, 0, 0, 0)), (Numbers{4, 1, 3, 5}));
+  EXPECT_EQ(numbers(free_handles(runs_, table_, 0, 0, 0, true)), (Numbers{4, 1, 3, 5}));
   runs_.give(base_ + 40, 8, 1);
-  EXPECT_EQ(numbers(free_handles(runs_, table_, 0, 0, 0)), (Numbers{4, 1, 3, 5, 2}));
-  EXPECT_EQ(numbers(free_handles(runs_, table_, 1, 0, 0)), (Numbers{2, 4, 1, 3, 5}));
-  EXPECT_EQ(numbers(free_handles(runs_, table_, 0, base_ + 48, base_ + 56)), (Numbers{4, 1, 5, 2}));
+  EXPECT_EQ(numbers(free_handles(runs_, table_, 0, 0, 0, true)), (Numbers{4, 1, 3, 5, 2}));
+  EXPECT_EQ(numbers(free_handles(runs_, table_, 0, 0, 0, false)), (Numbers{4, 1, 3, 5}));
+  EXPECT_EQ(numbers(free_handles(runs_, table_, 1, 0, 0, true)), (Numbers{2, 4, 1, 3, 5}));
+  EXPECT_EQ(numbers(free_handles(runs_, table_, 0, base_ + 48, base_ + 56, true)), (Numbers{4, 1, 5, 2}));
 }
 
 TEST_F(FreePartsTest, DonorsAreNoLargerThanWhatIsMissingUnlessNothingElse) {
