@@ -78,6 +78,8 @@ struct Segment {
   Segment* previous = nullptr;
   Segment* next = nullptr;
   Segment* next_chosen = nullptr;  // see SegmentList
+  // The pool's search count when all of it became free: for garbage collection by age.
+  std::uint64_t free_since = 0;
   // Of pages on their way to the driver: the size of the block that they were cut from, and how far
   // their unmap came.
   std::size_t cut_from_bytes = 0;
@@ -86,30 +88,34 @@ struct Segment {
   [[nodiscard]] std::uint64_t end() const { return address + bytes; }
 };
 
-struct Block {
+// Its first cache line is what a hit and a free look at, of the block itself and of its neighbours; the second is for
+// blocks that are in a tree of free ones, or whose free somebody waits for.
+struct alignas(64) Block {
   std::uint64_t address = 0;
   std::size_t bytes = 0;
-  // The index of free blocks: a treap, see block_pool.h.
-  Block* left = nullptr;
-  Block* right = nullptr;
-  std::uint32_t priority = 0;  // fixed when the object is made
-  BlockState state = BlockState::inactive;
-  bool oversize = false;  // counted as oversize when it was handed out
-  bool freed_while_held = false;
-  // Whose it was when it was handed out: a number of the tag registry. Says nothing of a free block.
-  TagId tag = kUntagged;
-  StackId stack = kNoStackId;  // of the allocation; counted by the history's stack table
-  // For whom it stays allocated although it is freed: see DeviceAllocator::hold.
-  std::uint32_t holds = 0;
-  // Events that a freed block still waits for.
-  std::uint32_t pending_events = 0;
   // Neighbours in the segment.
   Block* previous = nullptr;
   Block* next = nullptr;
   Segment* segment = nullptr;
   std::size_t requested = 0;
-  // The pool's search count when the block became free: for garbage collection by age.
-  std::uint64_t free_since = 0;
+  BlockState state = BlockState::inactive;
+  PoolKind kind = PoolKind::small;  // its segment's, of a live block
+  bool oversize = false;            // counted as oversize when it was handed out
+  bool has_uses = false;            // `uses` may have some; since it was handed out, it has
+  // Whose it was when it was handed out: a number of the tag registry. Says nothing of a free block.
+  TagId tag = kUntagged;
+  bool freed_while_held = false;
+  StackId stack = kNoStackId;  // of the allocation; counted by the history's stack table
+  // For whom it stays allocated although it is freed: see DeviceAllocator::hold.
+  std::uint32_t holds = 0;
+
+  // The index of free blocks: a treap, see block_pool.h.
+  Block* left = nullptr;
+  Block* right = nullptr;
+  Block** place = nullptr;     // what points to it there
+  std::uint32_t priority = 0;  // fixed when the object is made
+  // Events that a freed block still waits for.
+  std::uint32_t pending_events = 0;
   // When the free was requested that other streams keep waiting.
   std::chrono::steady_clock::time_point freed_at;
   // Other streams that used the block since it was handed out.
@@ -117,5 +123,6 @@ struct Block {
 
   [[nodiscard]] bool is_split() const { return previous != nullptr || next != nullptr; }
 };
+static_assert(sizeof(Block) == 128 && offsetof(Block, left) == 64);
 
 }  // namespace cistern

@@ -38,6 +38,18 @@ class BlockMap {
   }
   // Requires: a block in the map begins at `address`.
   void erase(std::uint64_t address) noexcept { erase_at(slot_of(address)); }
+  // Where a block is, until the map changes.
+  struct Place {
+    Block* block = nullptr;  // null: none begins there
+    std::size_t slot = 0;
+  };
+  [[nodiscard]] Place place_of(std::uint64_t address) const noexcept {
+    if (size_ == 0) return {};
+    const std::size_t slot = slot_of(address);
+    return {entries_[slot].block, slot};
+  }
+  // Requires: there is a block.
+  void erase(const Place& place) noexcept { erase_at(place.slot); }
   [[nodiscard]] Block* find(std::uint64_t address) const noexcept {
     return size_ == 0 ? nullptr : entries_[slot_of(address)].block;
   }

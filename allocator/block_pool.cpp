@@ -9,16 +9,21 @@
 namespace cistern {
 namespace {
 
+void put(Block* node, Block** place) {
+  *place = node;
+  node->place = place;
+}
+
 // Parts the tree `node` into the blocks before and after `pivot`.
 template <class Before>
 void split(Block* node, const Block* pivot, Block** before, Block** after, const Before& comes_before) {
   while (node != nullptr) {
     if (comes_before(node, pivot)) {
-      *before = node;
+      put(node, before);
       before = &node->right;
       node = node->right;
     } else {
-      *after = node;
+      put(node, after);
       after = &node->left;
       node = node->left;
     }
@@ -31,16 +36,18 @@ void split(Block* node, const Block* pivot, Block** before, Block** after, const
 void join(Block* low, Block* high, Block** place) {
   while (low != nullptr && high != nullptr) {
     if (low->priority > high->priority) {
-      *place = low;
+      put(low, place);
       place = &low->right;
       low = low->right;
     } else {
-      *place = high;
+      put(high, place);
       place = &high->left;
       high = high->left;
     }
   }
-  *place = low != nullptr ? low : high;
+  Block* const rest = low != nullptr ? low : high;
+  *place = rest;
+  if (rest != nullptr) rest->place = place;
 }
 
 void require(bool condition, const char* what) {
@@ -134,19 +141,18 @@ void BlockPool::insert_in_tree(Block* block) {
   Block** place = &roots_[bin];
   while (*place != nullptr && (*place)->priority >= block->priority)
     place = comes_before(*place, block) ? &(*place)->right : &(*place)->left;
-  Block* below = *place;
-  *place = block;
+  Block* const below = *place;
+  put(block, place);
   split(below, block, &block->left, &block->right, comes_before);
 }
 
 void BlockPool::erase_from_tree(Block* block) {
-  const std::size_t bin = bin_of(block->bytes);
   if (block == known_lowest_) known_bin_ = kNoBin;
-  Block** place = &roots_[bin];
-  while (*place != block) place = comes_before(*place, block) ? &(*place)->right : &(*place)->left;
+  Block** const place = block->place;
   join(block->left, block->right, place);
   block->left = block->right = nullptr;
-  if (roots_[bin] != nullptr) return;
+  if (*place != nullptr || !is_root(place)) return;
+  const auto bin = static_cast<std::size_t>(place - roots_.data());
   has_tree_[bin / 64] &= ~(std::uint64_t{1} << (bin % 64));
   if (has_tree_[bin / 64] == 0) has_word_ &= ~(std::uint64_t{1} << (bin / 64));
 }
@@ -175,7 +181,10 @@ void BlockPool::check() const {
     require((roots_[bin] != nullptr) == has_bit, "block pool: which bins have blocks");
     const bool word_has_bit = (has_word_ >> (bin / 64) & 1) != 0;
     require((has_tree_[bin / 64] != 0) == word_has_bit, "block pool: which words have bins");
-    const auto check_bin = [&](const Block* block) { require(bin_of(block->bytes) == bin, "block pool: bin"); };
+    const auto check_bin = [&](const Block* block) {
+      require(bin_of(block->bytes) == bin, "block pool: bin");
+      require(*block->place == block, "block pool: what points to a block");
+    };
     walk(roots_[bin], check_bin);
   }
   if (known_bin_ == kNoBin) return;

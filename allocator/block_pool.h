@@ -5,8 +5,9 @@
 //
 // Sizes are parted into bins, and a bit a bin tells which has blocks, so that the blocks of other
 // sizes cost nothing. In a bin they are a treap threaded through the blocks themselves: no host
-// allocation, O(log n) expected in the blocks of that bin. The block that came last stays outside:
-// what a program frees and asks for again in turn touches no tree.
+// allocation, O(log n) expected in the blocks of that bin to insert and to find; to erase, which looks for
+// nothing, O(1) expected. The block that came last stays outside: what a program frees and asks for again in
+// turn touches no tree.
 // Invariant: every block here is free, and no block is here twice.
 // Not thread-safe: the owning DeviceAllocator holds its lock around every call.
 
@@ -15,11 +16,17 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 
 namespace cistern {
 
 class BlockPool {
  public:
+  BlockPool() = default;
+  // Blocks point to where their tree begins.
+  BlockPool(const BlockPool&) = delete;
+  BlockPool& operator=(const BlockPool&) = delete;
+
   // The smallest block of at least `bytes`, lowest address first among equals; or nullptr.
   [[nodiscard]] Block* best_fit(std::size_t bytes) const {
     Block* best = fit_in_trees(bytes);
@@ -49,8 +56,9 @@ class BlockPool {
   [[nodiscard]] bool is_loose(const Block* block) const { return block == last_; }
   void loosen(Block* block) {
     if (block == last_) return;
-    erase(block);
-    insert(block);
+    erase_from_tree(block);
+    if (last_ != nullptr) insert_in_tree(last_);
+    last_ = block;
   }
 
   [[nodiscard]] bool contains(const Block* block) const;
@@ -85,6 +93,9 @@ class BlockPool {
   [[nodiscard]] static std::size_t bin_of(std::size_t bytes);
   [[nodiscard]] static bool comes_before(const Block* a, const Block* b) {
     return a->bytes != b->bytes ? a->bytes < b->bytes : a->address < b->address;
+  }
+  [[nodiscard]] bool is_root(Block* const* place) const {
+    return !std::less<>()(place, roots_.data()) && std::less<>()(place, roots_.data() + kBins);
   }
   // The first bin with a tree from `bin` on, or kNoBin.
   [[nodiscard]] std::size_t next_bin(std::size_t bin) const;

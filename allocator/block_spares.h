@@ -21,19 +21,17 @@ class BlockSpares {
     block->next = nullptr;
     return block;
   }
-  // Requires: `block` is in no pool and in no segment.
+  // Requires: `block` is in no pool, in no segment and in no list, and no free of it is awaited.
   void give(Block* block) noexcept {
     block->address = 0;
     block->bytes = 0;
-    block->state = BlockState::inactive;
-    block->oversize = false;
-    block->free_since = 0;
-    block->pending_events = 0;
-    block->left = block->right = block->previous = nullptr;
+    block->previous = nullptr;
     block->segment = nullptr;
     block->requested = 0;
+    block->state = BlockState::inactive;
+    block->oversize = false;
     block->tag = kUntagged;
-    block->uses.clear();
+    if (block->has_uses) drop_uses(*block);
     block->next = first_;
     first_ = block;
     ++size_;
@@ -49,6 +47,11 @@ class BlockSpares {
   }
 
  private:
+  static void drop_uses(Block& block) noexcept {
+    block.uses.clear();
+    block.has_uses = false;
+  }
+
   Block* first_ = nullptr;  // linked by `next`
   std::size_t size_ = 0;
 };

@@ -169,8 +169,8 @@ Block* DeviceAllocator::take_into_use(Block* free, const Request& request, std::
   const bool is_plain = free->segment->is_plain;
   InactiveSplitChange change;
   if (is_plain || free->segment->range == nullptr) change = change_by_taking(*free, bytes);
-  Block* block = take_front(free, bytes, arena_.spares());
-  free->free_since = searches_[static_cast<std::size_t>(free->segment->kind)];
+  Block* block = take_front(free, bytes, *free->segment->pool, arena_.spares());
+  block->kind = free->segment->kind;
   map_of(*block->segment).insert(block->address, block);
   block->state = BlockState::active_allocated;
   block->requested = request.bytes;
@@ -218,7 +218,7 @@ bool DeviceAllocator::free_by_heap(std::uint64_t address, const StreamUse* last_
   map_of(*block->segment).erase(address);
   // Before the block can serve another request.
   api_.note_free(address, block->bytes, block->segment->stream.handle);
-  if (block->segment->is_plain && block->uses.empty()) {
+  if (block->segment->is_plain && !block->has_uses) {
     complete_plain_free(block, lock);
     return true;
   }
@@ -239,7 +239,7 @@ void DeviceAllocator::free_in_pool(Block* block, Lock& lock) noexcept {
     return;
   }
   if (home != nullptr) home->recorder.free_requested(block->segment->kind, as_signed(block->bytes), block->oversize);
-  if (block->uses.empty())
+  if (!block->has_uses)
     static_cast<void>(complete_free(block, lock));
   else
     free_behind_events(block, lock);
@@ -256,7 +256,7 @@ void DeviceAllocator::free_at_once(Block* block) {
   const std::size_t requested = block->requested;
   const bool oversize = block->oversize;
   const Attribution of = attribution(*block);
-  const InactiveSplitChange change = change_by_freeing(*block);
+  const InactiveSplitChange change = change_by_freeing(*block, FreeNeighbours(*block));
   const Block* settled = settle(block);
   recorder_.freed(settled->segment->kind, as_signed(bytes), as_signed(requested), change, oversize, of);
 }
@@ -269,7 +269,7 @@ Block* DeviceAllocator::complete_free(Block* block, const Lock& lock) {
   const Attribution of = attribution(*block);
   // Whole pages of an expandable segment can always be given back.
   InactiveSplitChange change;
-  if (block->segment->range == nullptr) change = change_by_freeing(*block);
+  if (block->segment->range == nullptr) change = change_by_freeing(*block, FreeNeighbours(*block));
   Block* settled = settle(block);
   const PoolKind kind = settled->segment->kind;
   recorder_.free_completed(kind, as_signed(bytes), as_signed(requested), change, of);
@@ -282,16 +282,16 @@ Block* DeviceAllocator::complete_free(Block* block, const Lock& lock) {
 
 // Puts a block whose free is complete into its pool. Returns the block that it is a part of.
 Block* DeviceAllocator::settle(Block* block) {
-  if (!block->uses.empty()) retire(block->uses);
+  if (std::exchange(block->has_uses, false)) retire(block->uses);
   history_.let_go(block->stack);
-  Block* settled = put_free(block, arena_.spares());
-  settled->free_since = searches_[static_cast<std::size_t>(settled->segment->kind)];
+  Block* settled = put_free(block, FreeNeighbours(*block), *block->segment->pool, arena_.spares());
+  note_age(*settled);
   return settled;
 }
 
 void DeviceAllocator::put_in_pool(Block* block) {
   block->state = BlockState::inactive;
-  block->free_since = searches_[static_cast<std::size_t>(block->segment->kind)];
+  note_age(*block);
   block->segment->pool->insert(block);
 }
 

@@ -18,6 +18,7 @@
 
 #include "allocator/address_range.h"
 #include "allocator/block_arena.h"
+#include "allocator/block_cuts.h"
 #include "allocator/block_map.h"
 #include "allocator/budgets.h"
 #include "allocator/captured_frees.h"
@@ -297,9 +298,10 @@ class DeviceAllocator {
   [[nodiscard]] bool may_serve(const StreamHeap& heap) const noexcept;
   [[nodiscard]] bool can_serve_by_stream() const noexcept;
   [[nodiscard]] void* take_hit(StreamHeap& heap, std::size_t bytes) noexcept;
-  [[nodiscard]] bool free_hit(StreamHeap& heap, Block* block) noexcept;
-  [[nodiscard]] static bool count_free(StreamHeap& heap, const Block& block) noexcept;
+  [[nodiscard]] bool free_hit(StreamHeap& heap, const BlockMap::Place& place) noexcept;
+  [[nodiscard]] static bool count_free(StreamHeap& heap, const Block& block, const FreeNeighbours& free) noexcept;
   [[nodiscard]] bool settle_by_stream(StreamHeap& heap) noexcept;
+  [[nodiscard]] bool carry_out(StreamHeap& heap) noexcept;
   void trace_by_stream(StreamHeap& heap, std::uint64_t action, const Block& block) noexcept;
   void write_staged(StreamHeap& heap) noexcept;
   // The same by who has the heap's lock.
@@ -315,7 +317,7 @@ class DeviceAllocator {
   [[nodiscard]] bool take_returned(StreamHeap& heap) noexcept;
   void free_returned(StreamHeap& heap) noexcept;
   [[nodiscard]] static bool is_free_at_once(const Block* block) noexcept {
-    return block != nullptr && block->uses.empty() && block->holds == 0 && block->stack == kNoStackId;
+    return block != nullptr && !block->has_uses && block->holds == 0 && block->stack == kNoStackId;
   }
   void settle_lazy_free(StreamHeap& heap) noexcept;
 
@@ -357,6 +359,10 @@ class DeviceAllocator {
   Block* complete_free(Block* block, const Lock& lock);
   void free_in_pool(Block* block, Lock& lock) noexcept;
   void put_in_pool(Block* block);
+  // Of a segment that is wholly free now.
+  void note_age(const Block& free) {
+    if (!free.is_split()) free.segment->free_since = searches_[static_cast<std::size_t>(free.segment->kind)];
+  }
   void put_back(Block* block);
 
   // guarded_free.cpp: frees that wait for other streams.
@@ -459,7 +465,6 @@ class DeviceAllocator {
   void choose_search() noexcept;
 
   // segments.cpp: from and to the driver.
-  void provide_for_pages(const Request& request) noexcept;
   [[nodiscard]] Block* allocate_segment(const Request& request, Climb& climb, Lock& lock);
   [[nodiscard]] Block* add_segment(const Climb::Metadata& metadata, const Request& request, std::uint64_t address,
                                    const Lock& lock);

@@ -228,6 +228,8 @@ void DeviceAllocator::check_segment(const Segment& segment) const {
     const bool free = block->state == BlockState::inactive;
     require(segment.is_plain == (caches_ && segment.owner->home == nullptr && segment.range == nullptr),
             "only default pools' segments are plain");
+    require(block->state != BlockState::active_allocated || block->kind == segment.kind, "a live block knows its pool");
+    require(block->has_uses || block->uses.empty(), "a block knows that others used it");
     require(!free || segment.releasing || segment.pool->contains(block), "a free block is in its segment's pool");
     require(!free || previous == nullptr || previous->state != BlockState::inactive, "free neighbours are coalesced");
     require((block->state == BlockState::active_allocated) == (find_live(block->address) == block),

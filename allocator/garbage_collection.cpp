@@ -29,7 +29,7 @@ void DeviceAllocator::collect_garbage(Lock& lock) {
     if (segment->kind != PoolKind::large || segment->owner->home != nullptr) continue;
     candidates.push_back(segment);
     ++count;
-    total_age += now - segment->first->free_since;
+    total_age += now - segment->free_since;
   }
 
   SegmentList chosen;
@@ -40,7 +40,7 @@ void DeviceAllocator::collect_garbage(Lock& lock) {
     chose_one = false;
     SegmentList younger;
     while (Segment* segment = candidates.pop_front()) {
-      const std::uint64_t age = now - segment->first->free_since;
+      const std::uint64_t age = now - segment->free_since;
       if (static_cast<double>(age) < threshold_age) {
         younger.push_back(segment);
         continue;

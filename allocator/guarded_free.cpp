@@ -24,6 +24,7 @@ void DeviceAllocator::add_use(Block* block, const StreamUse& use) {
     return;
   }
   block->uses.insert_after(last, use)->in_capture = in_capture;
+  block->has_uses = true;
   api_.note_use(block->address, block->bytes, use.stream.handle);
 }
 

@@ -9,10 +9,7 @@ namespace cistern {
 
 Block* DeviceAllocator::serve_miss(const Request& request, Lock& lock) {
   Climb climb(*request.pools, arena_, spare_handles_, lock);
-  if (expands(request))
-    provide_for_growth(request, climb);
-  else
-    provide_for_pages(request);
+  if (expands(request)) provide_for_growth(request, climb);
   if (call_free_memory_callbacks(request, lock))
     if (Block* block = take_free_block(request)) return block;
   if (Block* block = take_over_segment(request, lock)) return block;

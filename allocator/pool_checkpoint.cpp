@@ -183,6 +183,7 @@ void DeviceAllocator::cut_segment(Segment* segment, State::SegmentRecord& record
     if (!wanted.live) continue;
     Block& block = block_map_.at(wanted.address);
     block.uses.swap(wanted.uses);
+    block.has_uses = !block.uses.empty();
     live.push_back(reinterpret_cast<void*>(block.address));
     api_.note_allocate(block.address, block.bytes, segment->stream.handle, segment->owner->home);
   }

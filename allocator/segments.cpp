@@ -27,14 +27,6 @@ DeviceAllocator::~DeviceAllocator() {
   }
 }
 
-// Without the room, the segment's blocks are found in the heap's map.
-void DeviceAllocator::provide_for_pages(const Request& request) noexcept {
-  try {
-    stream_heaps_.reserve_pages(request.segment_bytes);
-  } catch (...) {
-  }
-}
-
 // One attempt. nullptr: the limit forbids it or the driver has no memory; any other
 // failure of the driver is thrown.
 Block* DeviceAllocator::allocate_segment(const Request& request, Climb& climb, Lock& lock) {
@@ -77,6 +69,7 @@ Block* DeviceAllocator::add_segment(const Climb::Metadata& metadata, const Reque
   segment->is_plain = caches_ && request.pools->home == nullptr;
   segment->first = segment->last = block;
   segment->is_found_by_page = segment->is_plain && stream_heaps_.add_pages(*segment);
+  if (!segment->is_found_by_page) segment->owner->has_hidden_segments = true;
   link_segment(segment);
   ++request.pools->references;
   block->address = address;

@@ -67,28 +67,11 @@ struct StreamHeap {
   bool wants_to_wake = false;        // then
   bool was_asked = false;            // since it was put to sleep
   bool has_served_alone = false;     // since the arena looked last
+  // Some of its segments' blocks are not found by page, although they are of the default pool. Stays so.
+  bool has_hidden_segments = false;
   StreamHeap* next_unused = nullptr;
 
   [[nodiscard]] BlockPool& of(PoolKind kind) { return kind == PoolKind::small ? small : large; }
 };
-
-// Blocks of one segment: how they are cut from each other and grown together. They are told what takes and
-// brings Block objects, since who holds the stream's lock alone has none of the heap's.
-
-// How inactive splits change when the low `bytes` of a free block are taken into use.
-[[nodiscard]] InactiveSplitChange change_by_taking(const Block& free, std::size_t bytes);
-// Takes the low end of a free block, which is in its pool, into a block in no pool. The free rest stays next to
-// the segment's untouched end. Requires: a spare block, unless it takes all. O(1), but for the pool.
-[[nodiscard]] Block* take_front(Block* free, std::size_t bytes, BlockSpares& spares);
-// Cuts what is behind `bytes` off a block in no pool into one in no pool, which it returns. Requires: a spare.
-[[nodiscard]] Block* cut_back(Block* block, std::size_t bytes, BlockSpares& spares);
-
-// How inactive splits change when the block becomes free.
-[[nodiscard]] InactiveSplitChange change_by_freeing(const Block& block);
-// Puts a block in no pool into its pool. A free neighbour takes it in; with two, one of them goes. Returns the
-// block that it is a part of.
-Block* put_free(Block* block, BlockSpares& spares);
-// Takes a free neighbour, if it is one, out of its pool and into `block`.
-void merge(Block* block, Block* neighbour, BlockSpares& spares);
 
 }  // namespace cistern

@@ -1,18 +1,15 @@
 #include "allocator/stream_heap_arena.h"
 
+#include <algorithm>
+#include <bit>
+#include <new>
 #include <utility>
 
 namespace cistern {
 
 StreamHeap& StreamHeapArena::take(const StreamIdentity& stream, PrivatePool* home) {
   if (home == nullptr) by_stream_.reserve(1);
-  if (unused_ == nullptr) {
-    all_.push_back(std::make_unique<StreamHeap>());
-    unused_ = all_.back().get();
-    // To wake asks for nothing.
-    mutex_.reserve(all_.capacity());
-    recorder_.reserve_streams(all_.capacity());
-  }
+  if (unused_ == nullptr) add_slab();
   StreamHeap& heap = *unused_;
   unused_ = heap.next_unused;
   heap.next_unused = nullptr;
@@ -20,6 +17,21 @@ StreamHeap& StreamHeapArena::take(const StreamIdentity& stream, PrivatePool* hom
   heap.home = home;
   if (home == nullptr) by_stream_.put(key_of(stream.id), &heap);
   return heap;
+}
+
+// As many as there are, for a heap of one stream should not pay for eight.
+void StreamHeapArena::add_slab() {
+  const std::size_t added = std::clamp(count_, std::size_t{1}, kSlab);
+  // To wake asks for nothing.
+  mutex_.reserve(std::bit_ceil(count_ + added));
+  recorder_.reserve_streams(std::bit_ceil(count_ + added));
+  slabs_.push_back(std::make_unique<StreamHeap[]>(added));
+  count_ += added;
+  for (std::size_t i = added; i-- > 0;) {
+    StreamHeap& heap = slabs_.back()[i];
+    heap.next_unused = unused_;
+    unused_ = &heap;
+  }
 }
 
 void StreamHeapArena::end(StreamHeap& heap) noexcept {
@@ -33,7 +45,7 @@ void StreamHeapArena::give_back(StreamHeap& heap) noexcept {
   heap.is_ended = false;
   heap.end.reset();
   heap.home = nullptr;
-  heap.was_asked = false;
+  heap.was_asked = heap.has_hidden_segments = false;
   heap.next_unused = unused_;
   unused_ = &heap;
 }
@@ -61,11 +73,16 @@ void StreamHeapArena::put_to_sleep(StreamHeap& heap) noexcept {
 }
 
 bool StreamHeapArena::add_pages(const Segment& segment) noexcept {
-  if (!by_page_.has_room(pages_of(segment.bytes))) return false;
   bool is_alone = true;
-  for_each_page(segment, [&](std::uint64_t page) { is_alone = is_alone && !by_page_.contains(page); });
-  if (is_alone) for_each_page(segment, [&](std::uint64_t page) { by_page_.put(page, segment.owner); });
-  return is_alone;
+  for_each_page(segment, [&](std::uint64_t page) { is_alone = is_alone && by_page_.find(page) == nullptr; });
+  if (!is_alone) return false;
+  try {
+    by_page_.reserve(segment.address / kPage, (segment.end() - 1) / kPage);
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+  for_each_page(segment, [&](std::uint64_t page) { by_page_.put(page, segment.owner); });
+  return true;
 }
 
 void StreamHeapArena::remove_pages(const Segment& segment) noexcept {

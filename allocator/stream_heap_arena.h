@@ -10,6 +10,7 @@
 // stream's by then, which it says under its mutex. The rest is for who holds the heap's lock.
 
 #include "allocator/heap_mutex.h"
+#include "allocator/page_directory.h"
 #include "allocator/published_map.h"
 #include "allocator/stream_heap.h"
 #include "stats/recorder.h"
@@ -49,10 +50,8 @@ class StreamHeapArena {
     if (!heap.is_awake.load(std::memory_order_relaxed) && !heap.wants_to_wake) consider_waking(heap);
   }
 
-  // Room for the pages of so many bytes. Throws std::bad_alloc, unchanged.
-  void reserve_pages(std::size_t bytes) { by_page_.reserve(pages_of(bytes)); }
-  // The segment's blocks are found by page from now on, if it has its pages for itself and there is room:
-  // then true. O(bytes / 2 MiB).
+  // The segment's blocks are found by page from now on, if it has its pages for itself and there is host memory
+  // for their entries: then true. O(bytes / 2 MiB).
   [[nodiscard]] bool add_pages(const Segment& segment) noexcept;
   // Requires: they were added. The second tells that the segment has another owner.
   void remove_pages(const Segment& segment) noexcept;
@@ -61,27 +60,30 @@ class StreamHeapArena {
  private:
   // The granularity of the driver's allocations of 1 MiB and more.
   static constexpr std::uint64_t kPage = std::uint64_t{2} << 20;
+  // What is made at once, at most: memory that is touched first costs more than the rest of a new stream.
+  static constexpr std::size_t kSlab = 8;
   // Streams that stay awake although they do nothing.
   static constexpr std::size_t kAwakeAtLeast = 8;
 
   // No stream's is 0: the legacy default stream has the highest id.
   [[nodiscard]] static std::uint64_t key_of(std::uint64_t stream_id) noexcept { return stream_id + 2; }
-  [[nodiscard]] static std::size_t pages_of(std::size_t bytes) noexcept { return bytes / kPage + 2; }
   template <class Visit>
   static void for_each_page(const Segment& segment, Visit&& visit) {
     for (std::uint64_t page = segment.address / kPage; page * kPage < segment.end(); ++page) visit(page);
   }
 
+  void add_slab();
   void consider_waking(StreamHeap& heap) noexcept;
   void put_idle_to_sleep() noexcept;
   void put_to_sleep(StreamHeap& heap) noexcept;
 
   HeapMutex& mutex_;
   Recorder& recorder_;
-  std::vector<std::unique_ptr<StreamHeap>> all_;
+  std::vector<std::unique_ptr<StreamHeap[]>> slabs_;
+  std::size_t count_ = 0;  // in those
   StreamHeap* unused_ = nullptr;
   PublishedMap<StreamHeap> by_stream_;
-  PublishedMap<StreamHeap> by_page_;
+  PageDirectory<StreamHeap> by_page_;
 };
 
 }  // namespace cistern

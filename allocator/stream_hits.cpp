@@ -53,8 +53,8 @@ bool DeviceAllocator::free_by_stream(std::uint64_t address) noexcept {
     return true;
   }
   if (!settle_by_stream(*heap)) return false;
-  Block* const block = heap->live.find(address);
-  return is_free_at_once(block) && free_hit(*heap, block);
+  const BlockMap::Place place = heap->live.place_of(address);
+  return is_free_at_once(place.block) && free_hit(*heap, place);
 }
 
 // To the thread that allocates from the stream: it has the lock at hand, and will use the block. False: there is
@@ -84,9 +84,10 @@ bool DeviceAllocator::can_serve_by_stream() const noexcept {
 inline void* DeviceAllocator::take_hit(StreamHeap& heap, std::size_t bytes) noexcept {
   const std::size_t rounded = policy_.round(bytes);
   const PoolKind kind = policy_.pool(rounded);
-  Block* const free = heap.of(kind).best_fit(rounded);
-  if (free == nullptr || !free->segment->is_found_by_page || !heap.live.has_room() || heap.spares.size() == 0 ||
-      !policy_.may_serve(free->bytes, rounded))
+  BlockPool& pool = heap.of(kind);
+  Block* const free = pool.best_fit(rounded);
+  if (free == nullptr || (heap.has_hidden_segments && !free->segment->is_found_by_page) || !heap.live.has_room() ||
+      heap.spares.size() == 0 || !policy_.may_serve(free->bytes, rounded))
     return nullptr;
   const std::size_t taken = policy_.should_split(free->bytes, rounded, kind) ? rounded : free->bytes;
   const InactiveSplitChange change = change_by_taking(*free, taken);
@@ -96,8 +97,9 @@ inline void* DeviceAllocator::take_hit(StreamHeap& heap, std::size_t bytes) noex
   }
   if (const ThreadMark* self = ThreadMark::of_this_thread(); heap.allocates.load(std::memory_order_relaxed) != self)
     heap.allocates.store(self, std::memory_order_relaxed);
-  Block* const block = take_front(free, taken, heap.spares);
+  Block* const block = take_front(free, taken, pool, heap.spares);
   block->state = BlockState::active_allocated;
+  block->kind = kind;
   block->requested = bytes;
   block->tag = kUntagged;
   block->oversize = false;
@@ -110,20 +112,21 @@ inline void* DeviceAllocator::take_hit(StreamHeap& heap, std::size_t bytes) noex
 }
 
 // False, with nothing changed: a peak may move.
-inline bool DeviceAllocator::free_hit(StreamHeap& heap, Block* block) noexcept {
-  if (!count_free(heap, *block)) return false;
+inline bool DeviceAllocator::free_hit(StreamHeap& heap, const BlockMap::Place& place) noexcept {
+  Block* const block = place.block;
+  const FreeNeighbours free(*block);
+  if (!count_free(heap, *block, free)) return false;
   api_.note_free(block->address, block->bytes, heap.stream.handle);
   trace_by_stream(heap, kFreed, *block);
-  heap.live.erase(block->address);
-  put_free(block, heap.spares);
+  heap.live.erase(place);
+  put_free(block, free, heap.of(block->kind), heap.spares);
   return true;
 }
 
-inline bool DeviceAllocator::count_free(StreamHeap& heap, const Block& block) noexcept {
-  const PoolKind kind = block.segment->kind;
-  const InactiveSplitChange change = change_by_freeing(block);
-  if (heap.ledger.blocks.went(kind, as_signed(block.bytes), as_signed(block.requested), change)) return true;
-  heap.ledger.blocks.take_back_free(kind, as_signed(block.bytes), as_signed(block.requested), change);
+inline bool DeviceAllocator::count_free(StreamHeap& heap, const Block& block, const FreeNeighbours& free) noexcept {
+  const InactiveSplitChange change = change_by_freeing(block, free);
+  if (heap.ledger.blocks.went(block.kind, as_signed(block.bytes), as_signed(block.requested), change)) return true;
+  heap.ledger.blocks.take_back_free(block.kind, as_signed(block.bytes), as_signed(block.requested), change);
   return false;
 }
 
@@ -131,8 +134,8 @@ inline bool DeviceAllocator::count_free(StreamHeap& heap, const Block& block) no
 bool DeviceAllocator::take_returned(StreamHeap& heap) noexcept {
   if (!settle_by_stream(heap)) return false;
   for (std::uint64_t address = heap.returned.first(); address != 0; address = heap.returned.first()) {
-    Block* const block = heap.live.find(address);
-    if (!is_free_at_once(block) || !free_hit(heap, block)) return false;
+    const BlockMap::Place place = heap.live.place_of(address);
+    if (!is_free_at_once(place.block) || !free_hit(heap, place)) return false;
     heap.returned.drop_first();
   }
   return true;
@@ -150,7 +153,7 @@ void DeviceAllocator::free_returned(StreamHeap& heap) noexcept {
     }
     if (block->holds != 0) continue;
     heap.live.erase(address);
-    if (block->uses.empty()) {
+    if (!block->has_uses) {
       recorder_.trace_freed([&] { return point_of(*block, kNoStackId); });
       free_at_once(block);
       continue;
@@ -165,16 +168,23 @@ void DeviceAllocator::free_returned(StreamHeap& heap) noexcept {
 // Carries out what the stream left for later. False: that takes the heap's lock.
 inline bool DeviceAllocator::settle_by_stream(StreamHeap& heap) noexcept {
   LazyFree& lazy = heap.lazy_free;
-  if (lazy.block == nullptr) return true;
+  if (lazy.block != nullptr && (lazy.is_free || lazy.turns != 0)) return carry_out(heap);
+  lazy.block = nullptr;
+  return true;
+}
+
+bool DeviceAllocator::carry_out(StreamHeap& heap) noexcept {
+  LazyFree& lazy = heap.lazy_free;
   Block* const block = lazy.block;
   if (lazy.turns != 0)
-    heap.ledger.blocks.turned(block->segment->kind, lazy.turns, as_signed(block->bytes), as_signed(block->requested),
+    heap.ledger.blocks.turned(block->kind, lazy.turns, as_signed(block->bytes), as_signed(block->requested),
                               lazy.change);
   lazy.turns = 0;
   if (lazy.is_free) {
-    if (!count_free(heap, *block)) return false;
+    const FreeNeighbours free(*block);
+    if (!count_free(heap, *block, free)) return false;
     heap.live.erase(block->address);
-    put_free(block, heap.spares);
+    put_free(block, free, heap.of(block->kind), heap.spares);
   }
   lazy = {};
   return true;
@@ -184,10 +194,15 @@ inline bool DeviceAllocator::settle_by_stream(StreamHeap& heap) noexcept {
 inline void DeviceAllocator::trace_by_stream(StreamHeap& heap, std::uint64_t action, const Block& block) noexcept {
   if (!history_.is_on()) return;
   if (one_stream_serves_) {
+    // As point_of has it of such a block, from what is at hand.
+    TracePoint at;
+    at.address = block.address;
+    at.size = as_signed(block.requested);
+    at.stream = stream_number(heap.stream);
     if (action == kFreed)
-      history_.add_freed(point_of(block, kNoStackId));
+      history_.add_freed(at);
     else
-      history_.add(TraceAction::alloc, point_of(block, kNoStackId));
+      history_.add(TraceAction::alloc, at);
     return;
   }
   if (heap.stage.is_full()) {

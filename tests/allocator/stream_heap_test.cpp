@@ -2,6 +2,7 @@
 #include "allocator/stream_heap.h"
 
 #include "allocator/block_arena.h"
+#include "allocator/block_cuts.h"
 
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
@@ -76,13 +77,14 @@ RC_GTEST_PROP(StreamHeapProperties, ChangesAreThoseThatAWalkFinds, ()) {
     if (step % 3 != 0 && free != nullptr) {
       const std::size_t bytes = step % 5 == 0 ? free->bytes : (step % 16 + 1) * 512;
       change = change_by_taking(*free, bytes);
-      Block* block = take_front(free, bytes, spares);
+      Block* block = take_front(free, bytes, world.heap.small, spares);
       block->state = BlockState::active_allocated;
       live.push_back(block);
     } else if (!live.empty()) {
       const auto place = live.begin() + static_cast<std::ptrdiff_t>(step % live.size());
-      change = change_by_freeing(**place);
-      static_cast<void>(put_free(*place, spares));
+      const FreeNeighbours neighbours(**place);
+      change = change_by_freeing(**place, neighbours);
+      static_cast<void>(put_free(*place, neighbours, world.heap.small, spares));
       live.erase(place);
     }
     splits.count += change.count;

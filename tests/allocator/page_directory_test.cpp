@@ -1,0 +1,100 @@
+// The directory of pages that is read without a lock: against std::map, and while it changes, in every order.
+#include "allocator/page_directory.h"
+
+#include <gtest/gtest.h>
+#include <rapidcheck.h>
+#include <rapidcheck/gtest.h>
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "tests/allocator/delaying_processors.h"
+#include "tests/property.h"
+#include "tests/races/choices.h"
+
+namespace cistern {
+namespace {
+
+using testing::DelayingProcessors;
+using testing::TwoProcessors;
+
+[[maybe_unused]] const bool configured = configure_properties(2000, 200);
+
+// Pages of three leaves that are neighbours, and of one far away.
+std::uint64_t page_of(int number) {
+  return number % 4 == 3 ? (std::uint64_t{1} << 27) + static_cast<std::uint64_t>(number)
+                         : static_cast<std::uint64_t>(number) * 97 % (3 * 512);
+}
+
+RC_GTEST_PROP(PageDirectoryProperties, FindsWhatAMapFinds, ()) {
+  std::array<int, 200> values{};
+  PageDirectory<int> directory;
+  std::map<std::uint64_t, int*> expected;
+  const auto steps = *rc::gen::container<std::vector<int>>(rc::gen::inRange(0, 1000));
+  for (const int step : steps) {
+    const std::uint64_t page = page_of(step % 100);
+    int* const value = &values[static_cast<std::size_t>(step % 200)];
+    if (step < 600) {
+      directory.reserve(page, page + 1);
+      directory.put(page, value);
+      expected[page] = value;
+    } else {
+      directory.erase(page);
+      expected.erase(page);
+    }
+  }
+  for (int i = 0; i < 100; ++i) {
+    const auto found = expected.find(page_of(i));
+    RC_ASSERT(directory.find(page_of(i)) == (found == expected.end() ? nullptr : found->second));
+  }
+}
+
+TEST(PageDirectory, RoomIsThereForAllPagesBetween) {
+  int value = 0;
+  PageDirectory<int> directory;
+  EXPECT_EQ(directory.find(0), nullptr);
+  directory.reserve(500, 2000);
+  for (std::uint64_t page = 500; page <= 2000; ++page) directory.put(page, &value);
+  for (std::uint64_t page = 500; page <= 2000; ++page) ASSERT_EQ(directory.find(page), &value);
+  EXPECT_EQ(directory.find(499), nullptr);
+  EXPECT_EQ(directory.find(2001), nullptr);
+}
+
+using SteppedDirectory = PageDirectory<int, DelayingProcessors>;
+
+// A reader looks for a page whose leaf comes, whose value changes or goes: it finds what was there or what comes,
+// complete, or nothing.
+TEST(PageDirectoryInterleaving, AReaderFindsWhatWasOrWhatComes) {
+  TwoProcessors machine;
+  Choices choices;
+  do {
+    int before = 1;
+    int after = 2;
+    SteppedDirectory directory;
+    directory.reserve(1, 1);
+    directory.put(1, &before);
+    const int* changing = nullptr;
+    const int* coming = nullptr;
+    machine.run(
+        choices, kSanitized ? 1 : 2,
+        [&] {
+          directory.put(1, &after);
+          directory.reserve(600, 600);
+          directory.put(600, &after);
+        },
+        [&] {
+          coming = directory.find(600);
+          changing = directory.find(1);
+        });
+    EXPECT_TRUE(changing == nullptr || changing == &before || changing == &after) << choices.to_string();
+    EXPECT_TRUE(coming == nullptr || coming == &after) << choices.to_string();
+    EXPECT_TRUE(coming == nullptr || changing == &after) << choices.to_string();
+    EXPECT_EQ(directory.find(1), &after);
+    EXPECT_EQ(directory.find(600), &after);
+  } while (!::testing::Test::HasFailure() && choices.advance());
+}
+
+}  // namespace
+}  // namespace cistern
