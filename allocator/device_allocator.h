@@ -20,6 +20,7 @@
 #include "allocator/block_arena.h"
 #include "allocator/block_cuts.h"
 #include "allocator/block_map.h"
+#include "allocator/brief_mutex.h"
 #include "allocator/budgets.h"
 #include "allocator/captured_frees.h"
 #include "allocator/climb.h"
@@ -303,6 +304,7 @@ class DeviceAllocator {
   [[nodiscard]] bool settle_by_stream(StreamHeap& heap) noexcept;
   [[nodiscard]] bool carry_out(StreamHeap& heap) noexcept;
   void trace_by_stream(StreamHeap& heap, std::uint64_t action, const Block& block) noexcept;
+  void write_staged_alone(StreamHeap& heap) noexcept;
   void write_staged(StreamHeap& heap) noexcept;
   // The same by who has the heap's lock.
   void settle(StreamHeap& heap) noexcept {
@@ -572,7 +574,8 @@ class DeviceAllocator {
   // streams may serve themselves. As of the last time that somebody had the lock; read under that of a stream.
   bool serves_by_stream_ = false;
   bool one_stream_serves_ = false;  // and the history is its own
-  std::mutex staged_mutex_;         // of streams that serve themselves: one at a time writes to the history
+  // Of streams that serve themselves: one at a time takes places in the history. Away from what hits read.
+  alignas(64) BriefMutex staged_mutex_;
   PoolRouting routing_;
   std::uint64_t guards_ = 0;  // made so far
   bool leftovers_ = false;    // a MemPool without a use may have free segments

@@ -25,7 +25,7 @@ class BasicReturnedBlocks {
   [[nodiscard]] bool put(std::uint64_t address) noexcept {
     std::uint64_t place = next_.load(std::memory_order_relaxed);
     do {
-      if (place >= emptied_.load(std::memory_order_acquire) + kPlaces) return false;
+      if (!is_empty(place)) return false;
     } while (!next_.compare_exchange_strong(place, place + 1, std::memory_order_relaxed));
     places_[place % kPlaces].store(address, std::memory_order_seq_cst);
     return true;
@@ -46,7 +46,16 @@ class BasicReturnedBlocks {
   using Atomic = typename Processors::template Atomic<T>;
   static constexpr std::size_t kLine = 64;
 
+  // Asks who empties only where what was seen of it last does not suffice: its line is in another processor's cache.
+  [[nodiscard]] bool is_empty(std::uint64_t place) noexcept {
+    if (place < emptied_seen_.load(std::memory_order_acquire) + kPlaces) return true;
+    const std::uint64_t emptied = emptied_.load(std::memory_order_acquire);
+    emptied_seen_.store(emptied, std::memory_order_release);
+    return place < emptied + kPlaces;
+  }
+
   alignas(kLine) Atomic<std::uint64_t> next_{0};
+  Atomic<std::uint64_t> emptied_seen_{0};  // by who returns
   alignas(kLine) std::array<Atomic<std::uint64_t>, kPlaces> places_{};
   alignas(kLine) Atomic<std::uint64_t> emptied_{0};
   std::uint64_t front_ = 0;  // the same, of who empties

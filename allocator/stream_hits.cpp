@@ -6,6 +6,7 @@
 #include "allocator/device_allocator.h"
 
 #include <mutex>
+#include <span>
 #include <utility>
 
 namespace cistern {
@@ -104,7 +105,7 @@ inline void* DeviceAllocator::take_hit(StreamHeap& heap, std::size_t bytes) noex
   block->tag = kUntagged;
   block->oversize = false;
   heap.live.insert(block->address, block);
-  heap.has_served_alone = true;
+  if (!heap.has_served_alone) heap.has_served_alone = true;  // on a line that other threads' frees read
   heap.lazy_free = {block, change, 0, false};
   trace_by_stream(heap, kAllocated, *block);
   api_.note_allocate(block->address, block->bytes, heap.stream.handle);
@@ -205,11 +206,25 @@ inline void DeviceAllocator::trace_by_stream(StreamHeap& heap, std::uint64_t act
       history_.add(TraceAction::alloc, at);
     return;
   }
-  if (heap.stage.is_full()) {
-    const std::lock_guard lock(staged_mutex_);
-    write_staged(heap);
-  }
+  if (heap.stage.is_full()) write_staged_alone(heap);
   heap.stage.add(history_.staged(action, block.address, as_signed(block.requested)));
+}
+
+// Requires: the stream's lock. Who has the heap's finds the entries written, for it has that, too.
+void DeviceAllocator::write_staged_alone(StreamHeap& heap) noexcept {
+  const std::span<const StagedEvent> events = heap.stage.events();
+  const std::size_t entries = DeviceHistory::entries_of(events);
+  HistoryRing::Claim claim;
+  {
+    const std::lock_guard lock(staged_mutex_);
+    claim = history_.claim(events.size(), entries);
+    if (claim.first == nullptr) {
+      write_staged(heap);
+      return;
+    }
+  }
+  DeviceHistory::fill(claim, events, stream_number(heap.stream));
+  heap.stage.clear();
 }
 
 // Requires: the heap's lock, or the stream's and staged_mutex_.

@@ -107,6 +107,32 @@ void DeviceHistory::add(std::span<const StagedEvent> events, std::int64_t stream
   }
 }
 
+// Nothing that is counted elsewhere may come or go with the entries.
+HistoryRing::Claim DeviceHistory::claim(std::size_t events, std::size_t entries) noexcept {
+  constexpr std::uint32_t kStaged =
+      bit(TraceAction::alloc) | bit(TraceAction::free_requested) | bit(TraceAction::free_completed);
+  if (entries_refer_ || (recorded_actions_ & kStaged) != kStaged) return {};
+  const HistoryRing::Claim claim = ring_.claim(events);
+  if (claim.first == nullptr) return {};
+  is_staged_ = true;
+  recorded_ += entries;
+  return claim;
+}
+
+std::size_t DeviceHistory::entries_of(std::span<const StagedEvent> events) noexcept {
+  std::size_t entries = events.size();
+  for (const StagedEvent& event : events) entries += event.place >> 56 == kFreed ? 1 : 0;
+  return entries;
+}
+
+void DeviceHistory::fill(const HistoryRing::Claim& claim, std::span<const StagedEvent> events,
+                         std::int64_t stream) noexcept {
+  HistoryEntry* entry = claim.first;
+  for (const StagedEvent& event : events)
+    *entry++ = {event.ticks, event.place, event.size, stream, 0, kNoStackId, kNoText, kUntagged};
+  ChunkHold::end_filling(claim.chunk);
+}
+
 DeviceHistory::Retired DeviceHistory::set_options(HistoryOptions& options, HistoryRing&& ring) noexcept {
   Retired retired;
   retired.spare = spare_.take();
@@ -115,6 +141,7 @@ DeviceHistory::Retired DeviceHistory::set_options(HistoryOptions& options, Histo
     ring_.swap(ring);
     recorded_ = gone_ = lost_ = 0;
     is_staged_ = false;
+    entries_refer_ = text_ != kNoText;
     gathered_ = {};
     stacks_.forget_losses();
   } else {
@@ -130,6 +157,7 @@ DeviceHistory::Retired DeviceHistory::set_options(HistoryOptions& options, Histo
   if (options_.enabled == HistoryEnabled::none) options_.context = HistoryContext::none;
   recorded_actions_ = actions_of(options_);
   keeps_stacks_ = options_.context >= HistoryContext::alloc;
+  entries_refer_ = entries_refer_ || keeps_stacks_;
   stacks_.set_limit(options_.max_stack_bytes);
   return retired;
 }
@@ -154,6 +182,7 @@ StackId DeviceHistory::intern(const CapturedStack& stack) noexcept {
 
 void DeviceHistory::annotate(TracePoint at, const SharedText& text) {
   at.text = texts_.intern(text);
+  entries_refer_ = true;
   add(TraceAction::annotate, at);
   let_go_text(at.text);
 }

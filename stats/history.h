@@ -84,6 +84,12 @@ class DeviceHistory {
     return {clock_.now(), address | (action << 56), size};
   }
   void add(std::span<const StagedEvent> events, std::int64_t stream) noexcept;
+  // The same in two steps, of which the second needs no lock, so that streams hold each other up for the first alone:
+  // places, and what comes there. No places: they are to be added.
+  [[nodiscard]] HistoryRing::Claim claim(std::size_t events, std::size_t entries) noexcept;
+  // The trace entries that so many events are, if all actions are recorded.
+  [[nodiscard]] static std::size_t entries_of(std::span<const StagedEvent> events) noexcept;
+  static void fill(const HistoryRing::Claim& claim, std::span<const StagedEvent> events, std::int64_t stream) noexcept;
 
   // The number of a stack, for a request that holds it until let_go; none if stacks are not kept.
   [[nodiscard]] StackId intern(const CapturedStack& stack) noexcept;
@@ -118,7 +124,10 @@ class DeviceHistory {
   }
   // What entries carry from now on. Requires: a prepared text, or none.
   void use_text(TextId text) noexcept {
-    if (text != kNoText) --prepared_texts_;
+    if (text != kNoText) {
+      --prepared_texts_;
+      entries_refer_ = true;
+    }
     let_go_text(std::exchange(text_, text));
   }
   // An entry with a text of its own. Throws std::bad_alloc, unchanged.
@@ -245,16 +254,19 @@ class DeviceHistory {
   }
   void keep_on(std::size_t capacity, HistoryRing& ring) noexcept;
 
+  // What every thread reads that records.
   std::uint32_t recorded_actions_ = 0;
   bool keeps_stacks_ = false;  // entries do
-  bool is_staged_ = false;     // some of what was recorded was staged
-  RawStackTable stacks_;
-  HistoryRing ring_;
-  mutable SpareChunk spare_;  // to look at the ring makes it want one
   TickClock clock_;
+  mutable SpareChunk spare_;  // to look at the ring makes it want one
+  // What changes with every event lies apart, for streams that serve at the same time read the above.
+  alignas(64) HistoryRing ring_;
   std::uint64_t recorded_ = 0;  // trace entries, since it was cleared
   std::uint64_t gone_ = 0;      // of those, overwritten before the ring changed its size
   std::uint64_t lost_ = 0;
+  bool is_staged_ = false;      // some of what was recorded was staged
+  bool entries_refer_ = false;  // to stacks or texts, perhaps: since it was cleared
+  RawStackTable stacks_;
   TextTable texts_;
   TextId text_ = kNoText;
   std::uint64_t prepared_texts_ = 0;

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <new>
+#include <thread>
 #include <utility>
 
 namespace cistern {
@@ -37,6 +38,7 @@ struct HistoryChunk {
   static constexpr std::size_t kEntries = 2048;
 
   std::atomic<std::uint32_t> holders{1};
+  std::atomic<std::uint32_t> fillers{0};  // threads that write to places of their own, without the ring's lock
   HistoryEntry entries[kEntries];
 };
 
@@ -67,6 +69,16 @@ class ChunkHold {
   }
   // Whether somebody else reads it: then it must not be written. Sees what others did before they let go.
   [[nodiscard]] bool is_shared() const noexcept { return chunk_->holders.load(std::memory_order_acquire) != 1; }
+  // A thread begins and ends to fill places that it has claimed, the first under the ring's lock.
+  [[nodiscard]] HistoryChunk* begin_filling() const noexcept {
+    chunk_->fillers.fetch_add(1, std::memory_order_relaxed);
+    return chunk_;
+  }
+  static void end_filling(HistoryChunk* chunk) noexcept { chunk->fillers.fetch_sub(1, std::memory_order_release); }
+  // Until nobody does. They ask for no lock meanwhile.
+  void await_fillers() const noexcept {
+    while (chunk_->fillers.load(std::memory_order_acquire) != 0) std::this_thread::yield();
+  }
   // Makes the memory be there: a page that is touched first under a lock keeps others waiting.
   void touch() const noexcept {
     constexpr std::size_t kPage = 4096;

@@ -69,6 +69,7 @@ bool HistoryRing::advance(SpareChunk& spare) noexcept {
     }
     next = 0;
   }
+  chunks_[next].await_fillers();
   if (chunks_[next].is_shared() && !replace(next, spare)) return false;
   enter(next);
   if (awaits_chunk()) spare.want();

@@ -41,6 +41,18 @@ class HistoryRing {
     if (cursor_ == chunk_end_ && !advance(spare)) return nullptr;
     return cursor_++;
   }
+  // Places for the next events that their owner fills later, while others write behind them: before any of the
+  // ring's readers looks. None if the chunk that is written to has not so many left. What they hold is as for next().
+  struct Claim {
+    HistoryEntry* first = nullptr;  // null: none
+    HistoryChunk* chunk = nullptr;
+  };
+  [[nodiscard]] Claim claim(std::size_t count) noexcept {
+    if (static_cast<std::size_t>(chunk_end_ - cursor_) < count) return {};
+    HistoryEntry* const first = cursor_;
+    cursor_ += count;
+    return {first, chunks_[chunk_].begin_filling()};
+  }
   // Whether entries are overwritten.
   [[nodiscard]] bool is_full() const noexcept { return full_; }
   [[nodiscard]] std::size_t size() const noexcept { return full_ ? in_use_ : written(); }
