@@ -17,6 +17,14 @@ bool is_of_the_heap(const FrameInfo& frame) {
          frame.name.starts_with("cistern::GatheredStack::");
 }
 
+FrameInfo frame_at(std::uintptr_t address, Symbols& symbols) {
+  if (const auto known = symbols.frames.find(address); known != symbols.frames.end()) return std::move(known->second);
+  FrameInfo frame;
+  frame.address = address;
+  frame.name = fmt::format("{:#x}", address);
+  return frame;
+}
+
 }  // namespace
 
 std::span<const std::uintptr_t> SnapshotStacks::stack(std::size_t index) const {
@@ -41,18 +49,16 @@ void SnapshotStacks::describe(Snapshot& snapshot) const {
   std::sort(addresses.begin(), addresses.end());
   addresses.erase(std::unique(addresses.begin(), addresses.end()), addresses.end());
   Symbols symbols = symbolize(addresses);
+  std::vector<SharedFrame> frames;  // of each address
+  frames.reserve(addresses.size());
+  for (const std::uintptr_t address : addresses) frames.emplace_back(frame_at(address, symbols));
   snapshot.stacks.resize(ends_.size());
   for (std::size_t i = 0; i < ends_.size(); ++i) {
     for (const std::uintptr_t address : stack(i)) {
-      FrameInfo frame;
-      if (const auto known = symbols.frames.find(address); known != symbols.frames.end()) {
-        frame = known->second;
-      } else {
-        frame.address = address;
-        frame.name = fmt::format("{:#x}", address);
-      }
+      const auto place = std::lower_bound(addresses.begin(), addresses.end(), address) - addresses.begin();
+      const SharedFrame& frame = frames[static_cast<std::size_t>(place)];
       if (snapshot.stacks[i].empty() && is_of_the_heap(frame)) continue;
-      snapshot.stacks[i].push_back(std::move(frame));
+      snapshot.stacks[i].push_back(frame);
     }
   }
   snapshot.modules = std::move(symbols.modules);

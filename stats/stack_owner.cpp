@@ -87,14 +87,15 @@ std::string name_alone(std::string_view demangled) { return fitted_name(demangle
 StackOwner owner_of(const StackInfo& stack, std::size_t columns) {
   StackOwner owner;
   if (stack.empty()) return owner;
-  auto frame = std::find_if_not(stack.begin(), stack.end(), is_ours);
-  if (frame == stack.end()) frame = stack.begin();
-  owner.function = fitted_name(frame->name, columns);
-  if (!frame->filename.empty())
-    owner.place = fmt::format("{}:{}", frame->filename.substr(frame->filename.rfind('/') + 1), frame->line);
-  for (++frame; frame != stack.end(); ++frame) {
+  auto place = std::find_if_not(stack.begin(), stack.end(), is_ours);
+  if (place == stack.end()) place = stack.begin();
+  const FrameInfo& frame = *place;
+  owner.function = fitted_name(frame.name, columns);
+  if (!frame.filename.empty())
+    owner.place = fmt::format("{}:{}", frame.filename.substr(frame.filename.rfind('/') + 1), frame.line);
+  for (++place; place != stack.end(); ++place) {
     if (!owner.callers.empty()) owner.callers += ", ";
-    owner.callers += fitted_name(frame->name, 0);
+    owner.callers += fitted_name((*place)->name, 0);
   }
   return owner;
 }

@@ -193,7 +193,7 @@ void write_json(const Diff& diff, const DiffUsage& usage, std::ostream& out) {
     json.key("by_stack");
     write_changes(json, diff.by_stack, usage, [&](Owner owner) {
       StackInfo stack = diff.owners.stack(owner.stack);
-      stack.resize(usage.listing.shown_frames(stack.size()));
+      stack.erase(stack.begin() + static_cast<std::ptrdiff_t>(usage.listing.shown_frames(stack.size())), stack.end());
       json.key("frames");
       write_frames(json, stack);
     });

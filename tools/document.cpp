@@ -18,6 +18,9 @@ constexpr std::int64_t kLeastSmall = -kMostSmall - 1;
 // Few names: comparing each with each is faster than sorting.
 constexpr std::size_t kFewNames = 16;
 
+// A long text costs as much as many values where it is written out.
+constexpr std::size_t kTextBytesAValue = 16;
+
 std::uint32_t checked_size(std::size_t size) {
   if (size > std::numeric_limits<std::uint32_t>::max()) throw std::length_error("a container of 2^32 values or more");
   return static_cast<std::uint32_t>(size);
@@ -38,6 +41,7 @@ class Measurer {
   explicit Measurer(const Document& document) : document_(document), extents_(document.containers()) {}
 
   DocumentExtent measure(Value value, std::size_t levels_above) {
+    if (value.is(Kind::string)) return {0, 1 + document_.text(value).size() / kTextBytesAValue};
     if (!value.is_container()) return {0, 1};
     DocumentExtent& known = extents_[document_.container_number(value)];
     if (known.values != 0) return known;

@@ -82,7 +82,8 @@ class Members {
 // How large a Document is.
 struct DocumentExtent {
   std::size_t levels = 0;    // of containers; more than kMostLevels where one is in itself
-  std::uint64_t values = 0;  // where nothing is shared; at most 2^64 - 1
+  // Where nothing is shared, and a text counts as one and one more for each 16 bytes; at most 2^64 - 1.
+  std::uint64_t values = 0;
 };
 
 class Document {

@@ -2,11 +2,12 @@
 
 namespace cistern {
 
-FileStacks::FileStacks(const Place& top, std::size_t modules, std::vector<StackInfo>& stacks)
+FileStacks::FileStacks(const Place& top, std::size_t modules, TextCopies& texts, std::vector<StackInfo>& stacks)
     : stacks_(stacks),
       modules_(modules),
       has_modules_(top.has("modules")),
       frames_name_(top.document().find_string("frames")),
+      texts_(texts),
       indices_(top.document().containers(), kNoStack) {
   if (top.has("stacks")) top.member("stacks").for_each([this](const Place& stack) { add(stack); });
 }
@@ -23,16 +24,21 @@ StackIndex FileStacks::index_of(const Place& record) {
 StackIndex FileStacks::add(const Place& frames) {
   StackInfo stack;
   stack.reserve(frames.size());
-  frames.for_each([&](const Place& frame) { stack.push_back(read_frame(frame)); });
+  frames.for_each([&](const Place& frame) { stack.push_back(frame_at(frame)); });
   stacks_.push_back(std::move(stack));
   return indices_[frames.document().container_number(frames.value())] = static_cast<StackIndex>(stacks_.size() - 1);
 }
 
+// Stacks of pickles share their frames.
+const SharedFrame& FileStacks::frame_at(const Place& place) {
+  const std::size_t number = place.document().container_number(place.object().value());
+  const auto known = frames_.find(number);
+  return known != frames_.end() ? known->second : frames_.emplace(number, read_frame(place)).first->second;
+}
+
 // Where the code was is told in files with a list of modules, which are ours.
-FrameInfo FileStacks::read_frame(const Place& place) const {
-  static_cast<void>(place.object());
-  FrameInfo frame{std::string(place.member("filename").text()), place.member("line").integer(),
-                  std::string(place.member("name").text())};
+FrameInfo FileStacks::read_frame(const Place& place) {
+  FrameInfo frame{texts_.of(place.member("filename")), place.member("line").integer(), texts_.of(place.member("name"))};
   if (!has_modules_) return frame;
   if (place.has("address")) frame.address = place.member("address").address();
   if (!place.has("module")) return frame;

@@ -6,30 +6,35 @@
 
 #include <cistern/snapshot.h>
 
+#include <unordered_map>
 #include <vector>
 
 #include "tools/place.h"
+#include "tools/text_copies.h"
 
 namespace cistern {
 
 class FileStacks {
  public:
   // Fills `stacks` with those that the file at `top` lists, in their order, and with others as index_of() meets them.
-  // Both must outlive this. `modules`: how many it lists, which frames name by index.
-  FileStacks(const Place& top, std::size_t modules, std::vector<StackInfo>& stacks);
+  // All must outlive this. `modules`: how many it lists, which frames name by index.
+  FileStacks(const Place& top, std::size_t modules, TextCopies& texts, std::vector<StackInfo>& stacks);
 
   // The index of a record's `frames`; kNoStack where it has none or an empty list. Throws as Place::fail does.
   [[nodiscard]] StackIndex index_of(const Place& record);
 
  private:
   StackIndex add(const Place& frames);
-  [[nodiscard]] FrameInfo read_frame(const Place& place) const;
+  [[nodiscard]] const SharedFrame& frame_at(const Place& place);
+  [[nodiscard]] FrameInfo read_frame(const Place& place);
 
   std::vector<StackInfo>& stacks_;
   std::size_t modules_;
   bool has_modules_;
   std::optional<Value> frames_name_;
+  TextCopies& texts_;
   std::vector<StackIndex> indices_;  // by the list's number in the document
+  std::unordered_map<std::size_t, SharedFrame> frames_;  // by the object's
 };
 
 }  // namespace cistern

@@ -126,12 +126,12 @@ std::vector<std::vector<TraceEntry>> read_histories(const Place& place, FileStac
   return histories;
 }
 
-ExternalAnnotation read_annotation(const Place& place) {
+ExternalAnnotation read_annotation(const Place& place, TextCopies& texts) {
   static_cast<void>(place.object());
   const Place stage = place.member("stage");
   const std::string_view text = stage.text();
   if (text != "START" && text != "END") stage.fail("\"START\" or \"END\"");
-  return {std::string(place.member("name").text()), text == "START",
+  return {texts.of(place.member("name")), text == "START",
           static_cast<int>(place.member("device").integer(0, std::numeric_limits<int>::max())),
           place.member("time_us").integer()};
 }

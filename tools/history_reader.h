@@ -10,6 +10,7 @@
 
 #include "tools/file_stacks.h"
 #include "tools/place.h"
+#include "tools/text_copies.h"
 
 namespace cistern {
 
@@ -18,6 +19,6 @@ namespace cistern {
 // Throws as Place::fail does.
 [[nodiscard]] std::vector<std::vector<TraceEntry>> read_histories(const Place& place, FileStacks& stacks,
                                                                   Snapshot& snapshot);
-[[nodiscard]] ExternalAnnotation read_annotation(const Place& place);
+[[nodiscard]] ExternalAnnotation read_annotation(const Place& place, TextCopies& texts);
 
 }  // namespace cistern

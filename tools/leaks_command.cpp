@@ -164,7 +164,7 @@ void write_group(JsonWriter& json, const Leaks& leaks, const LeakGroup& group, c
   else
     json.string(leaks.owners.tag(group.owner.tag));
   StackInfo stack = leaks.owners.stack(group.owner.stack);
-  stack.resize(usage.listing.shown_frames(stack.size()));
+  stack.erase(stack.begin() + static_cast<std::ptrdiff_t>(usage.listing.shown_frames(stack.size())), stack.end());
   json.key("frames");
   write_frames(json, stack);
   json.end_object();

@@ -12,7 +12,7 @@ std::string key_of(const FrameInfo& frame) {
 
 }  // namespace
 
-std::uint32_t OwnerTable::frame_number(const FrameInfo& frame) {
+std::uint32_t OwnerTable::frame_number(const SharedFrame& frame) {
   const auto [found, is_new] = frame_numbers_.emplace(key_of(frame), static_cast<std::uint32_t>(frames_.size()));
   if (is_new) frames_.push_back(frame);
   return found->second;
@@ -22,7 +22,7 @@ std::uint32_t OwnerTable::number_of(const StackInfo& stack) {
   if (stack.empty()) return 0;
   FrameNumbers frames;
   frames.reserve(stack.size());
-  for (const FrameInfo& frame : stack) frames.push_back(frame_number(frame));
+  for (const SharedFrame& frame : stack) frames.push_back(frame_number(frame));
   const auto [found, is_new] =
       stack_numbers_.emplace(std::move(frames), static_cast<std::uint32_t>(stacks_.size() + 1));
   if (is_new) stacks_.push_back(&found->first);

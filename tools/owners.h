@@ -39,10 +39,10 @@ class OwnerTable {
 
  private:
   using FrameNumbers = std::vector<std::uint32_t>;
-  [[nodiscard]] std::uint32_t frame_number(const FrameInfo& frame);
+  [[nodiscard]] std::uint32_t frame_number(const SharedFrame& frame);
 
   std::unordered_map<std::string, std::uint32_t> frame_numbers_;  // by all that a frame says
-  std::vector<FrameInfo> frames_;
+  std::vector<SharedFrame> frames_;
   std::map<FrameNumbers, std::uint32_t> stack_numbers_;
   std::vector<const FrameNumbers*> stacks_;
   std::unordered_map<std::string, std::uint32_t> tag_numbers_;

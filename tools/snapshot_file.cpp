@@ -107,8 +107,8 @@ void check_frames(SnapshotFile& file, bool share_equal) {
 }
 
 // Stacks in place of indices are many times more than the file, if it was made to be.
-void check_extent(const SnapshotFile& file, std::uint64_t bytes) {
-  const std::uint64_t most = most_values_of(bytes);
+void check_extent(const SnapshotFile& file) {
+  const std::uint64_t most = most_values_of(file.bytes);
   if (file.document.extent().values > most)
     fail_input(file.name, "stacks", fmt::format("stacks that fill out to at most {} values", most));
 }
@@ -135,9 +135,10 @@ SnapshotFile read_snapshot_file(ByteSource& source) {
   const Value root = file.document.root();
   const bool is_ours = root.is(Kind::object) && file.document.find(root, "stacks") != nullptr;
   file.form = is_pickle ? SnapshotForm::pickle : is_ours ? SnapshotForm::json : SnapshotForm::torch_json;
+  file.bytes = source.offset();
   if (is_ours) StacksInPlace(file.document, file.name).put();
   check_frames(file, is_pickle && !is_ours);
-  check_extent(file, source.offset());
+  check_extent(file);
   return file;
 }
 

@@ -27,6 +27,7 @@ enum class SnapshotForm : std::uint8_t { json, torch_json, pickle };
 struct SnapshotFile {
   std::string name;  // for errors
   SnapshotForm form = SnapshotForm::json;
+  std::uint64_t bytes = 0;  // that were read, inflated
   Document document;
 };
 

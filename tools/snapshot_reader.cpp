@@ -8,6 +8,7 @@
 #include "tools/place.h"
 #include "tools/segment_reader.h"
 #include "tools/settings_reader.h"
+#include "tools/text_copies.h"
 
 namespace cistern {
 
@@ -19,18 +20,20 @@ Snapshot snapshot_of(const SnapshotFile& file) {
   const auto read = [&top](std::string_view name, auto& list, auto&& element) {
     if (top.has(name)) top.member(name).for_each([&](const Place& place) { list.push_back(element(place)); });
   };
-  read("tags", snapshot.tags, [](const Place& place) { return std::string(place.text()); });
-  read("modules", snapshot.modules, [](const Place& place) {
+  TextCopies texts(file.bytes);
+  read("tags", snapshot.tags, [&texts](const Place& place) { return texts.of(place); });
+  read("modules", snapshot.modules, [&texts](const Place& place) {
     static_cast<void>(place.object());
-    return ModuleInfo{std::string(place.member("path").text()), std::string(place.member("build_id").text())};
+    return ModuleInfo{texts.of(place.member("path")), texts.of(place.member("build_id"))};
   });
-  FileStacks stacks(top, snapshot.modules.size(), snapshot.stacks);
+  FileStacks stacks(top, snapshot.modules.size(), texts, snapshot.stacks);
   const std::size_t devices = top.member("device_traces").size();
   snapshot.segments = read_segments(top.member("segments"), devices, stacks, snapshot.tags.size());
   if (top.has("allocator_settings")) snapshot.settings = read_settings(top.member("allocator_settings"));
   read("device_stats", snapshot.device_stats, read_device_stats);
   snapshot.device_traces = read_histories(top.member("device_traces"), stacks, snapshot);
-  read("external_annotations", snapshot.external_annotations, read_annotation);
+  read("external_annotations", snapshot.external_annotations,
+       [&texts](const Place& place) { return read_annotation(place, texts); });
   return snapshot;
 }
 

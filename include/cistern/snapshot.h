@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <iosfwd>
 #include <map>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -39,8 +40,19 @@ struct ModuleInfo {
   std::string path;
   std::string build_id;  // hexadecimal; "" if it has none
 };
+// A frame as stacks hold it: they share those that they have in common, however long its texts are.
+class SharedFrame {
+ public:
+  // NOLINTNEXTLINE(google-explicit-constructor): a frame is one that nobody shares yet
+  SharedFrame(FrameInfo frame) : frame_(std::make_shared<const FrameInfo>(std::move(frame))) {}
+  operator const FrameInfo&() const noexcept { return *frame_; }
+  const FrameInfo* operator->() const noexcept { return frame_.get(); }
+
+ private:
+  std::shared_ptr<const FrameInfo> frame_;
+};
 // A stack, innermost call first. Each is listed once, in Snapshot::stacks, and named by its index.
-using StackInfo = std::vector<FrameInfo>;
+using StackInfo = std::vector<SharedFrame>;
 using StackIndex = std::int32_t;
 inline constexpr StackIndex kNoStack = -1;
 // A tag is named by its index in Snapshot::tags.

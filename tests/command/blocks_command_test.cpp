@@ -123,7 +123,9 @@ TEST_F(BlocksCommandTest, WhatAFileNamesCannotCommandATerminal) {
   snapshot_.tags[0] =
       "red\x1b[31m\xc2\x9b"
       "1m\nline";
-  snapshot_.stacks[0][0].name = "f\r\x7f";
+  FrameInfo frame = snapshot_.stacks[0][0];
+  frame.name = "f\r\x7f";
+  snapshot_.stacks[0][0] = frame;
   write_pickle(snapshot_, path("s.json"));
   const Result result = list({});
   EXPECT_EQ(result.status, kExitSuccess) << result.err;

@@ -146,13 +146,13 @@ TEST_F(Stacks, NameFunctionFileAndLineAndBeginWithWhatTheUserCalled) {
   const Snapshot snapshot = allocator.snapshot();
   const StackInfo& stack = snapshot.stacks.at(static_cast<std::size_t>(snapshot.segments.at(0).stack));
   ASSERT_GE(stack.size(), 3U);
-  EXPECT_THAT(stack[0].name, HasSubstr("cistern::CachingAllocator::allocate"));
-  EXPECT_THAT(stack[1].name, HasSubstr("first_request"));
-  EXPECT_THAT(stack[1].filename, EndsWith("tests/history/stacks_test.cpp"));
-  EXPECT_EQ(stack[1].line, allocating_line);
-  EXPECT_THAT(stack[2].name, HasSubstr("TestBody"));
-  ASSERT_GE(stack[1].module, 0);
-  EXPECT_THAT(snapshot.modules.at(static_cast<std::size_t>(stack[1].module)).path, EndsWith("history_test"));
+  EXPECT_THAT(stack[0]->name, HasSubstr("cistern::CachingAllocator::allocate"));
+  EXPECT_THAT(stack[1]->name, HasSubstr("first_request"));
+  EXPECT_THAT(stack[1]->filename, EndsWith("tests/history/stacks_test.cpp"));
+  EXPECT_EQ(stack[1]->line, allocating_line);
+  EXPECT_THAT(stack[2]->name, HasSubstr("TestBody"));
+  ASSERT_GE(stack[1]->module, 0);
+  EXPECT_THAT(snapshot.modules.at(static_cast<std::size_t>(stack[1]->module)).path, EndsWith("history_test"));
 }
 
 TEST_F(Stacks, OfLiveBlocksAreOwnersInTheReport) {
@@ -178,8 +178,8 @@ TEST(SnapshotStacks, CodeInNoFileIsCalledByItsAddress) {
   Snapshot snapshot;
   stacks.describe(snapshot);
   ASSERT_EQ(snapshot.stacks.size(), 1U);
-  EXPECT_EQ(snapshot.stacks[0].at(0).name, "0x1000");
-  EXPECT_EQ(snapshot.stacks[0][0].module, -1);
+  EXPECT_EQ(snapshot.stacks[0].at(0)->name, "0x1000");
+  EXPECT_EQ(snapshot.stacks[0][0]->module, -1);
 }
 
 TEST_F(Stacks, OfPythonAloneAreNoneHere) {

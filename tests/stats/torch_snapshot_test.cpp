@@ -16,7 +16,7 @@ using testing::HasSubstr;
 
 Snapshot sample() {
   Snapshot snapshot;
-  snapshot.stacks = {{{"a.cpp", 3, "f"}, {"", 0, "main"}}};
+  snapshot.stacks = {{FrameInfo{"a.cpp", 3, "f"}, FrameInfo{"", 0, "main"}}};
   snapshot.tags = {"optimizer"};
   snapshot.texts = {"noted"};
   SegmentInfo segment;
@@ -76,10 +76,11 @@ TEST(TorchSnapshot, StacksStandInPlaceOfTheirIndices) {
 TEST(TorchSnapshot, FramesSayWhereTheirCodeWas) {
   Snapshot snapshot = sample();
   snapshot.modules = {{"/lib/a.so", "ab12"}};
-  FrameInfo& frame = snapshot.stacks[0][0];
+  FrameInfo frame = snapshot.stacks[0][0];
   frame.address = 0x7f0000001234;
   frame.module = 0;
   frame.offset = 0x1234;
+  snapshot.stacks[0][0] = frame;
   json written = as_torch_json(snapshot);
   json frames = kFrames;
   frames[0]["address"] = 0x7f0000001234;
@@ -88,6 +89,7 @@ TEST(TorchSnapshot, FramesSayWhereTheirCodeWas) {
   EXPECT_EQ(written["segments"][0]["blocks"][0]["frames"], frames) << "what is not known is not there";
   EXPECT_EQ(written["modules"], json::parse(R"([{"path": "/lib/a.so", "build_id": "ab12"}])"));
   frame.module = 1;
+  snapshot.stacks[0][0] = frame;
   EXPECT_EQ(refusal(snapshot), "snapshot: module 1: expected an index below 1, or -1 for none");
 }
 

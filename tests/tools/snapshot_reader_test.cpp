@@ -404,9 +404,9 @@ Json with_history() {
 TEST(SnapshotReader, HistoriesStacksAndTagsAreRead) {
   const Snapshot snapshot = parse_snapshot(with_history().dump(), "s.json");
   ASSERT_EQ(snapshot.stacks.size(), 1u) << "equal ones have one index";
-  EXPECT_EQ(snapshot.stacks[0][0].name, "f");
-  EXPECT_EQ(snapshot.stacks[0][0].filename, "a.py");
-  EXPECT_EQ(snapshot.stacks[0][0].line, 3);
+  EXPECT_EQ(snapshot.stacks[0][0]->name, "f");
+  EXPECT_EQ(snapshot.stacks[0][0]->filename, "a.py");
+  EXPECT_EQ(snapshot.stacks[0][0]->line, 3);
   EXPECT_EQ(snapshot.segments[0].stack, kNoStack);
   EXPECT_EQ(snapshot.segments[0].blocks[0].stack, 0);
   EXPECT_EQ(snapshot.segments[0].blocks[0].tag, 1);
@@ -488,7 +488,7 @@ TEST(SnapshotReader, WithoutAListOfModulesFramesMayHaveAnyMembers) {
   json.erase("modules");
   json["device_traces"][0][0]["frames"][0]["module"] = "torch.nn";
   const Snapshot snapshot = parse_snapshot(json.dump(), "s.json");
-  EXPECT_EQ(snapshot.stacks.at(0)[0].module, -1);
+  EXPECT_EQ(snapshot.stacks.at(0)[0]->module, -1);
 }
 
 TEST(SnapshotReader, AFileOfALaterVersionIsRefused) {
