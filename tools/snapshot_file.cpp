@@ -106,6 +106,22 @@ void check_frames(SnapshotFile& file, bool share_equal) {
   });
 }
 
+// That each record is an object of its own, as in all that PyTorch writes and its viewer takes: a reference to
+// another would be read as one more, of two bytes.
+void check_none_is_shared(const SnapshotFile& file) {
+  std::vector<bool> is_met(file.document.containers());
+  const auto meet = [&](const Place& place) {
+    if (!place.value().is_container()) return;
+    auto met = is_met[file.document.container_number(place.value())];
+    if (met) place.fail("an object of its own, which no reference shares");
+    met = true;
+  };
+  const Place top(file.document, file.name);
+  for_each_record(top, [&](SnapshotRecord, const Place& record) { meet(record); });
+  for (const std::string_view name : {"external_annotations", "device_stats", "modules", "stacks"})
+    if (top.has(name) && top.member(name).value().is_sequence()) top.member(name).for_each(meet);
+}
+
 // Stacks in place of indices are many times more than the file, if it was made to be.
 void check_extent(const SnapshotFile& file) {
   const std::uint64_t most = most_values_of(file.bytes);
@@ -136,6 +152,7 @@ SnapshotFile read_snapshot_file(ByteSource& source) {
   const bool is_ours = root.is(Kind::object) && file.document.find(root, "stacks") != nullptr;
   file.form = is_pickle ? SnapshotForm::pickle : is_ours ? SnapshotForm::json : SnapshotForm::torch_json;
   file.bytes = source.offset();
+  check_none_is_shared(file);
   if (is_ours) StacksInPlace(file.document, file.name).put();
   check_frames(file, is_pickle && !is_ours);
   check_extent(file);

@@ -33,7 +33,8 @@ struct SnapshotFile {
 
 // Reads the file at `path`, "-" for standard input. Checked is what every form needs: an object with
 // the lists segments and device_traces, of objects with lists of blocks, and of lists of objects; `frames`
-// that are lists, and indices that name a stack. read_snapshot() checks the rest.
+// that are lists, and indices that name a stack; and that of segments, blocks, entries and other objects of lists,
+// but not frames, no two are one by reference. read_snapshot() checks the rest.
 // Memory: mostly less than twice the size of our JSON and 4 times that of a pickle, inflated; the stacks
 // that PyTorch's JSON repeats count once.
 // Throws InvalidArgument, one line, for a file that cannot be read or is anything else.

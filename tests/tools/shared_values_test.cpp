@@ -32,8 +32,8 @@ std::string repeated(const std::string& value, std::size_t times) {
 }
 
 std::string pickle_of(const std::string& segments, const std::string& entries, const std::string& more = "") {
-  return "\x80\2"s +
-         object(text("segments") + list(segments) + text("device_traces") + list(list(entries)) + more) + ".";
+  return "\x80\2"s + object(text("segments") + list(segments) + text("device_traces") + list(list(entries)) + more) +
+         ".";
 }
 
 std::string entry(const std::string& more) {
@@ -51,6 +51,28 @@ std::string refusal(const std::string& pickle) {
     return error.what();
   }
   return "";
+}
+
+TEST(SharedValues, RecordsByReferenceAreRefused) {
+  constexpr std::string_view expected = "expected an object of its own, which no reference shares";
+  const std::string blocks = text("blocks");
+  EXPECT_EQ(refusal(pickle_of(repeated(object(blocks + "]"), 2), "")),
+            "s: 'segments[1]: {...}': " + std::string(expected));
+  EXPECT_EQ(refusal(pickle_of(object(blocks + list(repeated("}", 2))), "")),
+            "s: 'segments[0].blocks[1]: {}': " + std::string(expected));
+  EXPECT_EQ(refusal(pickle_of("", repeated(entry(""), 2))),
+            "s: 'device_traces[0][1]: {...}': " + std::string(expected));
+  for (const char* name : {"external_annotations", "device_stats", "modules"})
+    EXPECT_EQ(refusal(pickle_of("", "", text(name) + list(repeated("}", 2)))),
+              "s: '" + std::string(name) + "[1]: {}': " + std::string(expected));
+  EXPECT_EQ(refusal(pickle_of("", "", text("stacks") + list(repeated("]", 2)))),
+            "s: 'stacks[1]: []': " + std::string(expected));
+}
+
+TEST(SharedValues, AListOfRecordsByReferenceIsRefused) {
+  const std::string pickle =
+      "\x80\2"s + object(text("segments") + "]" + text("device_traces") + list(repeated(list(entry("")), 2))) + ".";
+  EXPECT_THAT(refusal(pickle), HasSubstr("device_traces[1][0]"));
 }
 
 TEST(SharedValues, ALongTextByReferenceFillsOutToMoreThanAShortOne) {
