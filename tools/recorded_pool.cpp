@@ -41,6 +41,12 @@ SegmentGrowth grow_run(const AddressRange::Room& room, std::size_t bytes) {
   return growth;
 }
 
+// The bytes of the whole pages between two places in an expandable segment, which begins with a page.
+std::int64_t whole_pages_between(const SegmentInfo& segment, std::int64_t begin, std::int64_t end) {
+  const auto page = static_cast<std::int64_t>(page_bytes_of(segment.is_large ? PoolKind::large : PoolKind::small));
+  return std::max<std::int64_t>(end / page - begin / page - (begin % page == 0 ? 0 : 1), 0) * page;
+}
+
 }  // namespace
 
 AddressRange& RecordedPool::range_of(const SegmentInfo& segment) {
@@ -89,23 +95,24 @@ SegmentGrowth RecordedPool::growth_for(std::size_t bytes, std::size_t page_bytes
   return {0, page_bytes, mapped, mapped};
 }
 
+std::int64_t releasable_bytes(const SegmentInfo& segment, const BlockInfo& block) {
+  if (!segment.is_expandable) return segment.blocks.size() == 1 ? block.size : 0;
+  const auto begin = static_cast<std::int64_t>(block.address - segment.address);
+  return whole_pages_between(segment, begin, begin + block.size);
+}
+
 std::int64_t releasable_pages(const SegmentInfo& segment) {
-  const auto page = static_cast<std::int64_t>(page_bytes_of(segment.is_large ? PoolKind::large : PoolKind::small));
   std::int64_t releasable = 0;
   std::int64_t run_begin = 0;
   std::int64_t at = 0;
-  const auto end_run = [&] {
-    releasable += std::max<std::int64_t>(at / page - (run_begin + page - 1) / page, 0) * page;
-  };
   for (const BlockInfo& block : segment.blocks) {
     if (block.state == BlockState::active_allocated) {
-      end_run();
+      releasable += whole_pages_between(segment, run_begin, at);
       run_begin = at + block.size;
     }
     at += block.size;
   }
-  end_run();
-  return releasable;
+  return releasable + whole_pages_between(segment, run_begin, at);
 }
 
 }  // namespace cistern

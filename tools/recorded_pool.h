@@ -47,6 +47,8 @@ class RecordedPool {
   BlockPool free_blocks_;
 };
 
+// What a flush would give back of a free block: the allocator's rule of the same name.
+[[nodiscard]] std::int64_t releasable_bytes(const SegmentInfo& segment, const BlockInfo& block);
 // The bytes of whole pages in what is free, or will be when the work that is waited for is done, of an expandable
 // segment.
 [[nodiscard]] std::int64_t releasable_pages(const SegmentInfo& segment);

@@ -1,20 +1,26 @@
 #include "tools/snapshot_parts.h"
 
 #include "tools/block_records.h"
+#include "tools/recorded_pool.h"
 
 namespace cistern {
 namespace {
 
 constexpr std::pair<std::int64_t, std::int64_t> kDefaultPool{0, 0};
 
-// Where the segment's free bytes belong.
-std::int64_t& free_part(SnapshotParts& parts, const SegmentInfo& segment) {
-  if (segment.segment_pool_id != kDefaultPool) return parts.free_private;
-  return segment.blocks.size() == 1 ? parts.free_whole : parts.free_split;
+void add_to(std::int64_t& sum, std::int64_t bytes) { sum = capped_sum(sum, bytes); }
+
+void add_free(SnapshotParts& parts, const SegmentInfo& segment, const BlockInfo& block) {
+  if (segment.segment_pool_id != kDefaultPool) {
+    add_to(parts.free_private, block.size);
+    return;
+  }
+  const std::int64_t whole = releasable_bytes(segment, block);
+  add_to(parts.free_whole, whole);
+  add_to(parts.free_split, block.size - whole);
 }
 
 void add(SnapshotParts& parts, const SegmentInfo& segment) {
-  const auto add_to = [](std::int64_t& sum, std::int64_t bytes) { sum = capped_sum(sum, bytes); };
   add_to(parts.reserved, segment.total_size);
   for (const BlockInfo& block : segment.blocks) switch (block.state) {
       case BlockState::active_allocated:
@@ -26,7 +32,7 @@ void add(SnapshotParts& parts, const SegmentInfo& segment) {
         add_to(parts.pending, block.size);
         break;
       case BlockState::inactive:
-        add_to(free_part(parts, segment), block.size);
+        add_free(parts, segment, block);
         break;
     }
 }

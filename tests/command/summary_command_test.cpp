@@ -117,6 +117,33 @@ TEST_F(SummaryCommandTest, AsJsonWhatTheFileDoesNotTellIsNull) {
   EXPECT_EQ(stats["num_ooms"], nullptr);
 }
 
+class ExpandableSummaryTest : public SummaryCommandTest {
+ protected:
+  // A heap whose free block of 50 MiB holds two whole pages of 20 MiB.
+  ExpandableSummaryTest() {
+    (void)expandable.allocate(30 << 20);
+    void* freed = expandable.allocate(50 << 20);
+    (void)expandable.allocate(10 << 20);
+    expandable.deallocate(freed);
+  }
+  [[nodiscard]] nlohmann::json summary_of(const Snapshot& snapshot) const {
+    write_torch_json(snapshot, path("expandable.json"));
+    return run({"summary", path("expandable.json"), "--json"}).object()["devices"][0];
+  }
+
+  CachingAllocator expandable{
+      {&driver.api(), AllocatorOptions::parse("expandable_segments:True,max_split_size_mb:25")}};
+};
+
+TEST_F(ExpandableSummaryTest, WholePagesAreFreeWholeAsAFlushGivesThemBack) {
+  const nlohmann::json memory = summary_of(expandable.snapshot())["memory"];
+  const std::int64_t reserved = expandable.memory_stats(0).reserved_bytes.all.current;
+  expandable.empty_cache();
+  EXPECT_EQ(memory["free_whole_bytes"], reserved - expandable.memory_stats(0).reserved_bytes.all.current);
+  EXPECT_EQ(memory["free_whole_bytes"], 40 << 20);
+  EXPECT_EQ(memory["free_split_bytes"], (10 << 20) + (10 << 20)) << "beside the pages, and at the end";
+}
+
 TEST_F(SummaryCommandTest, EveryFormTellsTheSame) {
   const Snapshot snapshot = allocator.snapshot();
   const std::string expected = run({"summary", write_snapshot()}).out;
