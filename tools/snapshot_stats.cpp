@@ -64,11 +64,12 @@ MemoryStats current_stats_of_segments(const Snapshot& snapshot, int device) {
   stats.max_split_size = snapshot.settings.max_split_size;
   for (const SegmentInfo& segment : snapshot.segments) {
     if (segment.device != device) continue;
-    // Mapping pages into an expandable segment is not counted as a segment.
-    if (!segment.is_expandable) add(stats.segment, segment.is_large, 1);
     add(stats.reserved_bytes, segment.is_large, segment.total_size);
-    if (stats.max_split_size >= 0 && segment.total_size >= stats.max_split_size) ++stats.oversize_segments.current;
     for (const BlockInfo& block : segment.blocks) add_block(stats, segment, block);
+    // Mapping pages into an expandable segment is not counted as a segment.
+    if (segment.is_expandable) continue;
+    add(stats.segment, segment.is_large, 1);
+    if (stats.max_split_size >= 0 && segment.total_size >= stats.max_split_size) ++stats.oversize_segments.current;
   }
   return stats;
 }

@@ -144,6 +144,16 @@ TEST_F(ExpandableSummaryTest, WholePagesAreFreeWholeAsAFlushGivesThemBack) {
   EXPECT_EQ(memory["free_split_bytes"], (10 << 20) + (10 << 20)) << "beside the pages, and at the end";
 }
 
+TEST_F(ExpandableSummaryTest, SegmentsAreNoOversizeOnes) {
+  Snapshot snapshot = expandable.snapshot();
+  snapshot.device_stats.clear();
+  const nlohmann::json stats = summary_of(snapshot)["stats"];
+  EXPECT_EQ(stats["oversize_segments.current"], 0);
+  EXPECT_EQ(stats["oversize_segments.current"], expandable.memory_stats(0).oversize_segments.current);
+  EXPECT_EQ(stats["oversize_allocations.current"], expandable.memory_stats(0).oversize_allocations.current);
+  EXPECT_EQ(stats["oversize_allocations.current"], 1);
+}
+
 TEST_F(SummaryCommandTest, EveryFormTellsTheSame) {
   const Snapshot snapshot = allocator.snapshot();
   const std::string expected = run({"summary", write_snapshot()}).out;
