@@ -27,10 +27,8 @@ std::uint32_t checked_size(std::size_t size) {
 }
 
 std::uint64_t hash_of(Kind kind, std::span<const Value> content) {
-  constexpr std::uint64_t kOdd = 0x9E3779B97F4A7C15;
-  std::uint64_t hash = static_cast<std::uint64_t>(kind) + content.size() * kOdd;
-  for (const Value value : content) hash = std::rotl((hash ^ std::bit_cast<std::uint64_t>(value)) * kOdd, 31);
-  return hash ^ (hash >> 32);
+  const std::string_view bytes(reinterpret_cast<const char*>(content.data()), content.size_bytes());
+  return seeded_hash(bytes) + static_cast<std::uint64_t>(kind);
 }
 
 std::uint64_t saturating_sum(std::uint64_t a, std::uint64_t b) { return a > UINT64_MAX - b ? UINT64_MAX : a + b; }
@@ -236,7 +234,7 @@ Document::Container Document::new_container(std::span<const Value> content) {
 // The first place and the last value of each name, as Python does.
 void Document::drop_repeated_names(Container& object) {
   if (!repeats_names({object.content, object.size})) return;
-  std::unordered_map<std::uint64_t, std::uint32_t> place_of;
+  std::unordered_map<std::uint64_t, std::uint32_t, SeededHash> place_of;
   std::uint32_t kept = 0;
   for (std::uint32_t at = 0; at < object.size; at += 2) {
     const auto [place, is_new] = place_of.emplace(std::bit_cast<std::uint64_t>(object.content[at]), kept);

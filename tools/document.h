@@ -17,6 +17,8 @@
 #include <unordered_map>
 #include <vector>
 
+#include "tools/seeded_hash.h"
+
 namespace cistern {
 
 // One value of a Document, which gives what it means. Equal ones are the same scalar, the same text
@@ -81,7 +83,7 @@ class Members {
 
 // How large a Document is.
 struct DocumentExtent {
-  std::size_t levels = 0;    // of containers; more than kMostLevels where one is in itself
+  std::size_t levels = 0;  // of containers; more than kMostLevels where one is in itself
   // Where nothing is shared, and a text counts as one and one more for each 16 bytes; at most 2^64 - 1.
   std::uint64_t values = 0;
 };
@@ -161,8 +163,8 @@ class Document {
   std::deque<Container> containers_;
   std::vector<Value> appended_objects_;
   std::vector<std::string_view> texts_;
-  std::unordered_map<std::string_view, std::size_t> text_numbers_;
-  std::unordered_map<std::uint64_t, Value> shared_;  // by a hash of kind and content
+  std::unordered_map<std::string_view, std::size_t, SeededHash> text_numbers_;
+  std::unordered_map<std::uint64_t, Value> shared_;  // by a seeded hash of kind and content
   std::vector<double> numbers_;
   std::vector<std::uint64_t> large_integers_;
 };

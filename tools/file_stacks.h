@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tools/place.h"
+#include "tools/seeded_hash.h"
 #include "tools/text_copies.h"
 
 namespace cistern {
@@ -33,8 +34,8 @@ class FileStacks {
   bool has_modules_;
   std::optional<Value> frames_name_;
   TextCopies& texts_;
-  std::vector<StackIndex> indices_;  // by the list's number in the document
-  std::unordered_map<std::size_t, SharedFrame> frames_;  // by the object's
+  std::vector<StackIndex> indices_;                                  // by the list's number in the document
+  std::unordered_map<std::size_t, SharedFrame, SeededHash> frames_;  // by the object's
 };
 
 }  // namespace cistern

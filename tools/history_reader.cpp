@@ -5,6 +5,7 @@
 #include <limits>
 #include <unordered_map>
 
+#include "tools/seeded_hash.h"
 #include "tools/segment_reader.h"
 
 namespace cistern {
@@ -114,7 +115,7 @@ class HistoryReader {
   FileStacks& stacks_;
   Snapshot& snapshot_;
   Names names_;
-  std::unordered_map<std::string_view, std::int32_t> text_indices_;
+  std::unordered_map<std::string_view, std::int32_t, SeededHash> text_indices_;
 };
 
 }  // namespace

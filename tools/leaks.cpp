@@ -8,13 +8,14 @@
 #include <unordered_map>
 
 #include "allocator/quoted_text.h"
+#include "tools/seeded_hash.h"
 
 namespace cistern {
 namespace {
 
 using Entries = std::vector<TraceEntry>;
 // The entry of the allocation, by the block's address.
-using Allocations = std::unordered_map<std::uint64_t, std::size_t>;
+using Allocations = std::unordered_map<std::uint64_t, std::size_t, SeededHash>;
 
 bool frees(const TraceEntry& entry) {
   return entry.action == TraceAction::free_requested || entry.action == TraceAction::free_completed;

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "tools/block_records.h"
+#include "tools/seeded_hash.h"
 
 namespace cistern {
 
@@ -41,11 +42,11 @@ class OwnerTable {
   using FrameNumbers = std::vector<std::uint32_t>;
   [[nodiscard]] std::uint32_t frame_number(const SharedFrame& frame);
 
-  std::unordered_map<std::string, std::uint32_t> frame_numbers_;  // by all that a frame says
+  std::unordered_map<std::string, std::uint32_t, SeededHash> frame_numbers_;  // by all that a frame says
   std::vector<SharedFrame> frames_;
   std::map<FrameNumbers, std::uint32_t> stack_numbers_;
   std::vector<const FrameNumbers*> stacks_;
-  std::unordered_map<std::string, std::uint32_t> tag_numbers_;
+  std::unordered_map<std::string, std::uint32_t, SeededHash> tag_numbers_;
   std::vector<const std::string*> tags_;
 };
 

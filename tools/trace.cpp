@@ -10,6 +10,7 @@
 #include <unordered_map>
 
 #include "tools/input_file.h"
+#include "tools/seeded_hash.h"
 
 namespace cistern {
 namespace {
@@ -47,7 +48,7 @@ class LiveIds {
  private:
   std::size_t table_limit_;
   std::vector<std::uint32_t> table_;
-  std::unordered_map<std::uint64_t, std::uint32_t> others_;
+  std::unordered_map<std::uint64_t, std::uint32_t, SeededHash> others_;
 };
 
 class TraceParser {
