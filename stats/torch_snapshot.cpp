@@ -153,6 +153,10 @@ class TorchSnapshotWriter {
     writer_.key("segment_type").string(info.is_large ? "large" : "small");
     pair("segment_pool_id", info.segment_pool_id);
     writer_.key("is_expandable").boolean(info.is_expandable);
+    if (info.range_size != 0) {
+      address("range_address", info.range_address);
+      number("range_size", info.range_size);
+    }
     frames_or_none(info.stack);
     list("blocks", info.blocks, [this](const BlockInfo& each) { block(each); });
     writer_.end_object();

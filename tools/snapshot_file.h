@@ -45,7 +45,8 @@ struct SnapshotFile {
 [[nodiscard]] SnapshotFile parse_snapshot_file(std::string_view text, std::string_view name);
 [[nodiscard]] SnapshotFile read_snapshot_file(ByteSource& source);
 
-// Writes `file` in a form; all that it holds is in each, and read back from it. Tuples are lists in JSON.
+// Writes `file` in a form; all that it holds is in each, and read back from it. Our JSON says the version of its
+// schema, whatever the file said. Tuples are lists in JSON.
 // PyTorch's forms have no `stacks` and no version, whose name its viewer takes for its own; 2^64 - 1,
 // which it cannot read, becomes -1. A pickle holds each stack once where `protocol` is 4; 2 and 3
 // repeat stacks that were not used lately. Memory: a buffer, and 4 bytes a list or object in `file`.

@@ -13,6 +13,7 @@
 #include "stats/json_writer.h"
 #include "stats/pickle_memo.h"
 #include "stats/pickle_writer.h"
+#include "stats/snapshot_schema.h"
 #include "tools/input_file.h"
 #include "tools/snapshot_file.h"
 #include "tools/snapshot_records.h"
@@ -22,8 +23,9 @@ namespace {
 
 using Kind = Value::Kind;
 
-// Members of our JSON's top level that PyTorch's forms lack.
-constexpr std::array<std::string_view, 2> kOursAlone{"schema_version", "stacks"};
+// Members of our JSON's top level that PyTorch's forms lack, and that are written anew.
+constexpr std::string_view kVersion = "schema_version";
+constexpr std::array<std::string_view, 2> kOursAlone{kVersion, "stacks"};
 
 // Lists of frames as each form has them; `write` writes the list in full.
 
@@ -60,9 +62,10 @@ class DocumentWriter {
 
   void write() {
     writer_.begin_object();
+    if constexpr (Frames::kIsOurs) writer_.key(kVersion).number(kSnapshotSchemaVersion);
     for (const Member member : document_.members(document_.root())) {
       const std::string_view name = document_.text(member.name);
-      if (is_left_out(name)) continue;
+      if (std::ranges::find(kOursAlone, name) != kOursAlone.end()) continue;
       writer_.key(name);
       if (name == "segments")
         list(member.value, [this](Value segment) { record(segment, SnapshotRecord::segment); });
@@ -80,11 +83,6 @@ class DocumentWriter {
 
  private:
   static constexpr std::int64_t kNoIndex = -1;
-
-  static bool is_left_out(std::string_view name) {
-    if (Frames::kIsOurs) return name == "stacks";
-    return std::ranges::find(kOursAlone, name) != kOursAlone.end();
-  }
 
   template <class Write>
   void list(Value sequence, Write&& write) {

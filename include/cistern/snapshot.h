@@ -145,7 +145,8 @@ CISTERN_EXPORT void write_json(const Snapshot& snapshot, const std::string& path
 
 // The same with each stack in place of its index, as torch.cuda.memory._dump_snapshot writes it:
 // for torch.cuda._memory_viz and every version of the viewer. device_traces has a list for each
-// device, a pool's id is a list of two; `tags`, `tag` and `device_stats` are ours beside PyTorch's keys.
+// device, a pool's id is a list of two; `tags`, `tag`, `modules`, `device_stats` and the
+// ranges of expandable segments are ours beside PyTorch's keys.
 // A pickle holds containers, numbers and text alone, and each stack once where `protocol` is 4;
 // 2 and 3 repeat stacks that were not used lately. Memory: a buffer, and some bytes a stack.
 // Throws InvalidArgument for another protocol than 2, 3 or 4, an index that names no stack, tag or

@@ -67,6 +67,26 @@ TEST(SnapshotSchema, HoldsForSnapshotsWithEverythingAndWithNothing) {
   EXPECT_FALSE(full.stacks.empty());
 }
 
+std::vector<std::string> missing(const json& properties, const json& object) {
+  std::vector<std::string> names;
+  for (const auto& [name, property] : properties.items())
+    if (!object.contains(name)) names.push_back(name);
+  return names;
+}
+
+// What a converted file may lack, ours does not.
+TEST(SnapshotSchema, EveryMemberThatItNamesIsWritten) {
+  const json rules = schema();
+  const json written = json::parse(text_of(full_snapshot()));
+  EXPECT_THAT(missing(rules["properties"], written), IsEmpty());
+  EXPECT_THAT(missing(rules["$defs"]["allocator_settings"]["properties"], written["allocator_settings"]), IsEmpty());
+  for (const json& entry : written["device_traces"][0]) {
+    json properties = rules["$defs"]["trace_entry"]["properties"];
+    for (const char* name : {"addr", "device_free", "stack", "tag"}) properties.erase(name);
+    EXPECT_THAT(missing(properties, entry), IsEmpty()) << entry;
+  }
+}
+
 TEST(SnapshotSchema, FindsWhatIsMissingOrWrong) {
   const json good = json::parse(text_of(full_snapshot()));
   const auto faults_after = [&](auto&& change) {

@@ -93,6 +93,17 @@ TEST(TorchSnapshot, FramesSayWhereTheirCodeWas) {
   EXPECT_EQ(refusal(snapshot), "snapshot: module 1: expected an index below 1, or -1 for none");
 }
 
+TEST(TorchSnapshot, SegmentsSayTheRangeThatTheyGrowIn) {
+  Snapshot snapshot = sample();
+  EXPECT_FALSE(as_torch_json(snapshot)["segments"][0].contains("range_size"));
+  snapshot.segments[0].is_expandable = true;
+  snapshot.segments[0].range_address = 0x7f0000000000;
+  snapshot.segments[0].range_size = 1 << 30;
+  const json segment = as_torch_json(snapshot)["segments"][0];
+  EXPECT_EQ(segment["range_address"], 0x7f0000000000);
+  EXPECT_EQ(segment["range_size"], 1 << 30);
+}
+
 TEST(TorchSnapshot, EntriesHavePyTorchsKeys) {
   const json history = as_torch_json(sample())["device_traces"][1];
   EXPECT_EQ(history[0], json({{"action", "alloc"},

@@ -8,11 +8,13 @@
 #include <rapidcheck.h>
 #include <rapidcheck/gtest.h>
 
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
 
 #include "tests/document_equality.h"
+#include "tests/history/json_schema.h"
 #include "tests/property.h"
 #include "tests/tools/temporary_file.h"
 #include "tools/place.h"
@@ -110,7 +112,7 @@ TEST(SnapshotFile, OurJsonListsStacksOnceAndNamesThem) {
   EXPECT_FALSE(ours["device_traces"][0][0].contains("frames"));
 }
 
-const char* const kOurs = R"({
+const char* const kOurs = R"({"schema_version": 1,
   "segments": [{"frames": [], "blocks": [{"frames": [], "stack": 1, "tag": 0}, {"frames": [], "stack": 1}, {}]}],
   "device_traces": [[{}, {"stack": 3}, {"stack": 2}]],
   "stacks": [[{"name": "unused"}], [{"name": "f"}], [{"name": "f"}], []], "tags": ["t"]})";
@@ -120,6 +122,37 @@ TEST(SnapshotFile, OurJsonIsWrittenBackAsItWas) {
   EXPECT_EQ(file.form, SnapshotForm::json);
   nlohmann::json again = nlohmann::json::parse(written(file, SnapshotForm::json));
   EXPECT_EQ(again, nlohmann::json::parse(kOurs)) << "stacks that are unused or repeated too";
+}
+
+TEST(SnapshotFile, OurJsonSaysItsVersionWhereverItCameFrom) {
+  const auto version = [](const SnapshotFile& file) {
+    return Json::parse(written(file, SnapshotForm::json)).value("schema_version", 0);
+  };
+  const SnapshotFile ours = parse_snapshot_file(kOurs, "ours.json");
+  EXPECT_EQ(version(ours), 1);
+  EXPECT_EQ(version(parse_snapshot_file(kNewest, "newest.json")), 1);
+  for (const SnapshotForm form : {SnapshotForm::pickle, SnapshotForm::torch_json}) {
+    EXPECT_EQ(version(converted(ours, form)), 1) << to_string(form);
+    EXPECT_EQ(converted(ours, form).document.find_string("schema_version"), std::nullopt) << to_string(form);
+  }
+}
+
+// As PyTorch 2.4 writes it.
+const char* const kOlder = R"({
+  "segments": [{"device": 0, "address": 4096, "total_size": 512, "allocated_size": 512, "active_size": 512,
+    "requested_size": 500, "stream": 0, "segment_type": "small", "segment_pool_id": [0, 0], "is_expandable": false,
+    "frames": [], "blocks": [{"address": 4096, "size": 512, "requested_size": 500, "state": "active_allocated",
+                              "frames": [{"name": "f", "filename": "a.py", "line": 3}]}]}],
+  "device_traces": [[{"action": "alloc", "addr": 4096, "size": 500, "stream": 0, "time_us": 1700000000000000,
+                      "frames": [{"name": "f", "filename": "a.py", "line": 3}]}]],
+  "allocator_settings": {"PYTORCH_CUDA_ALLOC_CONF": "", "max_split_size": -1, "garbage_collection_threshold": 0.0,
+                         "expandable_segments": false},
+  "external_annotations": []})";
+
+TEST(SnapshotFile, WhatPyTorchWroteKeepsToOurSchemaOnceConverted) {
+  const auto schema = nlohmann::json::parse(std::ifstream(CISTERN_SOURCE_DIR "/docs/snapshot-schema.json"));
+  const std::string ours = written(parse_snapshot_file(kOlder, "older.json"), SnapshotForm::json);
+  EXPECT_EQ(schema_faults(schema, nlohmann::json::parse(ours)), std::vector<std::string>());
 }
 
 TEST(SnapshotFile, NoStackMayBeSaidAsAnIndexToo) {
