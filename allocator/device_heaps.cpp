@@ -285,6 +285,7 @@ Snapshot DeviceHeaps::snapshot() const {
   {
     const std::lock_guard lock(mutex_);
     snapshot.settings = settings_;
+    tell_policy_in_force(snapshot.settings);
   }
   snapshot.settings.trace_alloc_overflowed = has_overflowed;
   return snapshot;
@@ -299,7 +300,23 @@ AllocatorSettings DeviceHeaps::settings_of(const AllocatorOptions& options) {
   settings.expandable_segments = options.policy == Policy::expandable;
   for (std::size_t i = 0; i < options.roundup_power2_divisions.size(); ++i)
     settings.roundup_power2_divisions[std::int64_t{1} << i] = options.roundup_power2_divisions[i];
+  settings.policy = to_string(options.policy);
+  settings.pytorch_rules = to_string(options.pytorch_rules);
+  settings.max_non_split_rounding = static_cast<std::int64_t>(options.max_non_split_rounding_bytes);
   return settings;
+}
+
+// That of every heap which cannot do as the options ask is `classic`. Takes no memory. Requires: mutex_.
+void DeviceHeaps::tell_policy_in_force(AllocatorSettings& settings) const {
+  bool has_heap = false;
+  bool serves = false;
+  for_each([&](const DeviceAllocator& heap) {
+    has_heap = true;
+    serves = serves || heap.can_serve(options_);
+  });
+  const Policy policy = has_heap && !serves ? Policy::classic : options_.policy;
+  settings.policy = to_string(policy);
+  settings.expandable_segments = policy == Policy::expandable;
 }
 
 struct DeviceHeaps::HistoryChange {

@@ -151,6 +151,9 @@ void write_settings(JsonWriter& json, const AllocatorSettings& settings) {
   json.key("trace_alloc_max_entries").number(settings.trace_alloc_max_entries);
   json.key("roundup_power2_divisions");
   write_divisions(json, settings.roundup_power2_divisions);
+  if (!settings.policy.empty()) json.key("policy").string(settings.policy);
+  if (!settings.pytorch_rules.empty()) json.key("pytorch_rules").string(settings.pytorch_rules);
+  if (settings.max_non_split_rounding) json.key("max_non_split_rounding").number(*settings.max_non_split_rounding);
   json.end_object();
 }
 

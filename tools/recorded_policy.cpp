@@ -15,6 +15,34 @@ namespace {
   fail_input(name, fmt::format("allocator_settings.{}: {}", key, value), expected);
 }
 
+// The one of `choices` that is called as the file says.
+template <class Choice>
+Choice choice_of(std::string_view name, std::string_view key, std::string_view value,
+                 std::initializer_list<Choice> choices) {
+  for (const Choice choice : choices)
+    if (value == to_string(choice)) return choice;
+  fail_input(name, fmt::format("allocator_settings.{}: {}", key, value), "a value of that option");
+}
+
+std::size_t limit_of(std::int64_t recorded) { return recorded < 0 ? kUnlimited : static_cast<std::size_t>(recorded); }
+
+// What our snapshots tell of the policy; PyTorch's tell whether segments expand, and in their text which policy is
+// used where they do not.
+void read_policy(const AllocatorSettings& settings, std::string_view name, AllocatorOptions& options) {
+  if (!settings.policy.empty())
+    options.policy = choice_of(name, "policy", settings.policy,
+                               {Policy::classic, Policy::expandable, Policy::paged, Policy::async, Policy::direct});
+  else if (settings.expandable_segments)
+    options.policy = Policy::expandable;
+  else if (options.policy == Policy::expandable)
+    options.policy = Policy::classic;
+  if (!settings.pytorch_rules.empty())
+    options.pytorch_rules =
+        choice_of(name, "pytorch_rules", settings.pytorch_rules, {PytorchRules::current, PytorchRules::v2_4});
+  if (settings.max_non_split_rounding)
+    options.max_non_split_rounding_bytes = limit_of(*settings.max_non_split_rounding);
+}
+
 void read_divisions(const AllocatorSettings& settings, std::string_view name, AllocatorOptions& options) {
   constexpr std::int64_t kMost = std::int64_t{1} << 31;
   for (const auto& [mebibytes, divisions] : settings.roundup_power2_divisions) {
@@ -38,9 +66,8 @@ RecordedPolicy recorded_policy(const AllocatorSettings& settings, std::string_vi
     policy.unread_text = error.what();
   }
   AllocatorOptions& options = policy.options;
-  if (settings.expandable_segments) options.policy = Policy::expandable;
-  options.max_split_size_bytes =
-      settings.max_split_size < 0 ? kUnlimited : static_cast<std::size_t>(settings.max_split_size);
+  read_policy(settings, name, options);
+  options.max_split_size_bytes = limit_of(settings.max_split_size);
   read_divisions(settings, name, options);
   require_built(options.policy, name);
   return policy;

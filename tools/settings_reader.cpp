@@ -32,7 +32,8 @@ AllocatorSettings read_settings(const Place& place) {
   const auto as_integer = [](const Place& at) { return at.integer(); };
   const auto as_limit = [](const Place& at) { return at.integer(-1); };
   const auto as_boolean = [](const Place& at) { return at.boolean(); };
-  read("PYTORCH_CUDA_ALLOC_CONF", settings.text, [](const Place& at) { return std::string(at.text()); });
+  const auto as_text = [](const Place& at) { return std::string(at.text()); };
+  read("PYTORCH_CUDA_ALLOC_CONF", settings.text, as_text);
   read("max_split_size", settings.max_split_size, as_limit);
   read("garbage_collection_threshold", settings.garbage_collection_threshold,
        [](const Place& at) { return at.number(); });
@@ -44,6 +45,9 @@ AllocatorSettings read_settings(const Place& place) {
   read("roundup_power2_divisions", settings.roundup_power2_divisions, read_divisions);
   read("trace_alloc_overflowed", settings.trace_alloc_overflowed, as_boolean);
   read("trace_alloc_max_entries", settings.trace_alloc_max_entries, as_limit);
+  read("policy", settings.policy, as_text);
+  read("pytorch_rules", settings.pytorch_rules, as_text);
+  read("max_non_split_rounding", settings.max_non_split_rounding, as_limit);
   return settings;
 }
 

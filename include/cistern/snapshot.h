@@ -14,6 +14,7 @@
 #include <iosfwd>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -119,6 +120,10 @@ struct AllocatorSettings {
   std::map<std::int64_t, std::int64_t> roundup_power2_divisions;  // MiB -> divisions, 0: off
   bool trace_alloc_overflowed = false;                            // older entries were overwritten
   std::int64_t trace_alloc_max_entries = -1;                      // of the ring, a device; -1: unlimited
+  // In our JSON alone, by the names and values of docs/options.md; nothing where a file does not tell.
+  std::string policy;
+  std::string pytorch_rules;
+  std::optional<std::int64_t> max_non_split_rounding;  // bytes; -1: unlimited
 };
 
 struct CISTERN_EXPORT Snapshot {

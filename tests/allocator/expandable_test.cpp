@@ -340,6 +340,8 @@ TEST(ExpandableDevice, WithoutVirtualMemoryManagementItIsFalseAndSaysSoOnce) {
             "cistern: expandable_segments:True: the device or its driver has no virtual memory management; device 0 is "
             "served as by False\n");
   EXPECT_FALSE(heaps.snapshot().segments.at(0).is_expandable);
+  EXPECT_FALSE(heaps.snapshot().settings.expandable_segments);
+  EXPECT_EQ(heaps.snapshot().settings.policy, "classic");
   EXPECT_EQ(heaps.stats(0).segment.all.current, 1);
   EXPECT_NE(heaps.describe_options().find("without effect: expandable_segments on device 1"), std::string::npos);
 }

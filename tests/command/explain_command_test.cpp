@@ -8,6 +8,8 @@
 #include "tests/command/command_fixture.h"
 #include "tests/command/made_snapshot.h"
 #include "tools/placement.h"
+#include "tools/recorded_policy.h"
+#include "tools/snapshot_reader.h"
 
 namespace cistern {
 namespace {
@@ -252,6 +254,36 @@ TEST_F(ExplainCommandTest, TheRecordedPolicyDecides) {
   EXPECT_THAT(explain({"2MiB", "0"}).out, HasSubstr("there is no cache to give back"));
   snapshot_.settings.text = "backend:cudaMallocAsync";
   expect_refused(explain({"2MiB", "0"}), {"policy async"});
+}
+
+TEST_F(ExplainCommandTest, WhatIsRecordedHoldsWhateverTheTextSays) {
+  snapshot_.settings.text = "expandable_segments:True";
+  EXPECT_EQ(explain_json({"2MiB", "0"})["policy"], "classic") << "expandable_segments is recorded as false";
+  snapshot_.settings.policy = "direct";
+  EXPECT_EQ(explain_json({"2MiB", "0"})["policy"], "direct");
+  snapshot_.settings.policy = "expandable,policy:direct";
+  expect_refused(explain({"2MiB", "0"}), {"allocator_settings.policy: expandable,policy:direct", "expected"});
+  snapshot_.settings.policy = "classic";
+  snapshot_.settings.pytorch_rules = "3";
+  expect_refused(explain({"2MiB", "0"}), {"allocator_settings.pytorch_rules: 3", "expected"});
+}
+
+TEST_F(ExplainCommandTest, AHeapThatWasGivenItsOptionsAsAStructIsExplainedByThem) {
+  SimulatedDriver driver({.capacity_bytes = 1 << 30, .backing = Backing::none});
+  AllocatorOptions options;
+  options.policy = Policy::expandable;
+  options.pytorch_rules = PytorchRules::v2_4;
+  options.max_split_size_bytes = 28 * kMega;
+  options.max_non_split_rounding_bytes = 1 * kMega;
+  CachingAllocator allocator({&driver.api(), options});
+  static_cast<void>(allocator.allocate(1000));
+  std::ostringstream out;
+  write_json(allocator.snapshot(), out);
+  const AllocatorOptions read = recorded_policy(parse_snapshot(out.str(), "s").settings, "s").options;
+  EXPECT_EQ(read.policy, options.policy);
+  EXPECT_EQ(read.pytorch_rules, options.pytorch_rules);
+  EXPECT_EQ(read.max_split_size_bytes, options.max_split_size_bytes);
+  EXPECT_EQ(read.max_non_split_rounding_bytes, options.max_non_split_rounding_bytes);
 }
 
 TEST_F(ExplainCommandTest, ExpandableSegmentsServeNoRequestOfPolicyClassic) {
