@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <vector>
 
 #include "tools/json_document.h"
@@ -106,6 +107,24 @@ void check_frames(SnapshotFile& file, bool share_equal) {
   });
 }
 
+// torch.cuda.memory_snapshot() gives the list of segments alone: makes the object of it that has an empty history for
+// each of their devices.
+void complete_bare_list(Document& document) {
+  constexpr std::int64_t kMostDevices = 1024;  // those of a larger number have none, and are refused
+  std::int64_t devices = 0;
+  for (const Value segment : document.elements(document.root())) {
+    const Value* device = segment.is(Kind::object) ? document.find(segment, "device") : nullptr;
+    if (device == nullptr || !device->is(Kind::integer)) continue;
+    const std::int64_t number = document.as_signed(*device).value_or(kMostDevices);
+    if (number < kMostDevices) devices = std::max(devices, number + 1);
+  }
+  const std::vector<Value> histories(static_cast<std::size_t>(devices), document.make_container(Kind::list, {}));
+  const std::vector<Value> members{document.make_string("segments"), document.root(),
+                                   document.make_string("device_traces"),
+                                   document.make_container(Kind::list, histories)};
+  document.set_root(document.make_container(Kind::object, members));
+}
+
 // That each record is an object of its own, as in all that PyTorch writes and its viewer takes: a reference to
 // another would be read as one more, of two bytes.
 void check_none_is_shared(const SnapshotFile& file) {
@@ -148,6 +167,7 @@ SnapshotFile read_snapshot_file(ByteSource& source) {
   file.name = source.name();
   const bool is_pickle = begins_as_pickle(source);
   file.document = is_pickle ? read_pickle_document(source) : read_json_document(source);
+  if (file.document.root().is_sequence()) complete_bare_list(file.document);
   const Value root = file.document.root();
   const bool is_ours = root.is(Kind::object) && file.document.find(root, "stacks") != nullptr;
   file.form = is_pickle ? SnapshotForm::pickle : is_ours ? SnapshotForm::json : SnapshotForm::torch_json;

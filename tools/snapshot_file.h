@@ -31,8 +31,9 @@ struct SnapshotFile {
   Document document;
 };
 
-// Reads the file at `path`, "-" for standard input. Checked is what every form needs: an object with
-// the lists segments and device_traces, of objects with lists of blocks, and of lists of objects; `frames`
+// Reads the file at `path`, "-" for standard input. A bare list is that of the segments, as
+// torch.cuda.memory_snapshot() gives it, and becomes a snapshot without a history. Checked is what every form needs: an
+// object with the lists segments and device_traces, of objects with lists of blocks, and of lists of objects; `frames`
 // that are lists, and indices that name a stack; and that of segments, blocks, entries and other objects of lists,
 // but not frames, no two are one by reference. read_snapshot() checks the rest.
 // Memory: mostly less than twice the size of our JSON and 4 times that of a pickle, inflated; the stacks

@@ -187,8 +187,8 @@ TEST(SnapshotFile, IndicesMustNameAStack) {
 }
 
 TEST(SnapshotFile, WhatIsNoSnapshotIsRefused) {
-  EXPECT_THAT(refusal("[]"), HasSubstr("expected an object with segments and device_traces"));
-  EXPECT_THAT(refusal("\x80\2]."), HasSubstr("expected an object with segments and device_traces"));
+  EXPECT_THAT(refusal("7"), HasSubstr("expected an object with segments and device_traces"));
+  EXPECT_THAT(refusal("\x80\2N."), HasSubstr("expected an object with segments and device_traces"));
   EXPECT_THAT(refusal(R"({"segments": []})"), HasSubstr("expected the key \"device_traces\""));
   EXPECT_THAT(refusal(R"({"segments": [1], "device_traces": []})"), HasSubstr("segments[0]: 1': expected an object"));
   EXPECT_THAT(refusal(R"({"segments": [{}], "device_traces": []})"), HasSubstr("expected the key \"blocks\""));
@@ -198,6 +198,30 @@ TEST(SnapshotFile, WhatIsNoSnapshotIsRefused) {
   // In no form: what is read as one is written as any.
   EXPECT_EQ(refusal(R"({"segments": [], "device_traces": [[{"frames": [{}, []]}]]})"),
             "s: 'device_traces[0][0].frames[1]: []': expected an object");
+}
+
+TEST(SnapshotFile, ABareListIsThatOfTheSegments) {
+  Json segments = Json::parse(kOlder)["segments"];
+  segments[0]["device"] = 2;
+  const SnapshotFile file = parse_snapshot_file(segments.dump(), "bare.json");
+  EXPECT_EQ(Json::parse(written(file, SnapshotForm::torch_json)),
+            (Json{{"segments", segments}, {"device_traces", {Json::array(), Json::array(), Json::array()}}}));
+  EXPECT_EQ(snapshot_of(file).segments.at(0).blocks.size(), 1u);
+  EXPECT_EQ(snapshot_of(converted(file, SnapshotForm::pickle)).segments.at(0).device, 2);
+  EXPECT_EQ(snapshot_of(parse_snapshot_file("[]", "none.json")).segments.size(), 0u);
+  EXPECT_EQ(snapshot_of(parse_snapshot_file("\x80\2].", "none.pickle")).segments.size(), 0u);
+}
+
+TEST(SnapshotFile, OfABareListNoDeviceTakesMemory) {
+  Json segments = Json::parse(kOlder)["segments"];
+  for (const std::int64_t device :
+       {std::int64_t{50000}, std::int64_t{1} << 30, std::int64_t{-1}, std::numeric_limits<std::int64_t>::max()}) {
+    segments[0]["device"] = device;
+    const SnapshotFile file = parse_snapshot_file(segments.dump(), "bare.json");
+    EXPECT_THROW(static_cast<void>(snapshot_of(file)), InvalidArgument) << device;
+    EXPECT_LT(written(file, SnapshotForm::torch_json).size(), 2000u);
+  }
+  EXPECT_EQ(refusal("[1]"), "s: 'segments[0]: 1': expected an object");
 }
 
 std::set<std::size_t> lists_of_frames(const SnapshotFile& file) {
