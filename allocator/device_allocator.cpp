@@ -324,6 +324,10 @@ void DeviceAllocator::prepare(const AllocatorOptions& options) {
 
 bool DeviceAllocator::can_serve(const AllocatorOptions& options) const {
   const Lock lock(mutex_);
+  return can_serve_while_locked(options);
+}
+
+bool DeviceAllocator::can_serve_while_locked(const AllocatorOptions& options) const noexcept {
   return options.policy != Policy::expandable || pages_ != nullptr;
 }
 

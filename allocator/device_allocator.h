@@ -231,7 +231,7 @@ class DeviceAllocator {
   // Verifies the heap's invariants: throws std::logic_error naming the first that fails.
   void check() const;
 
-  // For fork, and for a snapshot that is written as it goes: nothing else but the next five may be
+  // For fork, and for a snapshot that is written as it goes: nothing else but the next six may be
   // called between the two.
   void lock_for_fork() { mutex_.lock(); }
   void unlock_after_fork() { mutex_.unlock(); }
@@ -241,6 +241,7 @@ class DeviceAllocator {
   void stream_history(JsonWriter& json, StackIndex first_stack);
   void stream_stacks(JsonWriter& json) const;
   [[nodiscard]] MemoryStats stats_of_cut() const;
+  [[nodiscard]] bool can_serve_while_locked(const AllocatorOptions& options) const noexcept;
   [[nodiscard]] const DeviceHistory& history() const noexcept { return history_; }
 
  private:

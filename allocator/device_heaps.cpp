@@ -285,7 +285,7 @@ Snapshot DeviceHeaps::snapshot() const {
   {
     const std::lock_guard lock(mutex_);
     snapshot.settings = settings_;
-    tell_policy_in_force(snapshot.settings);
+    tell_policy_in_force(snapshot.settings, false);
   }
   snapshot.settings.trace_alloc_overflowed = has_overflowed;
   return snapshot;
@@ -307,12 +307,12 @@ AllocatorSettings DeviceHeaps::settings_of(const AllocatorOptions& options) {
 }
 
 // That of every heap which cannot do as the options ask is `classic`. Takes no memory. Requires: mutex_.
-void DeviceHeaps::tell_policy_in_force(AllocatorSettings& settings) const {
+void DeviceHeaps::tell_policy_in_force(AllocatorSettings& settings, bool heaps_are_locked) const {
   bool has_heap = false;
   bool serves = false;
   for_each([&](const DeviceAllocator& heap) {
     has_heap = true;
-    serves = serves || heap.can_serve(options_);
+    serves = serves || (heaps_are_locked ? heap.can_serve_while_locked(options_) : heap.can_serve(options_));
   });
   const Policy policy = has_heap && !serves ? Policy::classic : options_.policy;
   settings.policy = to_string(policy);

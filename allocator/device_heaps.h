@@ -152,7 +152,7 @@ class DeviceHeaps final : private PeerListener, private SnapshotSource {
   void apply(std::vector<HistoryChange>& changes, HistoryOptions&& options) noexcept;
   void peer_enabled(int from, int to) override;
   [[nodiscard]] static AllocatorSettings settings_of(const AllocatorOptions& options);
-  void tell_policy_in_force(AllocatorSettings& settings) const;
+  void tell_policy_in_force(AllocatorSettings& settings, bool heaps_are_locked) const;
   [[nodiscard]] static MemoryStats unused_stats_of(const AllocatorOptions& options);
   // streamed_snapshot.cpp
   [[nodiscard]] Written write_snapshot(int descriptor, int* error) noexcept override;

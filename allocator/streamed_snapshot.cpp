@@ -68,7 +68,7 @@ void DeviceHeaps::stream_heaps(JsonWriter& json) {
   json.end_array();
   json.key("allocator_settings");
   settings_.trace_alloc_overflowed = has_overflowed;
-  tell_policy_in_force(settings_);
+  tell_policy_in_force(settings_, true);
   write_settings(json, settings_);
   json.key("external_annotations").begin_array();
   annotations_.for_each([&json](std::string_view name, bool is_start, int device, std::int64_t time_us) {
