@@ -73,7 +73,7 @@ TEST_P(SnapshotFiles, WhatIsCutOrNoSnapshotIsOneLineAndNothingElse) {
   for (const std::size_t size : {std::size_t{0}, std::size_t{1}, good.size() / 2, good.size() - 3})
     for (const bool json : {false, true})
       expect_refused(run_on(write("cut.json", good.substr(0, size)), json), {"cut.json"});
-  expect_refused(run_on(write("list.json", "[]")), {"list.json"});
+  expect_refused(run_on(write("list.json", "[7]")), {"list.json"});
   expect_refused(run_on(write("number.json", "7")), {"number.json", "7"});
   expect_refused(run_on(write("bytes.pickle",
                               "\x80\x04"

@@ -128,7 +128,7 @@ class ExpandableSummaryTest : public SummaryCommandTest {
   }
   [[nodiscard]] nlohmann::json summary_of(const Snapshot& snapshot) const {
     write_torch_json(snapshot, path("expandable.json"));
-    return run({"summary", path("expandable.json"), "--json"}).object()["devices"][0];
+    return nlohmann::json::parse(run({"summary", path("expandable.json"), "--json"}).out)["devices"][0];
   }
 
   CachingAllocator expandable{
