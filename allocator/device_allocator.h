@@ -430,6 +430,7 @@ class DeviceAllocator {
 
   // range_search.cpp
   [[nodiscard]] bool expands(const Request& request) const;
+  [[nodiscard]] bool serves(const Segment& segment) const;
 
   // range_growth.cpp
   [[nodiscard]] Block* grow(const Request& request, Climb& climb, Lock& lock);
@@ -521,6 +522,7 @@ class DeviceAllocator {
   [[nodiscard]] MemoryInfo device_memory() const;
   [[nodiscard]] std::optional<MemoryInfo> memory_beside_heap(Lock& lock) const noexcept;
   [[nodiscard]] std::optional<UnusableBlock> find_unusable(const Request& request) const;
+  [[nodiscard]] const Block* found_late(const Request& request) const;
   [[nodiscard]] OutOfMemoryReport make_report(const Request& request, const std::optional<MemoryInfo>& memory) const;
 
   [[nodiscard]] Usage usage_locked(const PrivatePool* home = nullptr) const;

@@ -170,8 +170,8 @@ FragmentationStats DeviceAllocator::fragmentation(std::size_t request_bytes) con
     for (const Block* block = segment->first; block != nullptr; block = block->next) {
       if (block->state != BlockState::inactive || segment->owner->home != nullptr) continue;
       ++stats.free_blocks;
-      if (caches_ && (segment->range == nullptr || options_.policy == Policy::expandable) &&
-          segment->kind == policy_.pool(rounded) && block->bytes >= rounded && policy_.may_serve(block->bytes, rounded))
+      if (caches_ && serves(*segment) && segment->kind == policy_.pool(rounded) && block->bytes >= rounded &&
+          policy_.may_serve(block->bytes, rounded))
         stats.usable_bytes += block->bytes;
     }
   return stats;

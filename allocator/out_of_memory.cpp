@@ -3,6 +3,7 @@
 
 #include "allocator/device_allocator.h"
 #include "allocator/out_of_memory_dump.h"
+#include "allocator/range_search.h"
 #include "runtime/device_processes.h"
 #include "runtime/driver_error.h"
 #include "stats/fixed_text_format.h"
@@ -152,6 +153,7 @@ std::optional<UnusableBlock> DeviceAllocator::find_unusable(const Request& reque
     const Segment& segment = *block.segment;
     if (segment.kind != request.kind) return UnusableBlock::Reason::other_size;
     if (segment.owner != request.pools) return UnusableBlock::Reason::other_stream;
+    if (!serves(segment)) return UnusableBlock::Reason::expandable_off;
     if (!policy_.may_serve(block.bytes, request.rounded)) return UnusableBlock::Reason::kept_whole;
     return UnusableBlock::Reason::found_late;
   };
@@ -167,6 +169,12 @@ std::optional<UnusableBlock> DeviceAllocator::find_unusable(const Request& reque
     }
   }
   return nearest;
+}
+
+// A free block of the request's own pool that nobody searches for any more.
+const Block* DeviceAllocator::found_late(const Request& request) const {
+  const BlockPool& pool = request.pools->of(request.kind);
+  return choose_beside_ranges(pool, pool.best_fit(request.rounded), options_.policy == Policy::expandable);
 }
 
 // All figures of one moment: those of the heap under one lock, and of the driver's what goes with them.
@@ -200,7 +208,7 @@ OutOfMemoryReport DeviceAllocator::make_report(const Request& request, const std
   if (report.cause == OutOfMemoryCause::driver_refusal && request.pools != nullptr && expands(request) &&
       out_of_addresses_)
     report.cause = OutOfMemoryCause::address_space;
-  const Block* fitting = request.pools == nullptr ? nullptr : request.pools->of(request.kind).best_fit(request.rounded);
+  const Block* fitting = request.pools == nullptr ? nullptr : found_late(request);
   if (caches_ && fitting != nullptr && policy_.may_serve(fitting->bytes, request.rounded))
     report.advice =
         "research_after_flush:True would have served this request: a free block large enough was there after the "

@@ -34,4 +34,9 @@ bool DeviceAllocator::expands(const Request& request) const {
   return options_.policy == Policy::expandable && (request.pools->home == nullptr || !follows_2_4());
 }
 
+// Expandable segments serve nobody while the option is off, as choose_beside_ranges has it.
+bool DeviceAllocator::serves(const Segment& segment) const {
+  return segment.range == nullptr || options_.policy == Policy::expandable;
+}
+
 }  // namespace cistern

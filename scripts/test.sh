@@ -66,8 +66,13 @@ attribute() {
   echo "${value:-0}"
 }
 
+# The cases of preset $1 that failed, a line each, by its JUnit file $2.
+failed_names() {
+  sed -n 's/.*<testcase name="\([^"]*\)".* status="fail".*/'"$1"': \1/p' "$2"
+}
+
 total=0 failed=0 skipped=0
-ran=""
+ran="" names=""
 for preset in "${presets[@]}"; do
   echo "== $preset: building"
   compile "$preset"
@@ -87,12 +92,15 @@ for preset in "${presets[@]}"; do
   # A test that could not be started is no failure in that file, but it is one.
   ((status == 0 || failures > 0)) || failures=1
   failed=$((failed + failures))
+  # Of thousands of lines, the last ones are what is read first.
+  ((failures == 0)) || names+=$(failed_names "$preset" "$junit")$'\n'
   skipped=$((skipped + $(attribute "$junit" skipped) + $(attribute "$junit" disabled)))
   ran+="${ran:+, }$preset $(attribute "$junit" tests)${without:+ (all but $without)}"
 done
 
 echo
 echo "Ran at CISTERN_TEST_SCALE=$CISTERN_TEST_SCALE: $ran"
+[[ -z $names ]] || printf 'Failed:\n%s' "$names"
 passed=$((total - failed - skipped))
 if ((skipped > 0)); then
   echo "$passed passed, $failed failed, $skipped skipped"

@@ -47,6 +47,8 @@ const char* describe(UnusableBlock::Reason reason) {
       return "came with the last flush, after which free blocks are not searched again";
     case UnusableBlock::Reason::kept_whole:
       return "is kept whole for larger requests";
+    case UnusableBlock::Reason::expandable_off:
+      return "lies in an expandable segment, and these serve nobody while expandable_segments is off";
     case UnusableBlock::Reason::other_stream:
       return "belongs to another stream";
     case UnusableBlock::Reason::other_size:

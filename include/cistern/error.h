@@ -102,10 +102,11 @@ enum class OutOfMemoryCause {
 // A free block that is large enough for a request, and why it does not serve it.
 struct UnusableBlock {
   enum class Reason {
-    found_late,    // it came with the last flush, after which nothing is searched (research_after_flush)
-    kept_whole,    // max_split_size_mb or max_non_split_rounding_mb keep it for larger requests
-    other_stream,  // it belongs to another stream
-    other_size,    // it is in the pool for smaller or larger requests
+    found_late,      // it came with the last flush, after which nothing is searched (research_after_flush)
+    kept_whole,      // max_split_size_mb or max_non_split_rounding_mb keep it for larger requests
+    expandable_off,  // it lies in an expandable segment, and expandable_segments is off by now
+    other_stream,    // it belongs to another stream
+    other_size,      // it is in the pool for smaller or larger requests
   };
   Reason reason = Reason::found_late;
   std::size_t bytes = 0;

@@ -19,38 +19,14 @@
 
 #include "tests/allocator/capturing_driver.h"
 #include "tests/allocator/dump_files.h"
+#include "tests/allocator/out_of_memory_requests.h"
 
 namespace cistern {
 namespace {
 
 using namespace std::chrono_literals;
 
-constexpr std::size_t kMega = 1024 * 1024;
-
-class OutOfMemoryTest : public testing::Test {
- protected:
-  OutOfMemoryReport failing_request(std::size_t bytes) {
-    try {
-      static_cast<void>(allocator_.allocate(bytes));
-    } catch (const OutOfMemoryError& error) {
-      text_ = error.what();
-      return error.report();
-    }
-    ADD_FAILURE() << bytes << " bytes were served";
-    return {};
-  }
-
-  SimulatedDriver driver_{{.capacity_bytes = 128 * kMega, .backing = Backing::none}};
-  CachingAllocator allocator_{{.driver = &driver_.api(), .options = AllocatorOptions::parse("oom_dump:off")}};
-  std::string text_;
-};
-
-void expect_sum(const OutOfMemoryReport& report) {
-  EXPECT_TRUE(report.has_device_figures);
-  EXPECT_EQ(report.device_total_bytes, report.device_free_bytes + report.outside_bytes + report.reserved_bytes);
-  EXPECT_EQ(report.reserved_bytes,
-            report.allocated_bytes + report.pending_free_bytes + report.free_split_bytes + report.free_whole_bytes);
-}
+using OutOfMemoryTest = FailingRequests;
 
 TEST_F(OutOfMemoryTest, IsABadAllocAndAnErrorAndAnException) {
   EXPECT_THROW(static_cast<void>(allocator_.allocate(200 * kMega)), std::bad_alloc);
@@ -115,55 +91,6 @@ TEST_F(OutOfMemoryTest, WhatTheRequestsOwnPrivatePoolHasFreeIsToldApart) {
   EXPECT_NE(text_.find("120.00 MiB is allocated by cistern, with 17.00 MiB of it free in private pools, and 0 bytes"),
             std::string::npos)
       << text_;
-}
-
-// Enough is free in one piece, and the report says why it does not serve: not that there is none.
-TEST_F(OutOfMemoryTest, AFreeBlockThatIsLargeEnoughIsNamedWithWhatKeepsItAway) {
-  const StreamHandle side = driver_.create_stream();
-  static_cast<void>(allocator_.allocate(30 * kMega, side));
-  void* first = allocator_.allocate(90 * kMega, side);
-  allocator_.deallocate(first);
-  static_cast<void>(allocator_.allocate(2 * kMega, side));  // keeps the segment
-  const OutOfMemoryReport report = failing_request(60 * kMega);
-  EXPECT_EQ(report.cause, OutOfMemoryCause::fragmented);
-  ASSERT_TRUE(report.unusable);
-  EXPECT_EQ(report.unusable->reason, UnusableBlock::Reason::other_stream);
-  EXPECT_EQ(report.unusable->bytes, 88 * kMega);
-  EXPECT_NE(text_.find("it has 88.00 MiB, but it belongs to another stream"), std::string::npos) << text_;
-  EXPECT_NE(report.advice.find("expandable_segments:True"), std::string::npos) << text_;
-}
-
-TEST_F(OutOfMemoryTest, AFreeBlockOfAnotherSizeClassIsNamed) {
-  void* first = allocator_.allocate(128 * kMega);
-  allocator_.deallocate(first);
-  static_cast<void>(allocator_.allocate(100 * kMega));
-  const OutOfMemoryReport report = failing_request(600 * 1024);
-  EXPECT_EQ(report.cause, OutOfMemoryCause::fragmented);
-  ASSERT_TRUE(report.unusable);
-  EXPECT_EQ(report.unusable->reason, UnusableBlock::Reason::other_size);
-  EXPECT_EQ(report.unusable->bytes, 28 * kMega);
-  EXPECT_EQ(report.advice, "");
-}
-
-// While something is captured, for nothing is given back then; pages, for oversize segments are.
-TEST_F(OutOfMemoryTest, AFreeBlockThatIsKeptWholeIsNamedBeforeOthers) {
-  CachingAllocator allocator(
-      {.driver = &driver_.api(),
-       .options = AllocatorOptions::parse("oom_dump:off,expandable_segments:True,max_split_size_mb:40")});
-  void* whole = allocator.allocate(60 * kMega);
-  static_cast<void>(allocator.allocate(60 * kMega));
-  const StreamHandle captured = driver_.create_stream();
-  allocator.begin_allocate_to_pool(0, {77, 0}, PoolFilter::stream(captured));
-  allocator.deallocate(whole);
-  try {
-    static_cast<void>(allocator.allocate(32 * kMega));
-    ADD_FAILURE() << "served";
-  } catch (const OutOfMemoryError& error) {
-    ASSERT_TRUE(error.report().unusable) << error.what();
-    EXPECT_EQ(error.report().unusable->reason, UnusableBlock::Reason::kept_whole) << error.what();
-    EXPECT_EQ(error.report().unusable->bytes, 60 * kMega);
-  }
-  allocator.end_allocate_to_pool(0, {77, 0});
 }
 
 TEST_F(OutOfMemoryTest, AFreeMemoryCallbackIsNotAskedForWhatItAsksForItself) {
