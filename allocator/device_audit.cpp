@@ -237,6 +237,9 @@ void DeviceAllocator::check_segment(const Segment& segment) const {
     address += block->bytes;
     previous = block;
   }
+  require(
+      !segment.is_found_by_page || segment.releasing || stream_heaps_.find_by_page(segment.address) == segment.owner,
+      "pages know whose they are");
   require(address == segment.address + segment.bytes, "blocks fill their segment");
   require(previous == segment.last, "a segment knows its last block");
 }

@@ -94,7 +94,7 @@ void DeviceAllocator::move_segment(Segment* segment, StreamHeap& to) noexcept {
   segment->pool = &to.of(segment->kind);
   segment->stream = to.stream;
   segment->is_plain = caches_ && to.home == nullptr;
-  if (segment->is_found_by_page) stream_heaps_.move_pages(*segment);
+  if (segment->is_found_by_page) stream_heaps_.put_pages(*segment);
   if (!segment->is_found_by_page) to.has_hidden_segments = true;
 }
 

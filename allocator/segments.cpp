@@ -90,6 +90,7 @@ std::size_t DeviceAllocator::release_segments(SegmentList segments, Lock& lock) 
   for (Segment* segment = segments.first(); segment != nullptr; segment = segment->next_chosen) {
     segment->pool->erase(segment->first);
     segment->releasing = segment->going_back = true;
+    if (segment->is_found_by_page) stream_heaps_.remove_pages(*segment);
     recorder_.release_begins(point_of(*segment, lock));
   }
   ++reclaims_in_flight_;
@@ -118,6 +119,7 @@ std::size_t DeviceAllocator::release_segments(SegmentList segments, Lock& lock) 
   const std::uint64_t first_kept = kept.empty() ? 0 : kept.first()->address;
   while (Segment* segment = kept.pop_front()) {
     segment->releasing = segment->going_back = false;
+    if (segment->is_found_by_page) stream_heaps_.put_pages(*segment);
     recorder_.release_refused(point_of(*segment, lock));
     segment->pool->insert(segment->first);
   }
@@ -147,7 +149,6 @@ void DeviceAllocator::remove_segment(Segment* segment) {
   if (PrivatePool* home = segment->owner->home) home->segment_left(*segment);
   held_bytes_ -= segment->bytes;
   unlink_segment(segment);
-  if (segment->is_found_by_page) stream_heaps_.remove_pages(*segment);
   --segment->owner->references;
   history_.let_go(segment->stack);
   arena_.give_back(segment->first);

@@ -73,9 +73,7 @@ void StreamHeapArena::put_to_sleep(StreamHeap& heap) noexcept {
 }
 
 bool StreamHeapArena::add_pages(const Segment& segment) noexcept {
-  bool is_alone = true;
-  for_each_page(segment, [&](std::uint64_t page) { is_alone = is_alone && by_page_.find(page) == nullptr; });
-  if (!is_alone) return false;
+  if (segment.address % kPage != 0 || segment.bytes % kPage != 0) return false;
   try {
     by_page_.reserve(segment.address / kPage, (segment.end() - 1) / kPage);
   } catch (const std::bad_alloc&) {
@@ -89,7 +87,7 @@ void StreamHeapArena::remove_pages(const Segment& segment) noexcept {
   for_each_page(segment, [this](std::uint64_t page) { by_page_.erase(page); });
 }
 
-void StreamHeapArena::move_pages(const Segment& segment) noexcept {
+void StreamHeapArena::put_pages(const Segment& segment) noexcept {
   for_each_page(segment, [&](std::uint64_t page) { by_page_.put(page, segment.owner); });
 }
 

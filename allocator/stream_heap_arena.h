@@ -50,12 +50,13 @@ class StreamHeapArena {
     if (!heap.is_awake.load(std::memory_order_relaxed) && !heap.wants_to_wake) consider_waking(heap);
   }
 
-  // The segment's blocks are found by page from now on, if it has its pages for itself and there is host memory
-  // for their entries: then true. O(bytes / 2 MiB).
+  // The segment's blocks are found by page from now on, if it fills its pages, so that nothing else lies in
+  // them, and there is host memory for their entries: then true. O(bytes / 2 MiB).
   [[nodiscard]] bool add_pages(const Segment& segment) noexcept;
-  // Requires: they were added. The second tells that the segment has another owner.
+  // Requires: they were added. Before the driver gets them, for what it makes there next is found by them.
   void remove_pages(const Segment& segment) noexcept;
-  void move_pages(const Segment& segment) noexcept;
+  // Requires: they were added. The segment has another owner, or stays although they were removed.
+  void put_pages(const Segment& segment) noexcept;
 
  private:
   // The granularity of the driver's allocations of 1 MiB and more.

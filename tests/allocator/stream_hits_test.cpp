@@ -16,9 +16,9 @@
 #include <random>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
-#include "runtime/driver_api.h"
 #include "tests/property.h"
 
 namespace cistern {
@@ -282,45 +282,6 @@ TEST_F(StreamHitsTest, StreamsShareTheHostMemoryOfTheirBlocks) {
   fill_and_free(second_);
   EXPECT_LT(in_use() - of_one, (of_one - before) / 2) << "the second's map of its live blocks, no more";
   expect_nothing_live();
-}
-
-// A driver whose allocations begin in the middle of a page of 2 MiB.
-class MisalignedDriver {
- public:
-  MisalignedDriver() : api_(driver.api()) {
-    api_.mem_alloc = {this, [](void* self, CUdeviceptr* pointer, std::size_t bytes) {
-                        const CUresult result =
-                            static_cast<MisalignedDriver*>(self)->driver.api().mem_alloc(pointer, bytes);
-                        *pointer += kMega;
-                        return result;
-                      }};
-    api_.mem_free = {this, [](void* self, CUdeviceptr pointer) {
-                       return static_cast<MisalignedDriver*>(self)->driver.api().mem_free(pointer - kMega);
-                     }};
-  }
-  [[nodiscard]] const DriverApi& api() const { return api_; }
-
-  SimulatedDriver driver{{.capacity_bytes = 256 * kMega, .backing = Backing::none}};
-
- private:
-  DriverApi api_;
-};
-
-TEST(StreamHits, SegmentsOfTwoStreamsMayShareAPage) {
-  MisalignedDriver misaligned;
-  CachingAllocator allocator({.driver = &misaligned.api()});
-  const std::array<StreamHandle, 2> streams{misaligned.driver.create_stream(), misaligned.driver.create_stream()};
-  for (int round = 0; round < 5; ++round) {
-    std::vector<void*> blocks;
-    for (int i = 0; i < 3000; ++i)
-      blocks.push_back(allocator.allocate(kKibi, streams[static_cast<std::size_t>(i % 2)]));
-    testing::internal::CaptureStderr();
-    for (void* block : blocks) allocator.deallocate(block);
-    EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
-    EXPECT_EQ(allocator.memory_stats().allocation.all.current, 0);
-    allocator.check();
-    if (round == 2) allocator.empty_cache();
-  }
 }
 
 // A tag, a budget and a private pool are looked at by every request from the moment on that they are there.

@@ -1,0 +1,131 @@
+// A block freed by another thread is found by the page that it lies in: whose is that, while memory comes and goes?
+
+#include <cistern/allocator.h>
+#include <cistern/simulated.h>
+
+#include <cuda.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstddef>
+#include <functional>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "runtime/driver_api.h"
+
+namespace cistern {
+namespace {
+
+constexpr std::size_t kKibi = 1024;
+constexpr std::size_t kMega = 1024 * kKibi;
+
+// A driver whose allocations begin in the middle of a page of 2 MiB.
+class MisalignedDriver {
+ public:
+  MisalignedDriver() : api_(driver.api()) {
+    api_.mem_alloc = {this, [](void* self, CUdeviceptr* pointer, std::size_t bytes) {
+                        const CUresult result =
+                            static_cast<MisalignedDriver*>(self)->driver.api().mem_alloc(pointer, bytes);
+                        *pointer += kMega;
+                        return result;
+                      }};
+    api_.mem_free = {this, [](void* self, CUdeviceptr pointer) {
+                       return static_cast<MisalignedDriver*>(self)->driver.api().mem_free(pointer - kMega);
+                     }};
+  }
+  [[nodiscard]] const DriverApi& api() const { return api_; }
+
+  SimulatedDriver driver{{.capacity_bytes = 256 * kMega, .backing = Backing::none}};
+
+ private:
+  DriverApi api_;
+};
+
+TEST(StreamPages, SegmentsOfTwoStreamsMayShareAPage) {
+  MisalignedDriver misaligned;
+  CachingAllocator allocator({.driver = &misaligned.api()});
+  const std::array<StreamHandle, 2> streams{misaligned.driver.create_stream(), misaligned.driver.create_stream()};
+  for (int round = 0; round < 5; ++round) {
+    std::vector<void*> blocks;
+    for (int i = 0; i < 3000; ++i)
+      blocks.push_back(allocator.allocate(kKibi, streams[static_cast<std::size_t>(i % 2)]));
+    testing::internal::CaptureStderr();
+    const auto free_all = [&] {
+      for (void* block : blocks) allocator.deallocate(block);
+    };
+    if (round % 2 == 0)
+      free_all();
+    else
+      std::thread(free_all).join();
+    EXPECT_EQ(testing::internal::GetCapturedStderr().substr(0, 200), "");
+    EXPECT_EQ(allocator.memory_stats().allocation.all.current, 0);
+    allocator.check();
+    if (round == 2) allocator.empty_cache();
+  }
+}
+
+// A driver that does something else in the middle of giving memory back, when the memory is its own again.
+class InterruptedDriver {
+ public:
+  InterruptedDriver() : api_(driver.api()) {
+    api_.mem_free = {this, [](void* self, CUdeviceptr pointer) {
+                       auto& that = *static_cast<InterruptedDriver*>(self);
+                       const CUresult result = that.driver.api().mem_free(pointer);
+                       if (const auto work = std::exchange(that.meanwhile, nullptr)) work();
+                       return result;
+                     }};
+  }
+  [[nodiscard]] const DriverApi& api() const { return api_; }
+
+  SimulatedDriver driver{{.capacity_bytes = 256 * kMega, .backing = Backing::none}};
+  std::function<void()> meanwhile;
+
+ private:
+  DriverApi api_;
+};
+
+// By the address alone it would be the old stream's, whose thread would be handed the block and not know it.
+TEST(StreamPages, WhatTheDriverMakesWhereASegmentWasIsFreedByItsOwnStream) {
+  InterruptedDriver interrupted;
+  CachingAllocator allocator({.driver = &interrupted.api()});
+  const StreamHandle old_stream = interrupted.driver.create_stream();
+  const StreamHandle new_stream = interrupted.driver.create_stream();
+  void* old_block = nullptr;
+  std::thread([&] {
+    for (int i = 0; i < 3; ++i) {
+      old_block = allocator.allocate(kKibi, old_stream);
+      allocator.deallocate(old_block);
+    }
+  }).join();
+  interrupted.meanwhile = [&] {
+    void* block = allocator.allocate(kKibi, new_stream);
+    EXPECT_EQ(block, old_block) << "elsewhere this tests nothing";
+    testing::internal::CaptureStderr();
+    allocator.deallocate(block);
+    static_cast<void>(allocator.memory_stats());
+    EXPECT_EQ(testing::internal::GetCapturedStderr().substr(0, 200), "");
+  };
+  allocator.empty_cache();
+  EXPECT_EQ(allocator.memory_stats().allocation.all.current, 0);
+  allocator.check();
+}
+
+// A segment that the driver does not take back serves on, whoever frees its blocks.
+TEST(StreamPages, WhatTheDriverRefusesToTakeBackIsFoundByItsPagesAgain) {
+  InterruptedDriver interrupted;
+  CachingAllocator allocator({.driver = &interrupted.api(), .options = AllocatorOptions::parse("oom_dump:off")});
+  const StreamHandle stream = interrupted.driver.create_stream();
+  for (int i = 0; i < 3; ++i) allocator.deallocate(allocator.allocate(kKibi, stream));
+  interrupted.driver.fail_call("cuMemFree", 1, CUDA_ERROR_UNKNOWN);
+  EXPECT_THROW(allocator.empty_cache(), DriverError);
+  void* block = allocator.allocate(kKibi, stream);
+  allocator.check();
+  std::thread([&] { allocator.deallocate(block); }).join();
+  EXPECT_EQ(allocator.memory_stats().allocation.all.current, 0);
+  allocator.check();
+}
+
+}  // namespace
+}  // namespace cistern
