@@ -9,6 +9,7 @@
 #include <array>
 #include <cstddef>
 #include <functional>
+#include <optional>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -87,11 +88,12 @@ class InterruptedDriver {
 };
 
 // By the address alone it would be the old stream's, whose thread would be handed the block and not know it.
-TEST(StreamPages, WhatTheDriverMakesWhereASegmentWasIsFreedByItsOwnStream) {
+void free_where_a_segment_was(bool in_private_pool) {
   InterruptedDriver interrupted;
   CachingAllocator allocator({.driver = &interrupted.api()});
   const StreamHandle old_stream = interrupted.driver.create_stream();
   const StreamHandle new_stream = interrupted.driver.create_stream();
+  const MemPool pool(allocator);  // whose segments are not found by page
   void* old_block = nullptr;
   std::thread([&] {
     for (int i = 0; i < 3; ++i) {
@@ -100,6 +102,8 @@ TEST(StreamPages, WhatTheDriverMakesWhereASegmentWasIsFreedByItsOwnStream) {
     }
   }).join();
   interrupted.meanwhile = [&] {
+    std::optional<MemPoolGuard> guard;
+    if (in_private_pool) guard.emplace(pool);
     void* block = allocator.allocate(kKibi, new_stream);
     EXPECT_EQ(block, old_block) << "elsewhere this tests nothing";
     testing::internal::CaptureStderr();
@@ -110,6 +114,11 @@ TEST(StreamPages, WhatTheDriverMakesWhereASegmentWasIsFreedByItsOwnStream) {
   allocator.empty_cache();
   EXPECT_EQ(allocator.memory_stats().allocation.all.current, 0);
   allocator.check();
+}
+
+TEST(StreamPages, WhatTheDriverMakesWhereASegmentWasIsFreedByItsOwnStream) {
+  free_where_a_segment_was(false);
+  free_where_a_segment_was(true);
 }
 
 // A segment that the driver does not take back serves on, whoever frees its blocks.
