@@ -92,6 +92,8 @@ MeteredDriver::MeteredDriver(const DriverApi& inner, CallMeter& meter)
   api_.note_free = inner.note_free;
   api_.list_processes = inner.list_processes;
   api_.fill_random = inner.fill_random;
+  api_.strided = inner.strided;
+  api_.kernels = inner.kernels;
   api_.has_cuda_libraries = inner.has_cuda_libraries;
 }
 

@@ -67,6 +67,23 @@ void fill(RandomSource& source, const SimulatedControls& controls) {
             }};
 }
 
+void fill(StridedSource& source, const SimulatedControls& controls) {
+  source = {reinterpret_cast<void*>(controls.run_strided), [](void* self, const StridedWork& work, CUstream stream) {
+              const auto function = reinterpret_cast<decltype(SimulatedControls::run_strided)>(self);
+              return static_cast<CUresult>(function(stream, static_cast<int>(work.operation),
+                                                    static_cast<int>(work.element), work.rank, work.extents,
+                                                    reinterpret_cast<void*>(work.destination), work.destination_strides,
+                                                    reinterpret_cast<const void*>(work.source), work.source_strides));
+            }};
+}
+
+// Their names and versions, as driver_entries.def has those of the others.
+void fill(KernelEntries& kernels, const Library& library) {
+  fill(kernels.library_load_data, find(library, "cuLibraryLoadData", 12000));
+  fill(kernels.library_get_kernel, find(library, "cuLibraryGetKernel", 12000));
+  fill(kernels.launch_kernel, find(library, "cuLaunchKernel", 4000));
+}
+
 // NVIDIA's driver has no such symbol. A library that is older than this code lacks what it would call.
 const SimulatedControls* find_controls(const Library& library) {
   void* const function = find(library, "cistern_simulated_controls", kOldestVersion);
@@ -111,7 +128,12 @@ DriverApi load_cuda_driver(const std::string& path) {
 #undef CISTERN_DRIVER_ENTRY
   api.controls = find_controls(library);
   api.has_cuda_libraries = api.controls == nullptr;
-  if (api.controls != nullptr) fill(api.fill_random, *api.controls);
+  if (api.controls != nullptr) {
+    fill(api.fill_random, *api.controls);
+    fill(api.strided, *api.controls);
+  } else {
+    fill(api.kernels, library);
+  }
   return api;
 }
 

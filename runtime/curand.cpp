@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/driver_error.h"
+#include "runtime/relaxed_capture.h"
 #include "runtime/shared_library.h"
 
 namespace cistern {
@@ -117,22 +117,6 @@ class BorrowedGenerator {
   Generator generator_;
 };
 
-// What a generator allocates when it is made is not of the capture that may be under way.
-class RelaxedCapture {
- public:
-  explicit RelaxedCapture(const DriverApi& api) : api_(api) {
-    check_driver(api_, api_.thread_exchange_stream_capture_mode(&mode_),
-                 DriverEntryId::thread_exchange_stream_capture_mode, [] { return std::string("a random fill"); });
-  }
-  ~RelaxedCapture() { static_cast<void>(api_.thread_exchange_stream_capture_mode(&mode_)); }
-  RelaxedCapture(const RelaxedCapture&) = delete;
-  RelaxedCapture& operator=(const RelaxedCapture&) = delete;
-
- private:
-  const DriverApi& api_;
-  CUstreamCaptureMode mode_ = CU_STREAM_CAPTURE_MODE_RELAXED;
-};
-
 template <class Value>
 Value* pointer_to(CUdeviceptr address) {
   return reinterpret_cast<Value*>(address);
@@ -142,7 +126,7 @@ Value* pointer_to(CUdeviceptr address) {
 
 void curand_fill(const DriverApi& api, int device, const RandomFill& fill, CUstream stream) {
   const Curand& library = curand();
-  const RelaxedCapture relaxed(api);
+  const RelaxedCapture relaxed(api, "a random fill");
   const BorrowedGenerator borrowed(device);
   const Generator generator = borrowed.get();
   check(library.set_stream(generator, stream), "curandSetStream");

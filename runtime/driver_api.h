@@ -16,6 +16,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "runtime/strided_work.h"
+
 namespace cistern {
 
 struct SimulatedControls;
@@ -82,6 +84,27 @@ struct RandomSource {
   CUresult operator()(const RandomFill& fill, CUstream stream) const { return function(self, fill, stream); }
 };
 
+// A fourth one: queues strided work as a kernel, where the driver's filling knows how to; elsewhere it is one of
+// ours (strided_kernels.h). It works on the current context, too.
+struct StridedSource {
+  void* self = nullptr;
+  CUresult (*function)(void* self, const StridedWork& work, CUstream stream) = nullptr;
+  explicit operator bool() const noexcept { return function != nullptr; }
+  CUresult operator()(const StridedWork& work, CUstream stream) const { return function(self, work, stream); }
+};
+
+// What loads and launches kernels: entries of the driver that a simulated one, which runs none, does not have.
+struct KernelEntries {
+  DriverEntry<CUresult(CUlibrary* library, const void* code, CUjit_option* jit_options, void** jit_values,
+                       unsigned jit_count, CUlibraryOption* options, void** values, unsigned count)>
+      library_load_data;
+  DriverEntry<CUresult(CUkernel* kernel, CUlibrary library, const char* name)> library_get_kernel;
+  DriverEntry<CUresult(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
+                       unsigned block_y, unsigned block_z, unsigned shared_bytes, CUstream stream, void** parameters,
+                       void** extra)>
+      launch_kernel;
+};
+
 struct DriverApi {
 #define CISTERN_DRIVER_ENTRY(member, symbol, version, need, parameters) DriverEntry<CUresult parameters> member;
 #include "runtime/driver_entries.def"
@@ -93,6 +116,8 @@ struct DriverApi {
 
   ProcessList list_processes;
   RandomSource fill_random;
+  StridedSource strided;
+  KernelEntries kernels;
   // Whether the Toolkit's libraries, which launch kernels of their own, work on its devices.
   bool has_cuda_libraries = false;
 

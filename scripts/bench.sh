@@ -74,7 +74,7 @@ benchmark_table() {
 }
 
 require_packages "${bench_packages[@]}"
-compile_quietly release cistern_bench cistern_snapshot_bench tools/cistern
+compile_quietly release cistern_bench cistern_comm_bench cistern_snapshot_bench tools/cistern
 command=$root/build/release/tools/cistern
 export CISTERN_DEVICE=simulated
 
@@ -101,6 +101,10 @@ mapfile -t traces <"$scratch/traces"
   echo "## The command on snapshots of 1,000,000 entries and 100,000 blocks"
   echo
   "$root/build/release/bench/cistern_snapshot_bench"
+  echo
+  echo "## Collectives in virtual time, by the settings in bench/comm_bench.cpp"
+  echo
+  "$root/build/release/bench/cistern_comm_bench"
   for policy in classic direct; do
     echo
     echo "## Replays: policy \`$policy\`"

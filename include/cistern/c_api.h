@@ -2,7 +2,7 @@
 #define CISTERN_C_API_H
 
 /*
- * cistern for C: random numbers, marks for profilers, the cuBLAS handle and PyTorch's other names. Each
+ * cistern for C: random numbers, communication, marks for profilers, the cuBLAS handle and PyTorch's other names. Each
  * function is that of the C++ header of its section, without the prefix; what it does stands there.
  *
  * Every function but those that cannot fail returns a status: CISTERN_SUCCESS, or what went wrong, and
@@ -29,7 +29,7 @@ enum {
   CISTERN_ERROR_NOT_READY = 3,
   CISTERN_ERROR_OUT_OF_MEMORY = 4, /* of the device, or of the host */
   CISTERN_ERROR_DRIVER = 5,
-  CISTERN_ERROR_LIBRARY = 6, /* cuRAND or cuBLAS */
+  CISTERN_ERROR_LIBRARY = 6, /* cuRAND, cuBLAS or NCCL */
   CISTERN_ERROR_UNKNOWN = 7
 };
 typedef int cistern_status;
@@ -99,6 +99,77 @@ CISTERN_EXPORT cistern_status cistern_reset_max_memory_cached(int device);
  * takes to `needed`. `text` may be NULL where `bytes` is 0. */
 CISTERN_EXPORT cistern_status cistern_list_gpu_processes(int device, char* text, size_t bytes, size_t* needed);
 CISTERN_EXPORT cistern_status cistern_ipc_collect(void);
+
+/* --- tensor.h and comm.h ---------------------------------------------------------------------- */
+
+/* As DType of tensor.h, in its order. */
+enum {
+  CISTERN_BOOLEAN,
+  CISTERN_INT8,
+  CISTERN_UINT8,
+  CISTERN_INT16,
+  CISTERN_UINT16,
+  CISTERN_INT32,
+  CISTERN_UINT32,
+  CISTERN_INT64,
+  CISTERN_UINT64,
+  CISTERN_FLOAT16,
+  CISTERN_BFLOAT16,
+  CISTERN_FLOAT32,
+  CISTERN_FLOAT64,
+  CISTERN_COMPLEX64,
+  CISTERN_COMPLEX128
+};
+enum { CISTERN_HOST = -2 }; /* where a tensor may be, beside the devices */
+enum { CISTERN_PEER_COPIES = 0, CISTERN_NCCL = 1 };
+enum { CISTERN_COALESCING_BYTES = 10485760 };
+
+/* Somebody's elements, read during the call alone. */
+typedef struct cistern_tensor_view {
+  void* data; /* the start of the memory, of the block if it is one of this allocator's */
+  size_t byte_offset;
+  int dtype;
+  int device; /* or CISTERN_HOST */
+  size_t dimensions;
+  const int64_t* shape;
+  const int64_t* strides; /* in elements; NULL: rows one after the other */
+} cistern_tensor_view;
+
+/* Elements of one's own, until they are destroyed; NULL is nothing to destroy. What a view of it points to is the
+ * tensor's. */
+typedef struct cistern_tensor cistern_tensor;
+CISTERN_EXPORT cistern_status cistern_tensor_create(const int64_t* shape, size_t dimensions, int dtype, int device,
+                                                    cistern_tensor** tensor);
+CISTERN_EXPORT cistern_tensor_view cistern_tensor_get_view(const cistern_tensor* tensor);
+CISTERN_EXPORT void cistern_tensor_destroy(cistern_tensor* tensor);
+/* DLPack's own structure (dlpack.h), which changes hands if the call succeeds: so does the tensor of the second. */
+struct DLManagedTensor;
+CISTERN_EXPORT cistern_status cistern_tensor_from_dlpack(struct DLManagedTensor* managed, cistern_tensor** tensor);
+CISTERN_EXPORT cistern_status cistern_tensor_to_dlpack(cistern_tensor* tensor, struct DLManagedTensor** managed);
+
+/* Exactly one of `devices` and `out` is not NULL, and has `count` members; of new tensors there are as many, at
+ * `copies`, which may be NULL with `out`. */
+CISTERN_EXPORT cistern_status cistern_comm_broadcast(const cistern_tensor_view* tensor, const int* devices,
+                                                     const cistern_tensor_view* out, size_t count, int transport,
+                                                     cistern_tensor** copies);
+/* The copies of all tensors on the first device, then those on the second, and so on. */
+CISTERN_EXPORT cistern_status cistern_comm_broadcast_coalesced(const cistern_tensor_view* tensors, size_t count,
+                                                               const int* devices, size_t device_count,
+                                                               size_t buffer_bytes, int transport,
+                                                               cistern_tensor** copies);
+CISTERN_EXPORT cistern_status cistern_comm_reduce_add(const cistern_tensor_view* inputs, size_t count, int destination,
+                                                      int transport, cistern_tensor** sum);
+/* As cistern_comm_broadcast; with `out`, `chunk_sizes` is NULL. There may be fewer parts than devices: `made` says how
+ * many are at `parts`, and may be NULL. `streams`: NULL, or one a part, of its device, NULL for the default stream. */
+CISTERN_EXPORT cistern_status cistern_comm_scatter(const cistern_tensor_view* tensor, const int* devices,
+                                                   const cistern_tensor_view* out, size_t count,
+                                                   const int64_t* chunk_sizes, int dim, const cistern_stream* streams,
+                                                   cistern_tensor** parts, size_t* made);
+/* Not both of `destination`, a device or CISTERN_HOST, and `out`; neither is the current device. `joined` may be NULL
+ * with `out`. */
+CISTERN_EXPORT cistern_status cistern_comm_gather(const cistern_tensor_view* tensors, size_t count, int dim,
+                                                  const int* destination, const cistern_tensor_view* out,
+                                                  cistern_tensor** joined);
 
 #ifdef __cplusplus
 }

@@ -5,7 +5,9 @@
 #include <cistern/allocator.h>
 #include <cistern/blas.h>
 #include <cistern/buffer.h>
+#include <cistern/comm.h>
 #include <cistern/device.h>
+#include <cistern/dlpack.h>
 #include <cistern/error.h>
 #include <cistern/event.h>
 #include <cistern/fixed_text.h>
@@ -27,3 +29,4 @@
 #include <cistern/snapshot.h>
 #include <cistern/stats.h>
 #include <cistern/stream.h>
+#include <cistern/tensor.h>

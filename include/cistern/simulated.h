@@ -75,6 +75,12 @@ struct SimulatedOptions {
   // them hold, and what a killed one held comes back. Empty: the devices are this process's alone. All
   // must have as many devices of as much memory.
   std::string shared = {};
+  // Bytes per second of virtual time, of one operation: what copies between two devices take, those to, from and
+  // within the host's memory, and copies, fills and the kernels of cistern within a device. Operations that run at
+  // the same time do not slow each other down. 0: none takes any time.
+  std::uint64_t peer_bandwidth = 0;
+  std::uint64_t host_bandwidth = 0;
+  std::uint64_t memory_bandwidth = 0;
   int compute_capability_major = 9;
   int compute_capability_minor = 0;
   // Which of the devices the driver shows, and in what order: CUDA_VISIBLE_DEVICES, resolved.

@@ -48,6 +48,13 @@ struct SimulatedControls {
   // seed's sequence on. Returns the driver's CUresult.
   int (*fill_random)(void* stream, void* address, std::size_t count, int kind, std::uint64_t seed,
                      std::uint64_t position, float mean, float standard_deviation);
+  // Queues a kernel, in the context that is current: elements at `source` are copied to `destination` (operation 0)
+  // or added to what is there (1), in the order of `rank` extents, the last one fastest; strides are in elements.
+  // `element`: 0 to 3 unsigned integers of 1, 2, 4 and 8 bytes, 4 half, 5 bfloat16, 6 float, 7 double, 8 bool.
+  // Returns the driver's CUresult.
+  int (*run_strided)(void* stream, int operation, int element, unsigned rank, const std::uint64_t* extents,
+                     void* destination, const std::int64_t* destination_strides, const void* source,
+                     const std::int64_t* source_strides);
 };
 
 }  // namespace cistern

@@ -50,6 +50,13 @@ DriverApi make_driver_api(DriverState& state) {
                          return CUDA_ERROR_OUT_OF_MEMORY;
                        }
                      }};
+  api.strided = {&state, [](void* self, const StridedWork& work, CUstream stream) {
+                   try {
+                     return static_cast<DriverState*>(self)->run_strided(work, stream);
+                   } catch (const std::bad_alloc&) {
+                     return CUDA_ERROR_OUT_OF_MEMORY;
+                   }
+                 }};
   return api;
 }
 

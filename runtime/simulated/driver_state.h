@@ -91,6 +91,11 @@ struct DriverState {
   [[nodiscard]] std::vector<GpuProcess> list_processes(CUdevice device);
   // A kernel that fills memory with values of a Philox sequence (random_calls.cpp).
   CUresult fill_random(const RandomFill& fill, CUstream stream);
+  // A kernel that copies or adds elements that lie apart (strided_calls.cpp).
+  CUresult run_strided(const StridedWork& work, CUstream stream);
+  // What moving bytes takes of virtual time.
+  [[nodiscard]] Nanoseconds duration_of(const Copy& copy) const;
+  [[nodiscard]] Nanoseconds duration_in_device(std::size_t bytes) const;
 
   // --- For the entries: all with the lock held ---
   [[nodiscard]] int device_count() const noexcept { return static_cast<int>(devices.size()); }

@@ -189,8 +189,29 @@ CUresult DriverState::run_fill(const Fill& fill) {
   return write_in_parts(fill.writes(), [&](std::size_t offset, std::size_t bytes) { fill_bytes(fill, offset, bytes); });
 }
 
+namespace {
+
+// Bytes per second; 0 is as fast as can be.
+Nanoseconds time_for(std::size_t bytes, std::uint64_t bandwidth) {
+  if (bandwidth == 0) return {};
+  return Nanoseconds(static_cast<std::int64_t>(static_cast<double>(bytes) * 1e9 / static_cast<double>(bandwidth)));
+}
+
+}  // namespace
+
+Nanoseconds DriverState::duration_in_device(std::size_t bytes) const {
+  return time_for(bytes, options.memory_bandwidth);
+}
+
+Nanoseconds DriverState::duration_of(const Copy& copy) const {
+  const int to = device_of_memory(copy.destination);
+  const int from = copy.staged ? -1 : device_of_memory(copy.source);
+  if (to < 0 || from < 0) return time_for(copy.bytes, options.host_bandwidth);
+  return to == from ? duration_in_device(copy.bytes) : time_for(copy.bytes, options.peer_bandwidth);
+}
+
 Work DriverState::work_of(Copy copy) {
-  Work work{.label = {OperationKind::copy, {}}};
+  Work work{.label = {OperationKind::copy, {}}, .duration = duration_of(copy)};
   work.accesses = copy.accesses();
   work.is_valid = [this, writes = copy.writes(), reads = copy.staged ? Touch{} : copy.reads()] {
     return may_touch(writes, Moment::turn) && may_touch(reads, Moment::turn);
@@ -200,7 +221,7 @@ Work DriverState::work_of(Copy copy) {
 }
 
 Work DriverState::work_of(const Fill& fill) {
-  Work work{.label = {OperationKind::fill, {}}};
+  Work work{.label = {OperationKind::fill, {}}, .duration = duration_in_device(fill.bytes())};
   work.accesses = {{fill.destination, fill.bytes(), true}};
   work.is_valid = [this, writes = fill.writes()] { return may_touch(writes, Moment::turn); };
   work.function = [this, fill](CUresult) { return run_fill(fill); };

@@ -85,6 +85,12 @@ void apply(SimulatedOptions& options, std::string_view setting, std::string_view
     options.drive = value == "free" ? Drive::free : Drive::stepped;
   } else if (setting == "event_lag") {
     if (!read_number(value, &options.event_lag_ticks)) refuse(setting, value, "a number of ticks");
+  } else if (setting == "peer_bandwidth") {
+    options.peer_bandwidth = read_bytes(setting, value);
+  } else if (setting == "host_bandwidth") {
+    options.host_bandwidth = read_bytes(setting, value);
+  } else if (setting == "memory_bandwidth") {
+    options.memory_bandwidth = read_bytes(setting, value);
   } else if (setting == "races") {
     options.races = read_race_mode(setting, value);
   } else if (setting == "shared") {
@@ -102,7 +108,8 @@ void apply(SimulatedOptions& options, std::string_view setting, std::string_view
   } else {
     throw InvalidArgument(
         "simulated device: unknown setting '" + std::string(setting) +
-        "'; expected devices, capacity, backing, drive, event_lag, races, shared, compute_capability or peers");
+        "'; expected devices, capacity, backing, drive, event_lag, peer_bandwidth, host_bandwidth, memory_bandwidth, "
+        "races, shared, compute_capability or peers");
   }
 }
 

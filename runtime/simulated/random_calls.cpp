@@ -41,7 +41,7 @@ CUresult DriverState::fill_random(const RandomFill& fill, CUstream handle) {
   }
   if (fill.count == 0) return CUDA_SUCCESS;
   const Touch writes{fill.destination, fill.count * kValueBytes, true, stream->device, Toucher::kernel};
-  Work work{.label = {OperationKind::kernel, name_of(fill.kind)}};
+  Work work{.label = {OperationKind::kernel, name_of(fill.kind)}, .duration = duration_in_device(writes.bytes)};
   if (!may_touch(writes, Moment::call)) {
     tell_refused(*stream, work.label, {{writes.address, writes.bytes, true}});
     return CUDA_ERROR_INVALID_VALUE;

@@ -33,6 +33,7 @@ Work DriverState::work_of(std::vector<Copy> copies) {
   if (copies.size() == 1) return work_of(std::move(copies.front()));
   Work work{.label = {OperationKind::copy, {}}};
   for (const Copy& copy : copies) {
+    work.duration += duration_of(copy);
     const std::vector<MemoryAccess> accesses = copy.accesses();
     work.accesses.insert(work.accesses.end(), accesses.begin(), accesses.end());
   }
@@ -87,6 +88,7 @@ CUresult DriverState::fill_rows(const RowFill& rows, CUstream handle) {
       return CUDA_ERROR_INVALID_VALUE;
     }
     work.accesses.push_back({fill.destination, fill.bytes(), true});
+    work.duration += duration_in_device(fill.bytes());
     fills.push_back(fill);
   }
   const auto shared = std::make_shared<const std::vector<Fill>>(std::move(fills));

@@ -23,6 +23,9 @@ TEST_F(CApi, MarksAndRanges) { EXPECT_EQ(story_nvtx(), 0); }
 TEST_F(CApi, HasACublasHandleOrSaysWhyNot) { EXPECT_EQ(story_blas(), 0); }
 TEST_F(CApi, HasPyTorchsOtherNames) { EXPECT_EQ(story_memory(), 0); }
 TEST_F(CApi, ListsProcesses) { EXPECT_EQ(story_processes(), 0); }
+TEST_F(CApi, BroadcastsTensors) { EXPECT_EQ(story_broadcasts(), 0); }
+TEST_F(CApi, SumsCutsAndJoinsTensors) { EXPECT_EQ(story_sums_and_parts(), 0); }
+TEST_F(CApi, HandsTensorsToDlpackAndBack) { EXPECT_EQ(story_tensors(), 0); }
 TEST_F(CApi, TellsErrorsApart) { EXPECT_EQ(story_errors(), 0); }
 
 }  // namespace

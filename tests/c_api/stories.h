@@ -13,6 +13,9 @@ int story_nvtx(void);
 int story_blas(void);
 int story_memory(void);
 int story_processes(void);
+int story_broadcasts(void);
+int story_sums_and_parts(void);
+int story_tensors(void);
 int story_errors(void);
 
 #ifdef __cplusplus

@@ -1,7 +1,7 @@
 #pragma once
 
-// The process's device for the frameworks' tests: two simulated devices under the race
-// detector, which must have nothing to say of any example.
+// The process's device for the frameworks' tests: two simulated devices, or as many as
+// CISTERN_TEST_DEVICES says, under the race detector, which must have nothing to say of any example.
 
 #include <cistern/cistern.h>
 #include <cistern/simulated.h>
@@ -9,6 +9,7 @@
 
 #include <chrono>
 #include <cstdlib>
+#include <string>
 #include <vector>
 
 namespace cistern {
@@ -16,13 +17,15 @@ namespace cistern {
 class FrameworkDevice : public testing::Test {
  protected:
   static void SetUpTestSuite() {
-    setenv("CISTERN_DEVICE", "simulated:devices=2,capacity=4GiB,races=report", 1);
+    const char* const count = std::getenv("CISTERN_TEST_DEVICES");
+    const std::string devices = count == nullptr ? "2" : count;
+    setenv("CISTERN_DEVICE", ("simulated:devices=" + devices + ",capacity=4GiB,races=report").c_str(), 1);
     unsetenv("CUDA_VISIBLE_DEVICES");
   }
   void TearDown() override {
     driver().clear_faults();
     driver().run_until_idle();
-    for (int device = 1; device >= 0; --device) set_stream(default_stream(device));
+    for (int device = device_count() - 1; device >= 0; --device) set_stream(default_stream(device));
     EXPECT_TRUE(driver().race_reports().empty());
   }
 

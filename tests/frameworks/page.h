@@ -16,7 +16,6 @@ struct Row {
   int line = 0;
   [[nodiscard]] std::string key() const { return entry + ": " + facet; }
   // Whether the row belongs to a subject that is not built yet.
-  [[nodiscard]] bool is_later() const { return test.starts_with("later: "); }
 };
 
 // The rows of the page: a heading "### entry", then a table of its facets. Throws

@@ -65,9 +65,10 @@ TEST(SimulatedOptions, RefusesWhatItCannotReadAndSaysWhatItExpected) {
   EXPECT_EQ(text_of("event_lag=-1"), "simulated device: event_lag=-1: expected a number of ticks");
   EXPECT_EQ(text_of("compute_capability=9"), "simulated device: compute_capability=9: expected a version such as 9.0");
   EXPECT_EQ(text_of("speed=9"),
-            "simulated device: unknown setting 'speed'; expected devices, capacity, backing, drive, event_lag, races, "
-            "shared, "
-            "compute_capability or peers");
+            "simulated device: unknown setting 'speed'; expected devices, capacity, backing, drive, event_lag, "
+            "peer_bandwidth, host_bandwidth, memory_bandwidth, races, shared, compute_capability or peers");
+  EXPECT_EQ(text_of("peer_bandwidth=fast"),
+            "simulated device: peer_bandwidth=fast: expected a size such as 80GiB, 512MiB or 1048576");
   EXPECT_EQ(text_of("devices=1,devices=2"), "simulated device: devices is set twice");
   for (const char* text : {"devices", "devices=1,", ",devices=1", "capacity=99999999TiB", "capacity=GiB", "capacity=",
                            "capacity=-1", "devices= 1", "compute_capability=-1.0", "compute_capability=9.x"}) {

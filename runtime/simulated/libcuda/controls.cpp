@@ -142,6 +142,33 @@ int fill_random(void* stream, void* address, std::size_t count, int kind, std::u
   return result == CUDA_SUCCESS ? result : fail(result, "fill_random: the driver refused");
 }
 
+int run_strided(void* stream, int operation, int element, unsigned rank, const std::uint64_t* extents,
+                void* destination, const std::int64_t* destination_strides, const void* source,
+                const std::int64_t* source_strides) {
+  CUresult result = CUDA_SUCCESS;
+  const int failed = call([&](SimulatedDriver& device) {
+    if (operation < 0 || operation > 1 || element < 0 || element >= static_cast<int>(kElementCount) ||
+        rank > kMaxRank || (rank != 0 && (!extents || !destination_strides || !source_strides)))
+      throw InvalidArgument("run_strided: operation " + std::to_string(operation) + ", element " +
+                            std::to_string(element) + ", " + std::to_string(rank) + " extents: no such work");
+    StridedWork work{.operation = static_cast<StridedOperation>(operation),
+                     .element = static_cast<Element>(element),
+                     .rank = rank,
+                     .count = 1,
+                     .destination = reinterpret_cast<CUdeviceptr>(destination),
+                     .source = reinterpret_cast<CUdeviceptr>(source)};
+    for (unsigned d = 0; d < rank; ++d) {
+      work.count *= extents[d];
+      work.extents[d] = extents[d];
+      work.destination_strides[d] = destination_strides[d];
+      work.source_strides[d] = source_strides[d];
+    }
+    result = device.api().strided(work, static_cast<StreamHandle>(stream));
+  });
+  if (failed != CUDA_SUCCESS) return failed;
+  return result == CUDA_SUCCESS ? result : fail(result, "run_strided: the driver refused");
+}
+
 constexpr SimulatedControls kControls = {sizeof(SimulatedControls),
                                          launch,
                                          step,
@@ -152,7 +179,8 @@ constexpr SimulatedControls kControls = {sizeof(SimulatedControls),
                                          launch_owned,
                                          host_access,
                                          last_error,
-                                         fill_random};
+                                         fill_random,
+                                         run_strided};
 
 }  // namespace
 }  // namespace cistern::simulated

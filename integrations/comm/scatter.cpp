@@ -1,0 +1,137 @@
+// From one tensor's parts to many tensors.
+
+#include <cistern/comm.h>
+#include <cistern/error.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "integrations/comm/checks.h"
+#include "integrations/comm/exchange.h"
+#include "integrations/comm/transports.h"
+
+namespace cistern::comm {
+namespace {
+
+using Sizes = std::vector<std::int64_t>;
+
+// As torch.chunk cuts: no more parts than devices.
+Sizes equal_sizes(std::int64_t size, std::size_t devices) {
+  const auto count = static_cast<std::int64_t>(devices);
+  if (size == 0) return Sizes(devices, 0);
+  const std::int64_t each = (size + count - 1) / count;
+  Sizes sizes;
+  for (std::int64_t left = size; left > 0; left -= each) sizes.push_back(std::min(each, left));
+  return sizes;
+}
+
+void check_sizes(const Sizes& sizes, std::int64_t size, std::size_t devices) {
+  if (sizes.size() != devices)
+    throw InvalidArgument(fmt::format("{} chunk sizes for {} devices: expected one for each", sizes.size(), devices));
+  std::int64_t left = size;
+  for (const std::int64_t each : sizes) {
+    if (each < 0) throw InvalidArgument(fmt::format("chunk sizes {}: expected none below 0", shape_text(sizes)));
+    if (each > left) left = -1;
+    if (left >= 0) left -= each;
+  }
+  if (left != 0)
+    throw InvalidArgument(
+        fmt::format("chunk sizes {}: expected {} together, the size of the dimension", shape_text(sizes), size));
+}
+
+void check_streams(const Streams& streams, const std::vector<int>& devices) {
+  if (streams.empty()) return;
+  if (streams.size() != devices.size())
+    throw InvalidArgument(
+        fmt::format("{} streams for {} devices: expected one for each, or none", streams.size(), devices.size()));
+  for (std::size_t i = 0; i < streams.size(); ++i)
+    if (streams[i] && !streams[i]->device().is_current() && streams[i]->device() != Device(devices[i]))
+      throw InvalidArgument(
+          fmt::format("stream {}, {}: expected one of device {}", i, streams[i]->to_string(), devices[i]));
+}
+
+// Where a part is written: the stream that was given for it, or the default one, for the current one.
+struct Lane {
+  Stream run;
+  bool is_given = false;
+};
+
+std::vector<Lane> lanes_of(const Streams& streams, const std::vector<int>& devices) {
+  std::vector<Lane> lanes;
+  for (std::size_t i = 0; i < devices.size(); ++i) {
+    const bool is_given = i < streams.size() && streams[i] && !streams[i]->device().is_current();
+    lanes.push_back({is_given ? *streams[i] : default_stream(Device(devices[i])), is_given});
+  }
+  return lanes;
+}
+
+void send(const TensorView& tensor, const std::vector<TensorView>& parts, std::size_t dim,
+          const std::vector<Lane>& lanes, bool are_recorded) {
+  Exchange exchange;
+  const bool is_on_host = tensor.place.is_host();
+  std::int64_t start = 0;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    const Stream& run = lanes[i].run;
+    const Stream current = stream_of(parts[i]);
+    const TensorView part = tensor.narrow(static_cast<int>(dim), start, parts[i].shape[dim]);
+    start += parts[i].shape[dim];
+    if (!is_on_host) {
+      const Stream reads = stream_of(tensor);
+      exchange.uses(tensor, reads);
+      exchange.uses(tensor, run);
+      exchange.lend(reads, run);
+    }
+    if (!lanes[i].is_given) exchange.lend(current, run);
+    if (are_recorded) exchange.uses(parts[i], run);
+    // Whoever has a part of the default stream uses it on the current one.
+    if (!are_recorded && !lanes[i].is_given) exchange.uses(parts[i], current);
+    exchange.copy(parts[i], part, run);
+  }
+  exchange.finish();
+}
+
+}  // namespace
+
+std::vector<Tensor> scatter(const TensorView& tensor, const std::vector<Device>& devices,
+                            const std::optional<Sizes>& chunk_sizes, int dim, const Streams& streams) {
+  check_tensor(tensor, "the tensor");
+  if (devices.empty()) throw InvalidArgument("scatter to no devices: expected at least one");
+  const std::size_t along = wrapped_dimension(dim, tensor.dimensions());
+  std::vector<int> indices = resolved(devices);
+  if (chunk_sizes) check_sizes(*chunk_sizes, tensor.shape[along], devices.size());
+  check_streams(streams, indices);
+  const Sizes sizes = chunk_sizes ? *chunk_sizes : equal_sizes(tensor.shape[along], devices.size());
+  const std::vector<Lane> lanes = lanes_of(streams, indices);
+  std::vector<Tensor> parts;
+  std::vector<TensorView> views;
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    Sizes shape = tensor.shape;
+    shape[along] = sizes[i];
+    parts.push_back(Tensor::empty(std::move(shape), tensor.dtype, Device(indices[i]), lanes[i].run));
+    views.push_back(parts.back().view());
+  }
+  send(tensor, views, along, lanes, false);
+  return parts;
+}
+
+std::vector<TensorView> scatter(const TensorView& tensor, const std::vector<TensorView>& out, int dim,
+                                const Streams& streams) {
+  check_tensor(tensor, "the tensor");
+  if (out.empty()) throw InvalidArgument("scatter to no tensors: expected at least one");
+  const std::size_t along = wrapped_dimension(dim, tensor.dimensions());
+  std::vector<int> indices;
+  Sizes sizes;
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    check_out(out[i], tensor.dtype, false, numbered("out", i));
+    check_shape_but(out[i], tensor.shape, along, numbered("out", i));
+    indices.push_back(device_index(out[i]));
+    sizes.push_back(out[i].shape[along]);
+  }
+  check_sizes(sizes, tensor.shape[along], out.size());
+  check_streams(streams, indices);
+  send(tensor, out, along, lanes_of(streams, indices), true);
+  return out;
+}
+
+}  // namespace cistern::comm

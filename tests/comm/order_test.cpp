@@ -1,0 +1,286 @@
+// What the race detector, virtual time and the call counters say of the collectives.
+
+#include <cistern/error.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include "tests/comm/comm_case.h"
+
+namespace cistern::comm {
+namespace {
+
+using std::chrono::milliseconds;
+
+// Copies take time: a mebibyte between devices a millisecond.
+class CommTime : public CommCase {
+ protected:
+  static constexpr std::int64_t kMiB = 1 << 20;
+  static void SetUpTestSuite() {
+    setenv("CISTERN_DEVICE",
+           "simulated:devices=4,capacity=1GiB,races=report,peer_bandwidth=1000MiB,host_bandwidth=1000MiB,"
+           "memory_bandwidth=1000000MiB",
+           1);
+    unsetenv("CUDA_VISIBLE_DEVICES");
+  }
+  static std::chrono::nanoseconds now() {
+    driver().run_until_idle();
+    std::chrono::nanoseconds latest{};
+    for (int device = 0; device < 4; ++device) latest = std::max(latest, driver().virtual_time(device));
+    return latest;
+  }
+  // What `call` takes of virtual time, in milliseconds rounded down.
+  template <class Call>
+  static std::int64_t milliseconds_of(const Call& call) {
+    const auto before = now();
+    const auto result = call();
+    return std::chrono::duration_cast<milliseconds>(now() - before).count();
+  }
+  static std::vector<Given> mebibytes_on(const std::vector<int>& devices) {
+    std::vector<Given> given;
+    for (const int device : devices) given.emplace_back(std::vector<std::uint8_t>(kMiB), Shape{1024, 1024}, device);
+    return given;
+  }
+};
+
+TEST_F(CommTime, CopiesToSeveralDevicesOverlap) {
+  const std::vector<Given> given = mebibytes_on({0});
+  EXPECT_EQ(milliseconds_of([&] { return broadcast(given[0], {1}); }), 1);
+  EXPECT_EQ(milliseconds_of([&] { return broadcast(given[0], {1, 2, 3}); }), 1);
+  EXPECT_EQ(milliseconds_of([&] { return broadcast_coalesced({given[0]}, {1, 2, 3}); }), 1);
+  EXPECT_EQ(milliseconds_of([&] { return scatter(given[0], {1, 2, 3, 1}); }), 0);  // half of it goes to device 1
+  const Given on_host(std::vector<std::uint8_t>(3 * kMiB), {3, kMiB}, Place::host());
+  EXPECT_EQ(milliseconds_of([&] { return scatter(on_host, {1, 2, 3}); }), 1);
+}
+
+TEST_F(CommTime, CopiesFromSeveralDevicesOverlap) {
+  const std::vector<Given> given = mebibytes_on({1, 2, 3});
+  const std::vector<TensorView> tensors(given.begin(), given.end());
+  EXPECT_EQ(milliseconds_of([&] { return gather(tensors, 0, 0); }), 1);
+  EXPECT_EQ(milliseconds_of([&] { return gather(tensors, 1, 0); }), 1);
+  EXPECT_EQ(milliseconds_of([&] { return reduce_add(tensors, 0); }), 1);
+  EXPECT_EQ(milliseconds_of([&] { return gather(tensors, 0, "cpu"); }), 1);
+}
+
+class CommOrder : public CommCase {
+ protected:
+  static void busy(const Stream& stream) {
+    simulated::launch(stream, {}, {}, milliseconds(1), [] {});
+  }
+  // Work of a stream that writes to a tensor's memory.
+  static void overwrite(const TensorView& tensor, const Stream& stream) {
+    simulated::launch(stream, {}, {{tensor.data, tensor.bytes()}}, milliseconds(1),
+                      [tensor] { std::memset(tensor.data, 0x55, tensor.bytes()); });
+  }
+};
+
+TEST_F(CommOrder, NoCallWaitsForTheDevices) {
+  const Given first(counted(8), {2, 4}, {1, 2}, 0);
+  const Given second(counted(8), {2, 4}, {1, 2}, 1);
+  const Given on_host(counted(8), {2, 4}, {1, 2}, Place::host());
+  for (int device = 0; device < 4; ++device) busy(default_stream(device));
+  const std::uint64_t before = driver().host_synchronizations();
+  static_cast<void>(broadcast(first, {1, 2}));
+  static_cast<void>(broadcast(on_host, {1, 2}));
+  static_cast<void>(broadcast_coalesced({first, first}, {1, 2}));
+  static_cast<void>(reduce_add({first, second}));
+  static_cast<void>(scatter(first, {1, 2}, std::nullopt, 1));
+  static_cast<void>(gather({first, second}));
+  EXPECT_EQ(driver().host_synchronizations(), before);
+  EXPECT_FALSE(default_stream(0).query());
+}
+
+TEST_F(CommOrder, InputsMayBeWrittenAndFreedAtOnce) {
+  for (int round = 0; round < 2; ++round) {
+    const Stream streams[] = {Stream::create({.device = 0}), Stream::create({.device = 1}),
+                              Stream::create({.device = 2})};
+    for (int device = 2; device >= 0; --device) set_stream(streams[device]);
+    std::vector<Tensor> copies;
+    Tensor sum;
+    Tensor joined;
+    {
+      const Given first(counted(100), {10, 10}, {1, 10}, 0);
+      const Given second(counted(100), {10, 10}, {1, 10}, 1);
+      busy(streams[2]);  // the copies are still to come when the call returns
+      copies = broadcast(first, {2, 1});
+      for (Tensor& part : scatter(first, {2, 1}, std::nullopt, 1)) copies.push_back(std::move(part));
+      auto coalesced = broadcast_coalesced({first, first}, {2});
+      for (Tensor& each : coalesced.front()) copies.push_back(std::move(each));
+      sum = reduce_add({second, first}, 2);
+      joined = gather({second, first}, 1, 2);
+      if (round == 0) {
+        overwrite(first, streams[0]);
+        overwrite(second, streams[1]);
+      }
+    }
+    if (round == 1)  // their memory is used again at once
+      for (int device = 0; device < 2; ++device) {
+        const Tensor next = Tensor::empty({100}, DType::float32, device);
+        overwrite(next, streams[device]);
+      }
+    EXPECT_EQ(values_of<float>(copies[0]), counted(100));
+    EXPECT_EQ(values_of<float>(copies[2]), part(counted(100), {10, 10}, 1, 0, 5));
+    EXPECT_EQ(values_of<float>(copies[5]), counted(100));
+    EXPECT_EQ(values_of<float>(sum)[99], 200);
+
+    for (int device = 2; device >= 0; --device) set_stream(default_stream(device));
+    copies.clear();
+    sum = Tensor();
+    joined = Tensor();
+    driver().run_until_idle();
+  }
+}
+
+// The block is of one stream, and read on another that is current meanwhile.
+TEST_F(CommOrder, InputsOfOtherStreamsAreRecorded) {
+  const Stream own = Stream::create({.device = 0});
+  const Stream current = Stream::create({.device = 0});
+  const auto used_by = [&](const auto& call) {
+    Tensor tensor = Tensor::empty({1000}, DType::float32, 0, own);
+    void* const block = tensor.data();
+    current.wait_stream(own);
+    {
+      const StreamGuard guard(current);
+      busy(current);
+      const auto result = call(tensor.view());
+      tensor = Tensor();
+      const Tensor next = Tensor::empty({1000}, DType::float32, 0, own);
+      EXPECT_NE(next.data(), block);
+      overwrite(next, own);
+    }
+    driver().run_until_idle();
+    empty_cache();
+  };
+  used_by([](const TensorView& tensor) { return broadcast(tensor, {0, 1}); });
+  used_by([](const TensorView& tensor) { return broadcast_coalesced({tensor}, {1}); });
+  used_by([](const TensorView& tensor) { return reduce_add({tensor, tensor}, 1); });
+  used_by([](const TensorView& tensor) { return scatter(tensor, {1, 0}); });
+  used_by([](const TensorView& tensor) { return gather({tensor}, 0, 1); });
+  const Given small(counted(1000), {1000}, 1);
+  used_by([&](const TensorView& tensor) { return broadcast(small, std::vector<TensorView>{tensor}); });
+  used_by([&](const TensorView& tensor) { return gather({small}, 0, tensor); });
+  used_by([&](const TensorView& tensor) { return scatter(small, std::vector<TensorView>{tensor}); });
+}
+
+TEST_F(CommOrder, ResultsOfTheDefaultStreamAreRecordedOnTheCurrentOne) {
+  const Given given(counted(1000), {1000}, 0);
+  const Stream stream = Stream::create({.device = 1});
+  const StreamGuard guard(stream);
+  const DeviceGuard device(0);
+  std::vector<Tensor> parts = scatter(given, {1});
+  void* const block = parts.front().data();
+  busy(stream);
+  simulated::launch(stream, {{block, 4000}}, {}, milliseconds(1), [] {});
+  parts.clear();
+  const Tensor next = Tensor::empty({1000}, DType::float32, 1, default_stream(1));
+  EXPECT_NE(next.data(), block);
+  overwrite(next, default_stream(1));
+}
+
+TEST_F(CommOrder, OutTensorsAreWrittenBehindEarlierWorkAndBeforeLater) {
+  const Given given(counted(1000), {1000}, 0);
+  const Given out(std::vector<float>(1000), {1000}, 1);
+  const Stream stream = Stream::create({.device = 1});
+  default_stream(1).synchronize();
+  const StreamGuard guard(stream);
+  for (int i = 0; i < 3; ++i) {
+    overwrite(out, stream);
+    if (i == 0) broadcast(given, std::vector<TensorView>{out});
+    if (i == 1) scatter(given, std::vector<TensorView>{out});
+    if (i == 2) gather({given}, 0, out);
+    EXPECT_EQ(values_of<float>(out), counted(1000));
+  }
+}
+
+TEST_F(CommOrder, FailedCallsLeaveNoMemoryAndNoRace) {
+  const Given first(counted(100), {10, 10}, {1, 10}, 0);
+  const Given second(counted(100), {10, 10}, {1, 10}, 1);
+  const std::int64_t live[] = {static_cast<std::int64_t>(memory_allocated(0)),
+                               static_cast<std::int64_t>(memory_allocated(1))};
+  int failures = 0;
+  const auto each_call_fails = [&](const auto& call) {
+    for (const char* entry :
+         {"cuMemcpyPeerAsync", "cuStreamWaitEvent", "cuEventRecord", "cuMemcpyAsync", "cuMemAlloc"}) {
+      for (std::uint64_t k = 1; k < 20; ++k) {
+        driver().clear_faults();
+        empty_cache();
+        const std::uint64_t before = driver().faults_injected();
+        driver().fail_call(entry, k, entry == std::string("cuMemAlloc") ? 2 : 999);
+        try {
+          call();
+        } catch (const Error&) {
+          ++failures;
+        }
+        for (int device = 0; device < 2; ++device)
+          overwrite(Tensor::empty({100}, DType::float32, device), default_stream(device));
+        driver().run_until_idle();
+        EXPECT_EQ(static_cast<std::int64_t>(memory_allocated(0)), live[0]);
+        EXPECT_EQ(static_cast<std::int64_t>(memory_allocated(1)), live[1]);
+        EXPECT_EQ(memory_allocated(2), 0U);
+        if (driver().faults_injected() == before) break;
+      }
+    }
+    driver().clear_faults();
+  };
+  testing::internal::CaptureStderr();
+  each_call_fails([&] { static_cast<void>(broadcast(first, {1, 2})); });
+  each_call_fails([&] { static_cast<void>(broadcast_coalesced({first, first}, {1, 2})); });
+  each_call_fails([&] { static_cast<void>(reduce_add({first, second}, 2)); });
+  each_call_fails([&] { static_cast<void>(scatter(first, {1, 2}, std::nullopt, 1)); });
+  each_call_fails([&] { static_cast<void>(gather({first, second}, 1, 2)); });
+  each_call_fails([&] { static_cast<void>(gather({first, second}, 1, "cpu")); });
+  static_cast<void>(testing::internal::GetCapturedStderr());
+  EXPECT_GT(failures, 40);
+}
+
+TEST_F(CommOrder, AreCapturedAndLaunchedAgain) {
+  const Stream stream = Stream::create({.device = 0});
+  const Given given(counted(6), {2, 3}, {1, 2}, 0);
+  const Given out(std::vector<float>(6), {2, 3}, 1);
+  const Given on_host(counted(6), {2, 3}, {1, 2}, Place::host());
+  for (int device = 0; device < 2; ++device) synchronize(device);
+  const Stream other = Stream::create({.device = 1});
+  const StreamGuard there(other);
+  const StreamGuard guard(stream);
+  static_cast<void>(broadcast(given, {1}));  // peers are known
+  for (int device = 0; device < 2; ++device) synchronize(device);
+  const PoolId id = graph_pool_handle();
+  stream.begin_capture();
+  begin_allocate_to_pool(0, id, PoolFilter::stream(stream));
+  other.wait_stream(stream);
+  broadcast(given, std::vector<TensorView>{out});
+  EXPECT_THROW(broadcast(on_host, std::vector<TensorView>{out}), NotSupported);
+  end_allocate_to_pool(0, id);
+  Graph graph = stream.end_capture();
+  for (int i = 0; i < 2; ++i) {
+    other.wait_stream(stream);
+    overwrite(out, other);
+    stream.wait_stream(other);
+    graph.launch(stream);
+    other.wait_stream(stream);
+    EXPECT_EQ(values_of<float>(out), counted(6));
+  }
+  release_pool(0, id);
+}
+
+TEST_F(CommOrder, EnablePeerAccessOnDemandOnceAPair) {
+  const Given given(counted(6), {6}, 0);
+  EXPECT_EQ(peer_access_count(), 0U);
+  static_cast<void>(broadcast(given, {1, 2}));
+  EXPECT_EQ(peer_access_count(), 2U);
+  const std::uint64_t calls = driver().calls("cuDeviceCanAccessPeer");
+  static_cast<void>(broadcast(given, {1, 2}));
+  EXPECT_EQ(driver().calls("cuDeviceCanAccessPeer"), calls);
+  EXPECT_EQ(peer_access_count(), 2U);
+}
+
+TEST(CommWithoutPeers, GoesThroughTheHost) {
+  setenv("CISTERN_DEVICE", "simulated:devices=2,capacity=1GiB,peers=none", 1);
+  const Given given(counted(6), {6}, 0);
+  EXPECT_EQ(values_of<float>(broadcast(given, {1}).front()), counted(6));
+  EXPECT_EQ(values_of<float>(reduce_add({given, given}, 1))[5], 12);
+  EXPECT_EQ(peer_access_count(), 0U);
+}
+
+}  // namespace
+}  // namespace cistern::comm
