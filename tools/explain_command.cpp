@@ -128,6 +128,9 @@ void print_miss(const Explanation& all, std::ostream& out) {
   out << fmt::format("handed out {}, {}\n", bytes_text(placement.new_block_bytes), rest_text(rest_of_new(placement)));
   if (all.policy.options.policy == Policy::direct)
     out << "if refused the request fails: there is no cache to give back\n";
+  else if (placement.found_after_flush)
+    out << fmt::format("if refused a flush waits for the pending frees, gives back {}, and a block of {} serves\n",
+                       bytes_text(placement.flushed.bytes), bytes_text(*placement.found_after_flush));
   else if (placement.flushed.blocks == 0)
     out << "if refused the request fails: there is no memory that a flush could give back\n";
   else
@@ -235,6 +238,8 @@ void write_json(const std::string& name, const Explanation& all, std::ostream& o
   json.key("largest_without_pending").number(placement.largest_without_pending);
   json.key("flushed_segments").number(placement.flushed.blocks);
   json.key("flushed_bytes").number(placement.flushed.bytes);
+  json.key("found_after_flush");
+  placement.found_after_flush ? json.number(*placement.found_after_flush) : json.null();
   write_unfit(json, placement);
   json.end_object().finish();
 }

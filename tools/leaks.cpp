@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <set>
 #include <unordered_map>
 
@@ -37,9 +38,14 @@ void read_entry(HistoryReading& reading, const Entries& entries, std::size_t at)
 
 class DeviceLeaks {
  public:
-  DeviceLeaks(const std::vector<BlockRecord>& live, const Entries& entries, const LeakScope& scope, int device,
+  DeviceLeaks(const std::vector<BlockRecord>& live, const Snapshot& snapshot, const LeakScope& scope, int device,
               std::string_view option)
-      : live_(live), entries_(entries), scope_(scope), device_(device), option_(option) {}
+      : live_(live),
+        entries_(snapshot.device_traces[static_cast<std::size_t>(device)]),
+        ring_overflowed_(snapshot.settings.trace_alloc_overflowed),
+        scope_(scope),
+        device_(device),
+        option_(option) {}
 
   void add_to(std::vector<LeakedBlock>& found) const {
     if (scope_.older_than)
@@ -68,11 +74,14 @@ class DeviceLeaks {
 
   [[nodiscard]] bool is_since(std::size_t entry) const { return entries_[entry].time_us >= *scope_.since_us; }
 
-  // Blocks without an entry were allocated before the history: when exactly must not matter.
+  // Blocks without an entry were allocated before the history: when exactly must not matter. Of a scope that ended
+  // before a ring's first entry even what is known of all blocks tells nothing: others came and went.
   void require_reaches_back(const Allocations& known, bool freed_unknown) const {
-    const bool all_known = !freed_unknown && std::ranges::all_of(live_, [&](const BlockRecord& block) {
-      return known.contains(block.address);
-    });
+    const bool is_overwritten =
+        ring_overflowed_ && scope_.until_us && !entries_.empty() && *scope_.until_us < entries_.front().time_us;
+    const bool all_known =
+        !is_overwritten && !freed_unknown &&
+        std::ranges::all_of(live_, [&](const BlockRecord& block) { return known.contains(block.address); });
     if (all_known) return;
     if (entries_.empty()) fail(fmt::format("a snapshot with a history; device {} has blocks and no history", device_));
     if (*scope_.since_us < entries_.front().time_us)
@@ -155,6 +164,7 @@ class DeviceLeaks {
 
   const std::vector<BlockRecord>& live_;  // by address
   const Entries& entries_;
+  const bool ring_overflowed_;
   const LeakScope& scope_;
   int device_;
   std::string_view option_;
@@ -183,24 +193,33 @@ std::vector<LeakedBlock> find_leaks(const Snapshot& snapshot, const LeakScope& s
   });
   std::vector<LeakedBlock> found;
   for (std::size_t device = 0; device < live.size(); ++device)
-    DeviceLeaks(live[device], snapshot.device_traces[device], scope, static_cast<int>(device), option).add_to(found);
+    DeviceLeaks(live[device], snapshot, scope, static_cast<int>(device), option).add_to(found);
   return found;
 }
 
-LeakScope scope_of_range(const Snapshot& snapshot, std::string_view name, std::string_view option) {
-  std::vector<std::int64_t> begun;
+LeakScope scope_of_range(const Snapshot& snapshot, std::string_view name, std::optional<int> device,
+                         std::string_view option) {
+  // By device: an end belongs to a beginning of its own.
+  std::map<int, std::vector<std::int64_t>> begun;
   std::optional<LeakScope> ended;
+  std::optional<std::int64_t> begun_last;
+  const bool names_device = device && std::ranges::any_of(snapshot.external_annotations, [&](const auto& annotation) {
+                              return annotation.name == name && annotation.device == *device && annotation.is_start;
+                            });
   for (const ExternalAnnotation& annotation : snapshot.external_annotations) {
-    if (annotation.name != name) continue;
+    if (annotation.name != name || (names_device && annotation.device != *device)) continue;
+    std::vector<std::int64_t>& open = begun[annotation.device];
     if (annotation.is_start) {
-      begun.push_back(annotation.time_us);
-    } else if (!begun.empty()) {
-      ended = LeakScope{begun.back(), annotation.time_us, {}};
-      begun.pop_back();
+      open.push_back(annotation.time_us);
+    } else if (!open.empty()) {
+      ended = LeakScope{open.back(), annotation.time_us, {}};
+      open.pop_back();
     }
   }
   if (ended) return *ended;
-  if (!begun.empty()) return {begun.back(), {}, {}};
+  for (const auto& [of, open] : begun)
+    if (!open.empty()) begun_last = std::max(begun_last.value_or(open.back()), open.back());
+  if (begun_last) return {*begun_last, {}, {}};
   throw InvalidArgument(fmt::format("{}: {}: expected a range that began in external_annotations: {}", option,
                                     quoted_text(name), names_of_ranges(snapshot)));
 }

@@ -39,8 +39,9 @@ struct LeakedBlock {
 [[nodiscard]] std::vector<LeakedBlock> find_leaks(const Snapshot& snapshot, const LeakScope& scope,
                                                   std::string_view option);
 
-// The last range of that name that has ended, or else the last that has begun. Throws InvalidArgument naming
-// `option`, the name and the names there are.
-[[nodiscard]] LeakScope scope_of_range(const Snapshot& snapshot, std::string_view name, std::string_view option);
+// The last range of that name that has ended, or else the last that has begun: of `device`, if one of that name began
+// there, else of any. Throws InvalidArgument naming `option`, the name and the names there are.
+[[nodiscard]] LeakScope scope_of_range(const Snapshot& snapshot, std::string_view name, std::optional<int> device,
+                                       std::string_view option);
 
 }  // namespace cistern

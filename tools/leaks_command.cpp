@@ -68,7 +68,11 @@ struct LeaksUsage {
   }
 
   [[nodiscard]] LeakScope scope(const Snapshot& snapshot) const {
-    if (range) return scope_of_range(snapshot, *range, scope_option());
+    if (range) {
+      std::optional<int> device;
+      if (filter.device && *filter.device < snapshot.device_traces.size()) device = static_cast<int>(*filter.device);
+      return scope_of_range(snapshot, *range, device, scope_option());
+    }
     const auto moment = [](std::optional<std::uint64_t> given) -> std::optional<std::int64_t> {
       if (!given) return std::nullopt;
       constexpr std::uint64_t kMost = std::numeric_limits<std::int64_t>::max();

@@ -46,6 +46,10 @@ class Placer {
     const Block* const best =
         choose_beside_ranges(free, free.best_fit(placement_.rounded_bytes), options_.policy == Policy::expandable);
     const bool serves = best != nullptr && policy_.may_serve(best->bytes, placement_.rounded_bytes);
+    if (!options_.research_after_flush ||
+        (placement_.found_after_flush &&
+         !policy_.may_serve(static_cast<std::size_t>(*placement_.found_after_flush), placement_.rounded_bytes)))
+      placement_.found_after_flush.reset();
     if (serves) {
       const auto handed_out = cut(best->bytes);
       placement_.served_by = CutBlock{best->segment->address, best->address, handed_out,
@@ -106,13 +110,15 @@ class Placer {
     memory.large_enough += static_cast<std::size_t>(bytes) >= placement_.rounded_bytes ? 1 : 0;
   }
 
-  // Free and pending blocks side by side become one free block.
   void note_runs(const SegmentInfo& segment) {
-    std::int64_t run = 0;
-    for (const BlockInfo& block : segment.blocks) {
-      run = block.state == BlockState::active_allocated ? 0 : run + block.size;
-      placement_.largest_without_pending = std::max(placement_.largest_without_pending, run);
-    }
+    const bool is_flushed = segment.segment_pool_id == kDefaultPool;
+    for_each_run(segment, [&](std::int64_t begin, std::int64_t end) {
+      placement_.largest_without_pending = std::max(placement_.largest_without_pending, end - begin);
+      for (const std::int64_t kept :
+           is_flushed ? kept_of_run(segment, begin, end) : std::array{end - begin, std::int64_t{0}})
+        if (static_cast<std::size_t>(kept) >= placement_.rounded_bytes)
+          placement_.found_after_flush = std::min(placement_.found_after_flush.value_or(kept), kept);
+    });
   }
 
   const AllocatorOptions& options_;

@@ -72,6 +72,8 @@ struct Placement {
   // What a full flush gives back to the driver, pending frees done: segments of the default pool without a live block,
   // and of expandable ones the whole pages that are free.
   BlockFigures flushed;
+  // The block that serves then, before the driver is asked once more, if research_after_flush is on.
+  std::optional<std::int64_t> found_after_flush;
 
   [[nodiscard]] const UnfitMemory& operator[](Unfit reason) const { return unfit[static_cast<std::size_t>(reason)]; }
 };

@@ -41,9 +41,13 @@ SegmentGrowth grow_run(const AddressRange::Room& room, std::size_t bytes) {
   return growth;
 }
 
+std::int64_t page_of(const SegmentInfo& segment) {
+  return static_cast<std::int64_t>(page_bytes_of(segment.is_large ? PoolKind::large : PoolKind::small));
+}
+
 // The bytes of the whole pages between two places in an expandable segment, which begins with a page.
 std::int64_t whole_pages_between(const SegmentInfo& segment, std::int64_t begin, std::int64_t end) {
-  const auto page = static_cast<std::int64_t>(page_bytes_of(segment.is_large ? PoolKind::large : PoolKind::small));
+  const std::int64_t page = page_of(segment);
   return std::max<std::int64_t>(end / page - begin / page - (begin % page == 0 ? 0 : 1), 0) * page;
 }
 
@@ -103,16 +107,18 @@ std::int64_t releasable_bytes(const SegmentInfo& segment, const BlockInfo& block
 
 std::int64_t releasable_pages(const SegmentInfo& segment) {
   std::int64_t releasable = 0;
-  std::int64_t run_begin = 0;
-  std::int64_t at = 0;
-  for (const BlockInfo& block : segment.blocks) {
-    if (block.state == BlockState::active_allocated) {
-      releasable += whole_pages_between(segment, run_begin, at);
-      run_begin = at + block.size;
-    }
-    at += block.size;
-  }
-  return releasable + whole_pages_between(segment, run_begin, at);
+  for_each_run(segment,
+               [&](std::int64_t begin, std::int64_t end) { releasable += whole_pages_between(segment, begin, end); });
+  return releasable;
+}
+
+std::array<std::int64_t, 2> kept_of_run(const SegmentInfo& segment, std::int64_t begin, std::int64_t end) {
+  if (!segment.is_expandable) return {begin == 0 && end == segment.total_size ? 0 : end - begin, 0};
+  const std::int64_t pages = whole_pages_between(segment, begin, end);
+  if (pages == 0) return {end - begin, 0};
+  const std::int64_t page = page_of(segment);
+  const std::int64_t before = (page - begin % page) % page;
+  return {before, end - begin - pages - before};
 }
 
 }  // namespace cistern

@@ -7,6 +7,7 @@
 
 #include <cistern/snapshot.h>
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -47,6 +48,23 @@ class RecordedPool {
   BlockPool free_blocks_;
 };
 
+// visit(begin, end) for each run of free and pending blocks side by side, which become one free block: offsets in
+// the segment.
+template <class Visit>
+void for_each_run(const SegmentInfo& segment, Visit&& visit) {
+  std::int64_t begin = 0;
+  std::int64_t at = 0;
+  for (const BlockInfo& block : segment.blocks) {
+    if (block.state == BlockState::active_allocated) {
+      if (at != begin) visit(begin, at);
+      begin = at + block.size;
+    }
+    at += block.size;
+  }
+  if (at != begin) visit(begin, at);
+}
+// What a flush leaves of such a run of the default pool: of an expandable segment the parts of pages at its two ends.
+[[nodiscard]] std::array<std::int64_t, 2> kept_of_run(const SegmentInfo& segment, std::int64_t begin, std::int64_t end);
 // What a flush would give back of a free block: the allocator's rule of the same name.
 [[nodiscard]] std::int64_t releasable_bytes(const SegmentInfo& segment, const BlockInfo& block);
 // The bytes of whole pages in what is free, or will be when the work that is waited for is done, of an expandable

@@ -16,15 +16,15 @@
 namespace cistern::simulated {
 
 enum class HandleKind : std::uint8_t {
-  context = 0xc0,
-  event = 0xe0,
-  graph = 0x90,
-  graph_exec = 0x91,
-  graph_node = 0x92,
-  memory = 0xa0,
-  pool = 0xb0,
-  stream = 0x50,
-  user_object = 0x93,
+  context = 1,
+  event = 2,
+  graph = 3,
+  graph_exec = 4,
+  graph_node = 5,
+  memory = 6,
+  pool = 7,
+  stream = 8,
+  user_object = 9,
 };
 
 // What becomes of a handle when its object is gone.
@@ -33,10 +33,17 @@ enum class HandleReuse {
   never,  // not for 65,536 objects in its slot: use of a destroyed handle stays an error
 };
 
+// Below 2^53, which a reader of JSON that knows doubles alone tells apart, and above all addresses.
+constexpr unsigned kSlotBits = 21;
+constexpr unsigned kGenerationBits = 16;
+constexpr unsigned kDriverBits = 12;
 constexpr std::uint64_t make_handle(HandleKind kind, std::uint16_t driver, std::uint16_t generation,
                                     std::uint32_t slot) noexcept {
-  return (std::uint64_t{static_cast<std::uint8_t>(kind)} << 56) | (std::uint64_t{driver} << 40) |
-         (std::uint64_t{generation} << 24) | slot;
+  const std::uint64_t of_driver = driver % (1U << kDriverBits);
+  return (((((std::uint64_t{static_cast<std::uint8_t>(kind)} << kDriverBits) | of_driver) << kGenerationBits) |
+           generation)
+          << kSlotBits) |
+         slot;
 }
 
 template <class T>
@@ -77,7 +84,7 @@ class HandleTable {
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
 
  private:
-  static constexpr std::uint32_t kSlotMask = 0xffffff;
+  static constexpr std::uint32_t kSlotMask = (1U << kSlotBits) - 1;
   static constexpr std::size_t kChunk = 256;
   struct Slot {
     std::uint64_t handle = 0;  // 0: no object

@@ -232,6 +232,23 @@ TEST_F(ExplainCommandTest, WhereNothingServesEachFreeByteHasItsReason) {
   EXPECT_EQ(json["flushed_bytes"], 6 * kMega);
 }
 
+// With the option a refused request finds what a flush waited for, unless the flush gave it back.
+TEST_F(ExplainCommandTest, WhatAFlushLeavesIsSearchedAgainIfTheOptionIsOn) {
+  snapshot_ =
+      make_snapshot({{0x10000000, {{10 * kMega, kPending}, {10 * kMega}}}, {0x20000000, {{20 * kMega, kPending}}}});
+  EXPECT_EQ(explain_json({"8MiB", "0"})["found_after_flush"], nullptr);
+  snapshot_.settings.text = "research_after_flush:True";
+  EXPECT_EQ(explain_json({"8MiB", "0"})["found_after_flush"], 10 * kMega);
+  EXPECT_THAT(explain({"8MiB", "0"}).out, HasSubstr("and a block of 10485760 bytes (10.00 MiB) serves"));
+  EXPECT_EQ(explain_json({"16MiB", "0"})["found_after_flush"], nullptr) << "its segment went back whole";
+  snapshot_.segments[0].is_expandable = true;
+  EXPECT_EQ(explain_json({"3MiB", "0"})["found_after_flush"], nullptr) << "these serve nobody under classic";
+  snapshot_.settings.expandable_segments = true;
+  snapshot_.segments[1].is_expandable = true;
+  EXPECT_EQ(explain_json({"8MiB", "0"})["found_after_flush"], 10 * kMega) << "less than a page";
+  EXPECT_EQ(explain_json({"16MiB", "0"})["found_after_flush"], nullptr) << "its page went back";
+}
+
 TEST_F(ExplainCommandTest, TheRecordedLimitOfSplittingHolds) {
   snapshot_ =
       make_snapshot({{0x10000000, {{30 * kMega, kFree}, {kMega}}}, {0x20000000, {{22 * kMega, kFree}, {kMega}}}});

@@ -110,6 +110,31 @@ TEST_F(LeaksCommandTest, ARangeIsFromItsStartToItsEnd) {
   EXPECT_EQ(json["until_us"], 250);
 }
 
+// What was allocated and freed before a ring's first entry has left nothing, although every live block is known.
+TEST_F(LeaksCommandTest, ARangeThatEndedBeforeWhatTheRingStillHasIsRefused) {
+  std::vector<TraceEntry>& entries = snapshot_.device_traces[0];
+  entries.insert(entries.begin() + 1, make_entry(TraceAction::alloc, kFirst, kMega, 155, 0));
+  snapshot_.external_annotations = {{"step", true, 0, 100}, {"step", false, 0, 109}};
+  EXPECT_EQ(groups({"--range", "step"}), Bytes{}) << "the ring has everything";
+  snapshot_.settings.trace_alloc_overflowed = true;
+  expect_refused(leaks({"--range", "step"}), {"--range", "from 150 on"});
+  expect_refused(leaks({"--since", "107", "--until", "109"}), {"--since 107", "from 150 on"});
+  EXPECT_EQ(groups({"--since", "107", "--until", "150"}), (Bytes{3 * kMega}));
+}
+
+TEST_F(LeaksCommandTest, ARangeBeginsAndEndsOnOneDevice) {
+  snapshot_.device_traces.resize(3);
+  snapshot_.external_annotations = {
+      {"step", true, 0, 150}, {"step", true, 1, 160}, {"step", false, 1, 175}, {"step", false, 0, 190}};
+  const auto moments = [this](const char* device) {
+    const auto json = nlohmann::json::parse(leaks({"--range", "step", "--device", device, "--json"}).out);
+    return std::pair<std::int64_t, std::int64_t>(json["since_us"], json["until_us"]);
+  };
+  EXPECT_EQ(moments("0"), (std::pair<std::int64_t, std::int64_t>(150, 190)));
+  EXPECT_EQ(moments("1"), (std::pair<std::int64_t, std::int64_t>(160, 175)));
+  EXPECT_EQ(moments("2"), (std::pair<std::int64_t, std::int64_t>(150, 190))) << "none of its own: the last of any";
+}
+
 TEST_F(LeaksCommandTest, OfSeveralRangesTheLastThatEndedCounts) {
   snapshot_.external_annotations = {{"step", true, 0, 150},  {"step", false, 0, 155}, {"step", true, 0, 156},
                                     {"step", true, 0, 190},  {"step", false, 0, 210}, {"step", false, 0, 305},

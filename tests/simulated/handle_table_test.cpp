@@ -60,5 +60,13 @@ TEST(HandleTable, ObjectsKeepTheirPlaceWhileTheTableGrows) {
   }
 }
 
+// Who reads JSON's numbers as doubles, as PyTorch's viewer does, sees each handle as itself.
+TEST(HandleTable, HandlesAreExactAsDoublesAndBeyondAddresses) {
+  constexpr std::uint64_t kExact = std::uint64_t{1} << 53;
+  constexpr std::uint64_t kAddresses = std::uint64_t{1} << 48;
+  EXPECT_LT(make_handle(HandleKind::user_object, 0xffff, 0xffff, (1U << kSlotBits) - 1), kExact);
+  EXPECT_GE(make_handle(HandleKind::context, 0, 0, 0), kAddresses);
+}
+
 }  // namespace
 }  // namespace cistern::simulated
