@@ -192,7 +192,7 @@ CISTERN_EXPORT void reset_accumulated_memory_stats(Device device = {});
 // The table of torch.cuda.memory_summary: 47 lines of 78 bytes, or 29 when abbreviated.
 [[nodiscard]] CISTERN_EXPORT std::string memory_summary(Device device = {}, bool abbreviated = false);
 // One picture of the device that adds up: live, rounding, pending by stream, free in partly used and
-// in unused segments and in private pools, outside of cistern, free; the largest owners by tag;
+// in unused segments and in private pools, outside of cistern, free; the largest owners by tag and by stack;
 // and what would help, where something would. ASCII, at most 110 columns. O(blocks).
 [[nodiscard]] CISTERN_EXPORT std::string memory_report(Device device = {});
 
