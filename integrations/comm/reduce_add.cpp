@@ -53,27 +53,38 @@ Tensor empty_like(const TensorView& like, int device) {
   return {std::move(view), made.owner()};
 }
 
-// Each input is brought to the sum's device, all at once, and is then added in its turn.
+// Brings each input to where it is added: the first to the sum itself. Those of other devices first, so that their
+// copies do not wait for what is done on the sum's.
+std::vector<TensorView> bring(const std::vector<TensorView>& inputs, const TensorView& sum,
+                              std::vector<Tensor>& arrived, Exchange& exchange) {
+  const Stream adds = stream_of(sum);
+  const int device = device_index(sum);
+  std::vector<TensorView> addends = inputs;
+  addends.front() = sum;
+  for (const bool is_far : {true, false}) {
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      if ((device_index(inputs[i]) != device) != is_far) continue;
+      const Stream reads = stream_of(inputs[i]);
+      exchange.uses(inputs[i], reads);
+      if (i > 0 && is_far) {
+        arrived.push_back(empty_like(inputs[i], device));
+        addends[i] = arrived.back().view();
+      }
+      if (i > 0 && !is_far) continue;
+      exchange.lend(adds, reads);
+      exchange.copy(addends[i], inputs[i], reads);
+    }
+  }
+  exchange.unpack();
+  return addends;
+}
+
+// All inputs come at once, and each is added in its turn.
 void sum_up(const std::vector<TensorView>& inputs, const TensorView& sum) {
   std::vector<Tensor> arrived;
   Exchange exchange;
   const Stream adds = stream_of(sum);
-  const int device = device_index(sum);
-  std::vector<TensorView> addends;
-  for (const TensorView& input : inputs) {
-    const Stream reads = stream_of(input);
-    exchange.uses(input, reads);
-    if (addends.empty() || device_index(input) != device) {
-      if (!addends.empty()) arrived.push_back(empty_like(input, device));
-      const TensorView& target = addends.empty() ? sum : arrived.back().view();
-      exchange.lend(adds, reads);
-      exchange.copy(target, input, reads);
-      addends.push_back(target);
-    } else {
-      addends.push_back(input);
-    }
-  }
-  exchange.unpack();
+  const std::vector<TensorView> addends = bring(inputs, sum, arrived, exchange);
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const Stream reads = stream_of(inputs[i]);
     if (reads != adds) adds.wait_stream(reads);

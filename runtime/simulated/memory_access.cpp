@@ -3,6 +3,7 @@
 #include "runtime/simulated/memory_access.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <utility>
 
@@ -194,7 +195,8 @@ namespace {
 // Bytes per second; 0 is as fast as can be.
 Nanoseconds time_for(std::size_t bytes, std::uint64_t bandwidth) {
   if (bandwidth == 0) return {};
-  return Nanoseconds(static_cast<std::int64_t>(static_cast<double>(bytes) * 1e9 / static_cast<double>(bandwidth)));
+  return Nanoseconds(
+      static_cast<std::int64_t>(std::ceil(static_cast<double>(bytes) * 1e9 / static_cast<double>(bandwidth))));
 }
 
 }  // namespace

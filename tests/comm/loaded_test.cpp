@@ -171,7 +171,7 @@ TEST_F(CommNccl, RefusesWhatItHasNoCallFor) {
 
 TEST_F(CommNccl, ThatFailsIsATypedError) {
   const Given given(counted(6), {6}, 0);
-  for (const char* call : {"ncclCommInitAll", "ncclGroupStart", "ncclBroadcast", "ncclGroupEnd"}) {
+  for (const char* call : {"ncclCommInitAll", "ncclGroupStart", "ncclGroupEnd", "ncclBroadcast"}) {
     setenv("CISTERN_FAKE_NCCL_FAILS", call, 1);
     try {
       static_cast<void>(broadcast(given, {1}, Transport::nccl));
