@@ -75,6 +75,8 @@ struct Segment {
   // What it is a mapped part of: an expandable segment, which joins and parts with its neighbours
   // there. Null: the driver's own allocation.
   AddressRange* range = nullptr;
+  // Whose blocks in paged memory it stands for: the stream's number there; -1: none. See paged_memory.h.
+  std::int32_t paged_stream = -1;
   Segment* previous = nullptr;
   Segment* next = nullptr;
   Segment* next_chosen = nullptr;  // see SegmentList
@@ -86,6 +88,7 @@ struct Segment {
   std::size_t unmapped_bytes = 0;
 
   [[nodiscard]] std::uint64_t end() const { return address + bytes; }
+  [[nodiscard]] bool is_paged() const { return paged_stream >= 0; }
 };
 
 // Its first cache line is what a hit and a free look at, of the block itself and of its neighbours; the second is for
@@ -116,6 +119,8 @@ struct alignas(64) Block {
   std::uint32_t priority = 0;  // fixed when the object is made
   // Events that a freed block still waits for.
   std::uint32_t pending_events = 0;
+  // Of a block in paged memory, the number of its place there: see PagedMemory::attach.
+  std::uint64_t paged_place = 0;
   // When the free was requested that other streams keep waiting.
   std::chrono::steady_clock::time_point freed_at;
   // Other streams that used the block since it was handed out.

@@ -17,6 +17,10 @@ bool asks_for_fraction(const AllocatorOptions& options) {
   return options.fraction_given || options.per_process_memory_fraction < 1.0;
 }
 
+bool needs_pages(const AllocatorOptions& options) {
+  return options.policy == Policy::expandable || options.policy == Policy::paged;
+}
+
 }  // namespace
 
 void say_nothing_was_freed(std::uint64_t address) noexcept {
@@ -31,14 +35,14 @@ DeviceAllocator::DeviceAllocator(const HeapSurroundings& surroundings, int devic
       device_(device),
       context_(surroundings.contexts.primary(device)),
       source_(api_),
-      pages_(options.policy == Policy::expandable ? PageSource::make(api_, surroundings.contexts.driver_device(device))
-                                                  : nullptr),
+      pages_(needs_pages(options) ? PageSource::make(api_, surroundings.contexts.driver_device(device)) : nullptr),
       options_(served(options)),
       policy_(options_),
       caches_(options.policy != Policy::direct),
       pending_(api_, surroundings.event_pools) {
   check_driver(api_, api_.device_total_mem(&device_total_bytes_, surroundings.contexts.driver_device(device)),
                DriverEntryId::device_total_mem, [&] { return fmt::format("device {}", device_); });
+  if (options_.policy == Policy::paged) paged_ = std::make_unique<PagedMemory>(api_, *pages_, device_total_bytes_);
   record_history(HistoryOptions(history), prepare_history(history));
   recorder_.set_history(&history_);
   // Unlimited reads -1, as PyTorch shows the largest unsigned value.
@@ -47,9 +51,9 @@ DeviceAllocator::DeviceAllocator(const HeapSurroundings& surroundings, int devic
   choose_search();
 }
 
-// As far as the device can: without virtual memory management segments do not expand.
+// As far as the device can: without virtual memory management segments do not expand, and there are no pages.
 AllocatorOptions DeviceAllocator::served(AllocatorOptions options) const {
-  if (options.policy == Policy::expandable && pages_ == nullptr) options.policy = Policy::classic;
+  if (needs_pages(options) && pages_ == nullptr) options.policy = Policy::classic;
   return options;
 }
 
@@ -87,9 +91,14 @@ inline void* DeviceAllocator::serve(Request& request, const StreamIdentity& stre
   // A hit needs at most one new block; with it at hand nothing below can fail half way. A miss provides
   // for itself.
   arena_.reserve(1, 0);
-  Block* block = find_free_block(request);
-  if (block == nullptr || !budgets_.empty()) block = provide(block, request, lock);
-  block = hand_out(block, request, lock);
+  Block* block = nullptr;
+  if (!plain_search_ && is_paged(request)) {
+    block = serve_paged(request, lock);
+  } else {
+    block = find_free_block(request);
+    if (block == nullptr || !budgets_.empty()) block = provide(block, request, lock);
+    block = hand_out(block, request, lock);
+  }
   void* const pointer = reinterpret_cast<void*>(block->address);
   api_.note_allocate(block->address, block->bytes, stream.handle, block->segment->owner->home);
   if (!budgets_.empty()) tell_budgets(request.tag, block->bytes, lock);
@@ -162,6 +171,13 @@ inline Block* DeviceAllocator::hand_out(Block* block, const Request& request, co
   return take_into_use(block, request, splits ? request.rounded : block->bytes, lock);
 }
 
+// A block from another pool, as take_from_overflow left it. Throws std::bad_alloc; it is free then.
+Block* DeviceAllocator::hand_out_overflow(Block* block, const Request& request, const Lock& lock) {
+  put_back(block);
+  arena_.reserve(1, 0);
+  return hand_out(block, request, lock);
+}
+
 // Takes so many bytes at the low end of a free block into use. The free rest stays next to the segment's
 // untouched end. Requires: the block is in its pool; one is reserved in the arena if it splits, and there is
 // room in the block map.
@@ -171,18 +187,34 @@ Block* DeviceAllocator::take_into_use(Block* free, const Request& request, std::
   if (is_plain || free->segment->range == nullptr) change = change_by_taking(*free, bytes);
   Block* block = take_front(free, bytes, *free->segment->pool, arena_.spares());
   block->kind = free->segment->kind;
+  begin_use(block, request, change, lock);
+  if (!is_plain) {
+    if (PrivatePool* home = block->segment->owner->home)
+      home->recorder.block_allocated(request.kind, as_signed(bytes), as_signed(request.bytes), change, block->oversize);
+  }
+  return block;
+}
+
+// Requires: there is room in the block map.
+inline void DeviceAllocator::begin_use(Block* block, const Request& request, const InactiveSplitChange& change,
+                                       const Lock& lock) noexcept {
   map_of(*block->segment).insert(block->address, block);
   block->state = BlockState::active_allocated;
   block->requested = request.bytes;
   block->tag = request.tag;
   block->oversize = policy_.is_oversize(block->bytes);
   block->stack = history_.keep(lock.stack);
-  recorder_.block_allocated(request.kind, as_signed(bytes), as_signed(request.bytes), change, block->oversize,
+  recorder_.block_allocated(request.kind, as_signed(block->bytes), as_signed(request.bytes), change, block->oversize,
                             attribution(*block), [&] { return point_of(*block, lock); });
-  if (!is_plain) {
-    if (PrivatePool* home = block->segment->owner->home)
-      home->recorder.block_allocated(request.kind, as_signed(bytes), as_signed(request.bytes), change, block->oversize);
-  }
+}
+
+// Requires: a block and room in the block map are reserved.
+Block* DeviceAllocator::hand_out(const PagedBlock& place, const Request& request, const Lock& lock) noexcept {
+  Block* block = arena_.take_block();
+  paged_->attach(*block, place);
+  Request counted = request;
+  counted.kind = block->segment->kind;
+  begin_use(block, counted, {}, lock);
   return block;
 }
 
@@ -231,10 +263,12 @@ bool DeviceAllocator::free_by_heap(std::uint64_t address, const StreamUse* last_
   return true;
 }
 
-// The rest of a free of a private pool's or an expandable segment's block, or under `direct`.
+// The rest of a free of a private pool's block, or one in an expandable segment or paged memory, or under `direct`.
 void DeviceAllocator::free_in_pool(Block* block, Lock& lock) noexcept {
   PrivatePool* home = block->segment->owner->home;
-  if (home == nullptr && block->segment->range == nullptr) {
+  if (block->segment->is_paged()) {
+    paged_->placement.freed(paged_->place_of(*block));
+  } else if (home == nullptr && block->segment->range == nullptr) {
     release_uncached(block, lock);
     return;
   }
@@ -261,8 +295,9 @@ void DeviceAllocator::free_at_once(Block* block) {
   recorder_.freed(settled->segment->kind, as_signed(bytes), as_signed(requested), change, oversize, of);
 }
 
-// Returns the free block that it is, or is a part of, now.
+// Returns the free block that it is, or is a part of, now; null for paged memory, where there are none.
 Block* DeviceAllocator::complete_free(Block* block, const Lock& lock) {
+  if (block->segment->is_paged()) return complete_paged_free(block, lock);
   recorder_.trace(TraceAction::free_completed, [&] { return point_of(*block, lock); });
   const std::size_t bytes = block->bytes;
   const std::size_t requested = block->requested;
@@ -312,14 +347,21 @@ bool DeviceAllocator::owns(std::uint64_t address) const noexcept {
 }
 
 void DeviceAllocator::prepare(const AllocatorOptions& options) {
-  if (options.policy != Policy::expandable) return;
+  if (!needs_pages(options)) return;
+  const bool is_paged = options.policy == Policy::paged;
   {
     const Lock lock(mutex_);
-    if (pages_ != nullptr) return;
+    if (pages_ != nullptr && (!is_paged || paged_ != nullptr)) return;
   }
   auto pages = PageSource::make(api_, surroundings_.contexts.driver_device(device_));
+  {
+    const Lock lock(mutex_);
+    if (pages_ == nullptr) pages_ = std::move(pages);
+  }
+  if (!is_paged || pages_ == nullptr) return;
+  auto paged = std::make_unique<PagedMemory>(api_, *pages_, device_total_bytes_);
   const Lock lock(mutex_);
-  if (pages_ == nullptr) pages_ = std::move(pages);
+  if (paged_ == nullptr) paged_ = std::move(paged);
 }
 
 bool DeviceAllocator::can_serve(const AllocatorOptions& options) const {
@@ -328,7 +370,7 @@ bool DeviceAllocator::can_serve(const AllocatorOptions& options) const {
 }
 
 bool DeviceAllocator::can_serve_while_locked(const AllocatorOptions& options) const noexcept {
-  return options.policy != Policy::expandable || pages_ != nullptr;
+  return !needs_pages(options) || pages_ != nullptr;
 }
 
 // Requires: valid options, which prepare has seen. Takes no host memory: all devices change or none.

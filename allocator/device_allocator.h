@@ -7,8 +7,8 @@
 // miss.cpp (the ladder's order) with segments.cpp, garbage_collection.cpp, oversize_release.cpp, full_flush.cpp
 // and out_of_memory.cpp. One free: stream_hits.cpp, or device_allocator.cpp, and guarded_free.cpp when other
 // streams used the block (capture_reuse.cpp within a capture). Expandable segments: range_growth.cpp,
-// range_release.cpp and range_moves.cpp. Private pools: pool_recording.cpp, pool_leftovers.cpp
-// and pool_checkpoint.cpp; streams that are over: ended_streams.cpp.
+// range_release.cpp and range_moves.cpp. Paged memory: paged_blocks.cpp and paged_release.cpp. Private pools:
+// pool_recording.cpp, pool_leftovers.cpp and pool_checkpoint.cpp; streams that are over: ended_streams.cpp.
 //
 // Thread safety: any public member may be called from any thread; one lock a heap, and one a stream for what
 // concerns that stream alone. The lock is given up around driver calls that can block and around callbacks;
@@ -30,6 +30,7 @@
 #include "allocator/heap_mutex.h"
 #include "allocator/observers.h"
 #include "allocator/page_source.h"
+#include "allocator/paged_memory.h"
 #include "allocator/pending_frees.h"
 #include "allocator/pool_checkpoint.h"
 #include "allocator/pool_routing.h"
@@ -108,6 +109,7 @@ class DeviceAllocator {
   // range_moves.cpp: the pages that the live block at exactly `address` lies in; nothing if there is
   // none. Without pages the block is in no expandable segment.
   struct BlockPages {
+    bool is_paged = false;  // in paged memory, whose handles serve other blocks as well
     Pages pages;
     std::size_t offset = 0;  // of the block in the first
     std::size_t bytes = 0;   // that were asked for
@@ -338,6 +340,7 @@ class DeviceAllocator {
   [[nodiscard]] Block* find_free_block(const Request& request);
   [[nodiscard]] Block* take_free_block(const Request& request);
   [[nodiscard]] Block* hand_out(Block* block, const Request& request, const Lock& lock);
+  [[nodiscard]] Block* hand_out_overflow(Block* block, const Request& request, const Lock& lock);
   [[nodiscard]] Block* take_into_use(Block* free, const Request& request, std::size_t bytes, const Lock& lock);
   void split(Block* block, std::size_t bytes);
   [[nodiscard]] bool should_split(const Block& block, const Request& request) const {
@@ -361,6 +364,7 @@ class DeviceAllocator {
   void free_at_once(Block* block);
   Block* complete_free(Block* block, const Lock& lock);
   void free_in_pool(Block* block, Lock& lock) noexcept;
+  void begin_use(Block* block, const Request& request, const InactiveSplitChange& change, const Lock& lock) noexcept;
   void put_in_pool(Block* block);
   // Of a segment that is wholly free now.
   void note_age(const Block& free) {
@@ -424,6 +428,56 @@ class DeviceAllocator {
   [[nodiscard]] Block* take_over_segment(const Request& request, Lock& lock);
   [[nodiscard]] bool order_behind(const std::shared_ptr<StreamEnd>& end, const Request& request, Lock& lock) noexcept;
 
+  // paged_blocks.cpp: blocks in paged memory.
+  [[nodiscard]] bool is_paged(const Request& request) const {
+    return paged_ != nullptr && options_.policy == Policy::paged && request.pools->home == nullptr;
+  }
+  [[nodiscard]] Block* serve_paged(Request& request, Lock& lock);
+  enum class Growth {
+    unasked,  // only if nobody wants to be asked before memory is created
+    allowed,
+    none,
+  };
+  [[nodiscard]] std::optional<PagedBlock> find_place(const Request& request, Lock& lock);
+  [[nodiscard]] std::optional<PagedBlock> try_place(const Request& request, Growth growth, Lock& lock);
+  // What a plan takes of the driver beside the heap's lock.
+  struct PlanOrder {
+    StreamUse owner;  // whose work so far the request's stream is to wait for
+    StreamHeap* heap = nullptr;
+    std::shared_ptr<StreamEnd> end;
+    StreamNumber number = 0;
+    bool is_done = false;  // it was waited for
+  };
+  [[nodiscard]] std::vector<PlanOrder> orders_of(const PagePlan& plan) const;
+  [[nodiscard]] DevicePages::Outcome carry_out(const PagePlan& plan, const std::vector<PlanOrder>& orders,
+                                               const Request& request, Lock& lock) noexcept;
+  [[nodiscard]] CUresult order_behind(const std::vector<PlanOrder>& orders, const StreamUse& user, bool during_capture,
+                                      bool may_wait) noexcept;
+  [[nodiscard]] PagedBlock commit(PagePlan& plan, const Lock& lock) noexcept;
+  [[nodiscard]] StreamNumber paged_stream(StreamHeap& heap);
+  void set_page_limit(Growth growth) noexcept;
+  [[nodiscard]] Block* hand_out(const PagedBlock& place, const Request& request, const Lock& lock) noexcept;
+  Block* complete_paged_free(Block* block, const Lock& lock);
+
+  // paged_release.cpp
+  std::size_t release_paged(std::size_t most, Lock& lock);
+  [[nodiscard]] std::vector<PlanOrder> orders_of(const Departure& departure) const;
+  [[nodiscard]] DevicePages::Outcome carry_out(Departure& departure, std::vector<PlanOrder>& orders,
+                                               bool during_capture) noexcept;
+  [[nodiscard]] std::size_t take_out(const Departure& departure, const Lock& lock) noexcept;
+  void free_empty_arenas(Lock& lock) noexcept;
+  void drop_idle_paged_streams() noexcept;
+
+  // paged_snapshot.cpp
+  // Writes its segments, by address, each after write_below(where its addresses begin). Takes no host memory.
+  void stream_paged(JsonWriter& json, StackIndex first_stack,
+                    const std::function<void(std::uint64_t)>& write_below) const;
+  void cut_paged(DeviceCut& cut) const;
+  void paged_ranges(std::vector<PagedRange>& ranges) const;
+  void add_paged_segments(std::vector<SegmentInfo>& all, const Segment& of_stream, std::vector<BlockInfo> blocks) const;
+  [[nodiscard]] PagedCut::Size size_of_paged_cut() const;
+  void add_paged(Usage& usage) const;
+
   // miss.cpp: the ladder.
   [[nodiscard]] Block* serve_miss(const Request& request, Lock& lock);
   [[nodiscard]] bool call_free_memory_callbacks(const Request& request, Lock& lock);
@@ -476,6 +530,7 @@ class DeviceAllocator {
   void release_uncached(Block* block, Lock& lock) noexcept;
   void remove_segment(Segment* segment);
   void link_segment(Segment* segment) noexcept;
+  void note_addresses(std::uint64_t begin, std::uint64_t end) noexcept;
   void unlink_segment(Segment* segment) noexcept;
   void wait_for_reclaims(Lock& lock);
 
@@ -539,6 +594,7 @@ class DeviceAllocator {
   template <class Visit>
   void for_each_awaited(Visit&& visit) const;
   void check_ranges() const;
+  void check_paged(const Segment& segment) const;
   void check_history() const;
 
   const DriverApi& api_;
@@ -549,8 +605,9 @@ class DeviceAllocator {
   const CUcontext context_;
   std::size_t device_total_bytes_ = 0;
   DeviceSegmentSource source_;
-  // Of expandable segments: once they are asked for, where the device has them. Never goes again.
+  // Of expandable segments and paged memory: once they are asked for, where the device has them. Never go again.
   std::unique_ptr<PageSource> pages_;
+  std::unique_ptr<PagedMemory> paged_;
 
   // The range that all segments ever lay in; written under the lock.
   std::atomic<std::uint64_t> lowest_address_{~std::uint64_t{0}};

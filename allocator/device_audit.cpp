@@ -33,9 +33,9 @@ struct Walked {
     oversize_allocations += other.oversize_allocations;
     oversize_segments += other.oversize_segments;
   }
-  // Expandable segments count neither as segments nor as split.
+  // Expandable segments and paged memory count neither as segments nor as split.
   void add(const Segment& segment) {
-    const bool is_counted = segment.range == nullptr;
+    const bool is_counted = segment.range == nullptr && !segment.is_paged();
     segments += is_counted ? 1 : 0;
     oversize_segments += segment.oversize ? 1 : 0;
     reserved += static_cast<std::int64_t>(segment.bytes);
@@ -117,6 +117,7 @@ DeviceAllocator::Usage DeviceAllocator::usage_locked(const PrivatePool* home) co
       }
       usage.largest_free_block = std::max(usage.largest_free_block, block->bytes);
     }
+  add_paged(usage);
   return usage;
 }
 
@@ -126,15 +127,17 @@ void DeviceAllocator::check() const {
   Walked large;
   std::size_t free_blocks = 0;
   std::int64_t linked = 0;
+  if (paged_ != nullptr) large.reserved += as_signed(paged_->check());
   for (const Segment* segment = segments_; segment != nullptr; segment = segment->next) {
     check_segment(*segment);
-    ++linked;
+    linked += segment->is_paged() ? 0 : 1;  // which may have no block
     (segment->kind == PoolKind::small ? small : large).add(*segment);
     if (segment->releasing) continue;
     for (const Block* block = segment->first; block != nullptr; block = block->next)
       free_blocks += block->state == BlockState::inactive ? 1 : 0;
   }
-  arena_.for_each_segment_place([&linked](const Segment& segment) { linked -= segment.first != nullptr ? 1 : 0; });
+  arena_.for_each_segment_place(
+      [&linked](const Segment& segment) { linked -= segment.first != nullptr && !segment.is_paged() ? 1 : 0; });
   require(linked == 0, "a segment has blocks while it is linked, and only then");
   std::size_t pooled = 0;
   const auto check_pool = [&](const StreamHeap& pool) {
@@ -219,6 +222,7 @@ void DeviceAllocator::check_history() const {
 }
 
 void DeviceAllocator::check_segment(const Segment& segment) const {
+  if (segment.is_paged()) return check_paged(segment);
   std::uint64_t address = segment.address;
   const Block* previous = nullptr;
   for (const Block* block = segment.first; block != nullptr; block = block->next) {
@@ -242,6 +246,15 @@ void DeviceAllocator::check_segment(const Segment& segment) const {
       "pages know whose they are");
   require(address == segment.address + segment.bytes, "blocks fill their segment");
   require(previous == segment.last, "a segment knows its last block");
+}
+
+// What stands for a stream in paged memory; the rest is PagedMemory::check's.
+void DeviceAllocator::check_paged(const Segment& segment) const {
+  const PagedMemory::Stream& stream = paged_->stream(segment.paged_stream);
+  require(stream.segment == &segment && segment.bytes == 0 && !segment.is_plain, "a stream has one segment in pages");
+  for (const Block* block = segment.first; block != nullptr; block = block->next)
+    require((block->state == BlockState::active_allocated) == (find_live(block->address) == block),
+            "live blocks, and no others, are found by address");
 }
 
 }  // namespace cistern

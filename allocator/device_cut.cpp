@@ -76,12 +76,14 @@ void DeviceCut::reserve(const Size& size) {
   history.entries.reserve(with_slack(size.history.entries));
   make_empty_room(history.stacks.stacks, size.history.stacks);
   make_empty_room(history.texts, size.history.texts);
+  paged.reserve(size.paged);
 }
 
 bool DeviceCut::has_room_for(const Size& size) const {
   return segments.capacity() >= size.segments && first.capacity() >= size.segments &&
          blocks.has_room_for(size.blocks) && history.entries.has_room_for(size.history.entries) &&
-         history.stacks.stacks.capacity() >= size.history.stacks && history.texts.capacity() >= size.history.texts;
+         history.stacks.stacks.capacity() >= size.history.stacks && history.texts.capacity() >= size.history.texts &&
+         paged.has_room_for(size.paged);
 }
 
 void DeviceCut::move_to(Snapshot& snapshot, int device, SnapshotStacks& stacks, const TickClock& clock) {
@@ -101,6 +103,7 @@ void DeviceCut::move_to(Snapshot& snapshot, int device, SnapshotStacks& stacks, 
     count(described[segment], block);
     described[segment].blocks.push_back(block);
   });
+  paged.lay_out(described);
   std::sort(described.begin(), described.end(),
             [](const SegmentInfo& a, const SegmentInfo& b) { return a.address < b.address; });
   const std::size_t of_others = snapshot.segments.size();

@@ -8,6 +8,7 @@
 #include <cistern/snapshot.h>
 
 #include "allocator/block_images.h"
+#include "allocator/paged_shape.h"
 #include "stats/history.h"
 #include "stats/snapshot_stacks.h"
 
@@ -46,6 +47,7 @@ struct DeviceCut {
     std::size_t segments = 0;
     BlockImages::Size blocks;
     DeviceHistory::Size history;
+    PagedCut::Size paged;
   };
   // Throws std::bad_alloc.
   void reserve(const Size& size);
@@ -58,6 +60,7 @@ struct DeviceCut {
   BlockImages blocks;
   MemoryStats stats;
   DeviceHistory::Copy history;
+  PagedCut paged;
 };
 
 }  // namespace cistern

@@ -56,7 +56,7 @@ DeviceAllocator& DeviceHeaps::make_heap(int device) {
     made->use_history_text(made->prepare_history_text(user_metadata_));
     for (HeapScopes* scopes : scopes_)
       if (scopes->is_of(device)) scopes->open(*made);
-    if (!made->can_serve(options_)) warn_of_fixed_segments(device);
+    if (!made->can_serve(options_)) warn_of_fixed_segments(options_.policy, device);
     if (is_of_process_)
       for (const int peer : peers_of(device)) made->allow_peer(contexts_.driver_device(peer));
     slot.store(made.release(), std::memory_order_release);
@@ -157,7 +157,7 @@ void DeviceHeaps::set_options(std::string_view text) {
   for_each([&](DeviceAllocator& heap) { changes.emplace_back(&heap, options); });
   for (auto& [heap, of_heap] : changes) heap->set_options(std::move(of_heap));
   for_each([&](DeviceAllocator& heap) {
-    if (!heap.can_serve(options)) warn_of_fixed_segments(heap.device());
+    if (!heap.can_serve(options)) warn_of_fixed_segments(options.policy, heap.device());
   });
   settings.trace_alloc_max_entries = settings_.trace_alloc_max_entries;
   settings_ = std::move(settings);
@@ -178,10 +178,12 @@ void DeviceHeaps::peer_enabled(int from, int to) {
 }
 
 // Once, whichever device it is: the rest is in describe_options. Requires: mutex_.
-void DeviceHeaps::warn_of_fixed_segments(int device) {
+void DeviceHeaps::warn_of_fixed_segments(Policy policy, int device) {
   if (std::exchange(warned_of_fixed_segments_, true)) return;
-  std::fprintf(stderr, "cistern: expandable_segments:True: %s; device %d is served as by False\n", kFixedSegments,
-               device);
+  const bool is_paged = policy == Policy::paged;
+  std::fprintf(stderr, "cistern: %s: %s; device %d is served as by %s\n",
+               is_paged ? "policy:paged" : "expandable_segments:True", kFixedSegments, device,
+               is_paged ? "policy:classic" : "False");
 }
 
 std::string DeviceHeaps::describe_options() const {
@@ -190,7 +192,9 @@ std::string DeviceHeaps::describe_options() const {
   std::string text = options.describe();
   for_each([&](const DeviceAllocator& heap) {
     if (!heap.can_serve(options))
-      text += fmt::format("without effect: expandable_segments on device {}: {}\n", heap.device(), kFixedSegments);
+      text += fmt::format("without effect: {} on device {}: {}\n",
+                          options.policy == Policy::paged ? "policy:paged" : "expandable_segments", heap.device(),
+                          kFixedSegments);
     const double fraction = heap.memory_fraction();
     if (fraction < 1.0) text += fmt::format("memory fraction of device {}: {:.6g}\n", heap.device(), fraction);
   });

@@ -145,7 +145,7 @@ class DeviceHeaps final : private PeerListener, private SnapshotSource {
 
  private:
   [[nodiscard]] DeviceAllocator& make_heap(int device);
-  void warn_of_fixed_segments(int device);
+  void warn_of_fixed_segments(Policy policy, int device);
   // In two steps, of which only the first may fail. Require: mutex_.
   struct HistoryChange;
   [[nodiscard]] std::vector<HistoryChange> prepare_history(const HistoryOptions& options);

@@ -72,7 +72,7 @@ std::string DeviceHeaps::report(int device) {
   report.tags = std::move(figures.tags);
   report.stacks = named_owners(figures.stacks);
   report.limit_bytes = figures.limit_bytes;
-  report.gives_back_pages = figures.options.policy == Policy::expandable;
+  report.gives_back_pages = figures.options.policy == Policy::expandable || figures.options.policy == Policy::paged;
   const auto& divisions = figures.options.roundup_power2_divisions;
   report.rounds_by_divisions =
       std::any_of(divisions.begin(), divisions.end(), [](std::uint32_t each) { return each > 1; });

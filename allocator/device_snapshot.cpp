@@ -138,6 +138,10 @@ std::vector<SegmentInfo> DeviceAllocator::segments_of(PoolId id) const {
     // Stacks and tags are named in whole snapshots alone.
     info.stack = kNoStack;
     for (BlockInfo& block : blocks) block.stack = kNoStack, block.tag = kNoTag;
+    if (segment->is_paged()) {
+      add_paged_segments(segments, *segment, std::move(blocks));
+      continue;
+    }
     info.blocks = std::move(blocks);
     segments.push_back(std::move(info));
   }
@@ -164,7 +168,7 @@ void DeviceAllocator::add_to(Snapshot& snapshot, SnapshotStacks& stacks) {
 }
 
 DeviceCut::Size DeviceAllocator::size_of_cut() const {
-  return {arena_.segments(), BlockImages::size_for(arena_), history_.size()};
+  return {arena_.segments(), BlockImages::size_for(arena_), history_.size(), size_of_paged_cut()};
 }
 
 // In whatever order is fastest: from end to end of their arena, unless most of it is free (see BlockImages).
@@ -196,10 +200,12 @@ MemoryStats DeviceAllocator::stats_of_cut() const {
 void DeviceAllocator::take_cut(DeviceCut& cut) const {
   cut.stats = recorder_.stats();
   for_each_segment([&](const Segment& segment) {
+    if (segment.is_paged()) return;
     if (segment.going_back) return count_as_gone(segment, cut.stats);
     cut.segments.push_back(image_of(segment));
     cut.first.push_back(segment.first);
   });
+  cut_paged(cut);
   cut.blocks.copy(arena_, cut.first);
   history_.copy_to(cut.history);
 }
@@ -208,7 +214,7 @@ void DeviceAllocator::take_cut(DeviceCut& cut) const {
 void DeviceAllocator::stream_segments(JsonWriter& json, StackIndex first_stack) const {
   SegmentList others;
   for (Segment* segment = segments_; segment != nullptr; segment = segment->next)
-    if (segment->range == nullptr && !segment->going_back) others.push_back(segment);
+    if (segment->range == nullptr && !segment->going_back && !segment->is_paged()) others.push_back(segment);
   others.sort([](const Segment& a, const Segment& b) { return a.address < b.address; });
   const auto write_one = [&](Segment* segment) { write(json, {&segment, 1}, device_, first_stack); };
   for (const AddressRange* range = ranges_; range != nullptr; range = range->next) {
@@ -216,6 +222,9 @@ void DeviceAllocator::stream_segments(JsonWriter& json, StackIndex first_stack) 
     for (std::span<Segment* const> rest = range->segments; !rest.empty();)
       rest = rest.subspan(rest[0]->first == nullptr ? 1 : write(json, rest, device_, first_stack));
   }
+  stream_paged(json, first_stack, [&](std::uint64_t address) {
+    while (!others.empty() && others.first()->address < address) write_one(others.pop_front());
+  });
   while (Segment* segment = others.pop_front()) write_one(segment);
 }
 

@@ -36,11 +36,17 @@ void DeviceAllocator::end_stream(const StreamUse& stream) noexcept {
   }
 }
 
-// Whether another thread waits for the stream, to unmap its pages.
+// Whether another thread waits for the stream, to unmap its pages or to give them to another.
 bool DeviceAllocator::is_waited_for(std::uint64_t stream_id) const noexcept {
   for (const AddressRange* range = ranges_; range != nullptr; range = range->next)
     if (range->owner->waiters != 0 && !range->owner->is_ended && range->owner->stream.id == stream_id) return true;
-  return false;
+  bool is_awaited = false;
+  if (paged_ != nullptr)
+    paged_->for_each_stream([&](StreamNumber, const PagedMemory::Stream& stream) {
+      is_awaited =
+          is_awaited || (stream.heap->waiters != 0 && !stream.heap->is_ended && stream.heap->stream.id == stream_id);
+    });
+  return is_awaited;
 }
 
 // A wholly free segment, or address range, of a stream that is over, for a request that would need

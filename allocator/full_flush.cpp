@@ -37,6 +37,7 @@ void DeviceAllocator::full_flush(Lock& lock) {
         return home == nullptr ? !capturing : home->is_freeable();
       },
       kUnlimited, lock));
+  if (!capturing) static_cast<void>(release_paged(kUnlimited, lock));
   if (!capturing) wait_for_reclaims(lock);
   pools_.drop_unreferenced();
   private_pools_.drop_unreferenced(retired_);
@@ -75,7 +76,7 @@ SegmentList DeviceAllocator::wholly_free_segments(bool of_default_pool) const {
     const Block* block = segment->first;
     const PrivatePool* home = segment->owner->home;
     if (home == nullptr ? !of_default_pool : !home->is_freeable()) continue;
-    if (segment->range != nullptr) continue;
+    if (segment->range != nullptr || segment->is_paged()) continue;
     if (!segment->releasing && block->state == BlockState::inactive && !block->is_split()) segments.push_back(segment);
   }
   segments.sort([](const Segment& a, const Segment& b) {
@@ -116,6 +117,7 @@ std::size_t DeviceAllocator::trim(std::size_t target_bytes) {
           return home == nullptr || home->is_freeable();
         },
         held_bytes_ - target_bytes, lock);
+  if (held_bytes_ > target_bytes) released += release_paged(held_bytes_ - target_bytes, lock);
   return released;
 }
 

@@ -1,5 +1,6 @@
 // Garbage collection by age: gives back cached segments that have not been wanted for
-// long, before the limit is reached. It does not wait for pending frees.
+// long, before the limit is reached. It does not wait for pending frees. Handles of paged memory have no age: of them
+// as many as are needed.
 
 #include "allocator/device_allocator.h"
 
@@ -54,6 +55,7 @@ void DeviceAllocator::collect_garbage(Lock& lock) {
     candidates = std::move(younger);
   }
   static_cast<void>(release_segments(std::move(chosen), lock));
+  if (chosen_bytes < target && !capture_under_way()) static_cast<void>(release_paged(target - chosen_bytes, lock));
 }
 
 }  // namespace cistern

@@ -67,7 +67,8 @@ std::vector<TagStats> DeviceAllocator::tag_stats_locked() const {
 std::vector<StreamStats> DeviceAllocator::stream_stats_locked() const {
   StreamTable table;
   for (const Segment* segment = segments_; segment != nullptr; segment = segment->next)
-    table.of(segment->stream, device_).reserved_bytes += static_cast<std::int64_t>(segment->bytes);
+    table.of(segment->stream, device_).reserved_bytes +=
+        static_cast<std::int64_t>(segment->is_paged() ? paged_->owned_bytes(segment->paged_stream) : segment->bytes);
   const auto add_bytes = [&](const StreamHeap& pool) {
     if (pool.ledger.live_bytes() == 0 && pool.ledger.pending == 0) return;
     StreamStats& stats = table.of(pool.stream, device_);
@@ -174,6 +175,12 @@ FragmentationStats DeviceAllocator::fragmentation(std::size_t request_bytes) con
           policy_.may_serve(block->bytes, rounded))
         stats.usable_bytes += block->bytes;
     }
+  if (paged_ == nullptr) return stats;
+  paged_->for_each_free([&](const FreeRun& run) {
+    const auto bytes = static_cast<std::size_t>(run.sectors * kSectorBytes);
+    ++stats.free_blocks;
+    if (bytes >= rounded) stats.usable_bytes += bytes;
+  });
   return stats;
 }
 

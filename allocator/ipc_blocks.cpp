@@ -107,6 +107,11 @@ MemoryHandle send_memory(void* block, int receivers) {
         "send_memory of {}: it lies in an expandable segment, which no handle names: send the descriptors of "
         "export_range, or set expandable_segments:False in the process that sends",
         block));
+  if (const auto found = pages_of(block); found && found->is_paged)
+    throw NotSupported(fmt::format(
+        "send_memory of {}: it lies in paged memory, whose handles serve other blocks as well: allocate from a MemPool "
+        "what is sent, or choose another policy in the process that sends",
+        block));
   const auto address = reinterpret_cast<std::uintptr_t>(block);
   std::size_t bytes = 0;
   DeviceAllocator* heap = hold(address, &bytes);
@@ -134,6 +139,11 @@ MemoryHandle send_memory(void* block, int receivers) {
 SharedRange export_range(void* block) {
   const auto found = pages_of(block);
   if (!found) throw InvalidArgument(fmt::format("export_range of {}: expected the start of a live block", block));
+  if (found->is_paged)
+    throw NotSupported(fmt::format(
+        "export_range of {}: it lies in paged memory, whose handles serve other blocks as well: choose expandable "
+        "segments in the process that sends",
+        block));
   if (found->pages.bytes == 0)
     throw NotSupported(
         fmt::format("export_range of {}: it lies in no expandable segment: send_memory shares it", block));

@@ -72,6 +72,11 @@ void note_idle_keys(const std::vector<OptionPair>& pairs, OptionsReading& readin
                                  "pytorch_rules", "research_after_flush", "roundup_power2_divisions"})
       note(key, reason);
   }
+  if (options.policy == Policy::paged) {
+    constexpr std::string_view reason = "acts in private pools alone: policy paged keeps no cached segments";
+    for (std::string_view key : {"max_non_split_rounding_mb", "max_split_size_mb", "research_after_flush"})
+      note(key, reason);
+  }
   if (!has_fraction(options, base))
     note("garbage_collection_threshold",
          "acts only while a memory fraction limits the heap: give per_process_memory_fraction, or set it by call");
@@ -118,9 +123,9 @@ const char* to_string(Policy policy) noexcept {
 }
 
 void require_built(Policy policy, std::string_view asked_by) {
-  if (policy == Policy::classic || policy == Policy::expandable || policy == Policy::direct) return;
+  if (policy != Policy::async) return;
   const std::string by = asked_by.empty() ? "" : fmt::format(" (asked for by {})", asked_by);
-  throw NotSupported(fmt::format("policy {} is not built yet{}: this build has classic, expandable and direct",
+  throw NotSupported(fmt::format("policy {} is not built yet{}: this build has classic, expandable, paged and direct",
                                  to_string(policy), by));
 }
 

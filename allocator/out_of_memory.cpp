@@ -205,8 +205,8 @@ OutOfMemoryReport DeviceAllocator::make_report(const Request& request, const std
   report.cause = find_cause(report);
   if (report.cause == OutOfMemoryCause::fragmented && request.pools != nullptr && caches_)
     report.unusable = find_unusable(request);
-  if (report.cause == OutOfMemoryCause::driver_refusal && request.pools != nullptr && expands(request) &&
-      out_of_addresses_)
+  if (report.cause == OutOfMemoryCause::driver_refusal && request.pools != nullptr &&
+      (expands(request) || is_paged(request)) && out_of_addresses_)
     report.cause = OutOfMemoryCause::address_space;
   const Block* fitting = request.pools == nullptr ? nullptr : found_late(request);
   if (caches_ && fitting != nullptr && policy_.may_serve(fitting->bytes, request.rounded))
@@ -217,6 +217,10 @@ OutOfMemoryReport DeviceAllocator::make_report(const Request& request, const std
     report.advice =
         "A capture is under way, during which nothing is waited for and nothing cached is given back: empty_cache() "
         "before the capture would have made room, and the next request after it does.";
+  else if (report.cause == OutOfMemoryCause::address_space && is_paged(request))
+    report.advice =
+        "Each stream's blocks have addresses of four times the device's memory, and more when these are used up: "
+        "fewer streams need fewer addresses, and empty_cache() gives back those that nothing is mapped at.";
   else if (report.cause == OutOfMemoryCause::address_space)
     report.advice =
         "Each stream and pool size has an address range of an eighth more than the device's memory: fewer streams or "

@@ -78,6 +78,7 @@ std::optional<DeviceAllocator::BlockPages> DeviceAllocator::pages_of(std::uint64
   if (block == nullptr || block->freed_while_held) return std::nullopt;
   BlockPages found;
   found.bytes = block->requested;
+  found.is_paged = block->segment->is_paged();
   const AddressRange* range = block->segment->range;
   if (range == nullptr) return found;
   const std::uint64_t first = range->page_at_or_before(address);
@@ -99,6 +100,13 @@ void DeviceAllocator::allow_peer(CUdevice peer) {
   for (const AddressRange* range = ranges_; range != nullptr; range = range->next)
     for (const Segment* segment : range->segments)
       if (segment->first != nullptr) mapped.push_back({segment->address, segment->bytes, range->page_bytes});
+  if (paged_ != nullptr) {
+    const PageTable& table = paged_->placement.table();
+    table.for_each_mapping([&](PageTable::Handle handle, Sectors place) {
+      const std::size_t bytes = paged_->bytes_of(table.pages_of(handle));
+      mapped.push_back({paged_->address_of(place), bytes, bytes});
+    });
+  }
   // Nothing is mapped or unmapped meanwhile.
   grants_access_ = true;
   lock.unlock();

@@ -19,10 +19,12 @@ DeviceAllocator::~DeviceAllocator() {
   }
   try {
     const ContextGuard guard(api_, context_);
-    if (ranges_ != nullptr) static_cast<void>(api_.ctx_synchronize());
+    if (ranges_ != nullptr || paged_ != nullptr) static_cast<void>(api_.ctx_synchronize());
     abandon_ranges();
+    if (paged_ != nullptr) paged_->abandon();
     for (Segment* segment = segments_; segment != nullptr; segment = segment->next)
-      if (segment->range == nullptr) static_cast<void>(source_.release(segment->address, segment->bytes));
+      if (segment->range == nullptr && !segment->is_paged())
+        static_cast<void>(source_.release(segment->address, segment->bytes));
   } catch (...) {  // no context: the driver is gone, and the memory with it
   }
 }
@@ -160,8 +162,12 @@ void DeviceAllocator::link_segment(Segment* segment) noexcept {
   segment->next = segments_;
   if (segments_ != nullptr) segments_->previous = segment;
   segments_ = segment;
-  if (segment->address < lowest_address_) lowest_address_ = segment->address;
-  if (segment->end() > highest_address_) highest_address_ = segment->end();
+  if (segment->bytes != 0) note_addresses(segment->address, segment->end());
+}
+
+void DeviceAllocator::note_addresses(std::uint64_t begin, std::uint64_t end) noexcept {
+  if (begin < lowest_address_) lowest_address_ = begin;
+  if (end > highest_address_) highest_address_ = end;
 }
 
 void DeviceAllocator::unlink_segment(Segment* segment) noexcept {

@@ -258,6 +258,12 @@ int explain_command(const Arguments& arguments, const CommandStreams& streams) {
   if (!policy.unread_text.empty())
     streams.err << fmt::format("cistern: {}: the options' text cannot be read, its own options are as by default: {}\n",
                                input.name, policy.unread_text);
+  if (policy.options.policy == Policy::paged && request.pool_id == std::pair<std::int64_t, std::int64_t>())
+    throw NotSupported(
+        fmt::format("cistern explain: {} was taken under policy paged, which places by what it remembers of earlier "
+                    "requests, and no "
+                    "snapshot tells that: only private pools (--pool) can be explained",
+                    input.name));
   const Placement placement = place(input.snapshot, policy.options, request);
   const Explanation all{usage, policy, request, placement};
   if (usage.json)

@@ -21,7 +21,7 @@ namespace cistern {
 enum class Policy {
   classic,     // PyTorch's default rules, exactly
   expandable,  // PyTorch's expandable_segments:True, exactly; classic where a device lacks what it needs
-  paged,       // cistern's own; not built yet
+  paged,       // cistern's own, see docs/paged-policy.md; classic where a device lacks virtual memory management
   async,       // the driver's stream-ordered pools; not built yet
   direct,      // no caching: each call reaches the driver
 };

@@ -131,6 +131,44 @@ TEST(NoHostMemoryLadder, GarbageIsCollected) {
   EXPECT_EQ(stats.num_alloc_retries, 0);
 }
 
+// Blocks of all kinds: cut out of the middle, side by side, gathered from apart; some are used by another stream.
+void free_paged_memory(World& world, bool is_used_elsewhere) {
+  const StreamHandle side = world.driver.driver.create_stream();
+  std::mt19937_64 random(20261122);
+  std::vector<void*> blocks;
+  testing_host::refused_requests = 0;
+  for (int round = 0; round < 40; ++round) {
+    while (blocks.size() < 60) {
+      void* block = world.take(1 + random() % (blocks.size() % 5 == 0 ? 9 * kMega : kMega / 2));
+      ASSERT_NE(block, nullptr);
+      blocks.push_back(block);
+      if (is_used_elsewhere && random() % 8 == 0) world.allocator.record_stream(block, side);
+    }
+    const NoHostMemory none;
+    while (blocks.size() > 20) {
+      std::swap(blocks[random() % blocks.size()], blocks.back());
+      world.allocator.deallocate(blocks.back());
+      blocks.pop_back();
+    }
+  }
+  world.driver.driver.run_until_idle();
+  EXPECT_NO_THROW(world.allocator.check());
+  for (void* block : blocks) world.allocator.deallocate(block);
+  world.allocator.empty_cache();
+  EXPECT_EQ(world.driver.driver.used_bytes(), 0U);
+}
+
+TEST(NoHostMemoryLadder, AFreeOfPagedMemoryAsksForNothing) {
+  World world("policy:paged", 512 * kMega);
+  free_paged_memory(world, false);
+  EXPECT_EQ(testing_host::refused_requests, 0);
+}
+
+TEST(NoHostMemoryLadder, PagedMemoryThatOthersUseIsFreedInTheEnd) {
+  World world("policy:paged", 512 * kMega);
+  free_paged_memory(world, true);
+}
+
 TEST(NoHostMemoryLadder, OversizeSegmentsAreReleased) {
   World world("max_split_size_mb:25");
   void* small = world.take(30 * kMega);

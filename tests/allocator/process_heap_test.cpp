@@ -146,7 +146,7 @@ TEST_F(ProcessHeap, ABadOptionIsNamedWithItsVariable) {
 }
 
 TEST_F(ProcessHeap, AnUnbuiltPolicyIsRefusedByName) {
-  for (const char* text : {"policy:paged", "policy:async", "backend:cudaMallocAsync"}) {
+  for (const char* text : {"policy:async", "backend:cudaMallocAsync"}) {
     try {
       set_options(text);
       FAIL() << text;

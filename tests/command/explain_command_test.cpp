@@ -275,6 +275,13 @@ TEST_F(ExplainCommandTest, TheRecordedPolicyDecides) {
   expect_refused(explain({"2MiB", "0"}), {"policy async"});
 }
 
+TEST_F(ExplainCommandTest, PagedMemoryIsNotGuessedAt) {
+  is_ours_ = true;
+  snapshot_.settings.policy = "paged";
+  expect_refused(explain({"2MiB", "0"}), {"s.json", "policy paged"});
+  EXPECT_EQ(explain_json({"2MiB", "0", "--pool", "1,0"})["served_by"]["address"], 0x30000000);
+}
+
 // In our own form: PyTorch's have no such keys.
 TEST_F(ExplainCommandTest, WhatIsRecordedHoldsWhateverTheTextSays) {
   is_ours_ = true;

@@ -140,7 +140,7 @@ TEST_F(ReplayCommandTest, ABadTraceIsRefusedBeforeAnyOtherIsReplayed) {
 }
 
 TEST_F(ReplayCommandTest, AnUnbuiltPolicyAndABadOptionAreRefusedByName) {
-  expect_refused(run({"replay", two_steps, "--policy", "paged"}), {"paged"});
+  expect_refused(run({"replay", two_steps, "--policy", "async"}), {"async"});
   expect_refused(run({"replay", two_steps, "--policy", "nonsense"}), {"nonsense"});
   expect_refused(run({"replay", two_steps, "--config", "max_split_size:64"}), {"max_split_size"});
   expect_refused(run({"replay", two_steps, "--config", "garbage_collection_threshold:7"}),

@@ -209,6 +209,21 @@ void switched_policy(World& world) {
   world.take(90 * kMega);
 }
 
+// Handles that stay mapped where they were serve elsewhere, first of the stream's own, then of others that still work.
+void gathered_from_streams(World& world) {
+  std::vector<void*> blocks;
+  for (int i = 0; i < 6; ++i) blocks.push_back(world.take(5 * kMega));
+  for (int i = 0; i < 4; ++i) blocks.push_back(world.take(7 * kMega / 2, world.side));
+  world.driver.occupy(world.side, 1ms);
+  for (const std::size_t i : {0U, 2U, 3U, 5U, 6U, 8U}) world.give(blocks[i]);
+  void* gathered = world.take(18 * kMega);
+  void* mixed = world.take(9 * kMega, world.side);
+  world.give(gathered);
+  world.give(mixed);
+  world.take(30 * kMega);
+  world.allocator.trim(50 * kMega);
+}
+
 const std::vector<Scenario> kScenarios = {
     {"MissAndHit", "oom_dump:off", miss_and_hit},
     {"UsedElsewhere", "oom_dump:off", used_elsewhere},
@@ -243,6 +258,18 @@ const std::vector<Scenario> kScenarios = {
     {"ExpandableOverflowPool", "oom_dump:off,expandable_segments:True", overflow_pool},
     {"ExpandableRestoredCheckpoint", "oom_dump:off,expandable_segments:True", restored_checkpoint},
     {"ExpandableDestroyedStream", "oom_dump:off,expandable_segments:True", destroyed_stream},
+    {"PagedMissAndHit", "oom_dump:off,policy:paged", miss_and_hit},
+    {"PagedUsedElsewhere", "oom_dump:off,policy:paged", used_elsewhere},
+    {"PagedFlushOnAFullDevice", "oom_dump:off,policy:paged", flush_on_a_full_device},
+    {"PagedOutOfMemory", "oom_dump:off,policy:paged", out_of_memory},
+    {"PagedTrimming", "oom_dump:off,policy:paged", trimming},
+    {"PagedGrowingOverAGap", "oom_dump:off,policy:paged", growing_over_a_gap},
+    {"PagedGatheredFromStreams", "oom_dump:off,policy:paged,per_process_memory_fraction:0.5", gathered_from_streams},
+    {"PagedPrivatePool", "oom_dump:off,policy:paged", private_pool},
+    {"PagedMemPools", "oom_dump:off,policy:paged", mem_pools},
+    {"PagedOverflowPool", "oom_dump:off,policy:paged", overflow_pool},
+    {"PagedRestoredCheckpoint", "oom_dump:off,policy:paged", restored_checkpoint},
+    {"PagedDestroyedStream", "oom_dump:off,policy:paged", destroyed_stream},
 };
 
 // The errors a driver may answer with: memory is short, and a failure that is none of ours.

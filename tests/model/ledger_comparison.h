@@ -27,6 +27,8 @@ class LedgerComparison {
   void follow();
   // Fails the property where anything differs.
   void compare() const;
+  // The same of what is live and pending alone: where free memory lies is another policy's.
+  void compare_live() const;
 
   static constexpr int kTags = 4;  // 0: no tag
   static Tag tag(int number);
@@ -34,7 +36,8 @@ class LedgerComparison {
  private:
   void compare_scopes() const;
   void compare_tags() const;
-  void compare_streams() const;
+  enum class Bytes { all, live };
+  void compare_streams(Bytes which) const;
   void compare_oldest() const;
   void compare_free() const;
 

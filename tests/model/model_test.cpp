@@ -118,6 +118,8 @@ struct SetUp {
   std::size_t pools = 0;  // 1: private pools, too
   bool switches = false;  // turns expandable segments on and off
   bool seldom = false;    // nothing has a tag, and what both have is compared now and then
+  // Paged memory: what is live and pending is that of expandable segments, which the model has in its place.
+  bool paged = false;
 };
 
 // Runs a program on both and compares after each step, or some of them.
@@ -127,9 +129,10 @@ class Comparison {
       : options_(AllocatorOptions::parse(std::string("oom_dump:off,") + setup.options)),
         switches_(setup.switches),
         seldom_(setup.seldom),
+        paged_(setup.paged),
         captures_({.capacity_bytes = setup.capacity, .backing = Backing::none}),
         allocator_({.driver = &captures_.api, .options = options_}),
-        model_(setup.capacity, options_) {
+        model_(setup.capacity, paged_ ? AllocatorOptions::parse("expandable_segments:True") : options_) {
     allocator_.reset_peak_memory_stats();  // makes the heap, which the model has from the start
     streams_.push_back(nullptr);
     for (int i = 1; i < kStreams; ++i) streams_.push_back(driver_.create_stream());
@@ -163,8 +166,14 @@ class Comparison {
       case Action::empty_cache:
         allocator_.empty_cache();
         model_.empty_cache();
+        // What went back, and so whose work the driver waited for, is another policy's.
+        for (int i = 0; paged_ && i < kStreams; ++i) {
+          driver_.run_until_idle(streams_[static_cast<std::size_t>(i)]);
+          model_.finish_work(i);
+        }
         break;
       case Action::trim:
+        if (paged_) break;  // what goes back, and so who is waited for, is another policy's
         allocator_.trim(step.bytes * 8);
         model_.trim(step.bytes * 8);
         break;
@@ -172,7 +181,7 @@ class Comparison {
         reset(step.pick % 2 == 0);
         break;
       case Action::open_scope:
-        ledgers_.open_scope();
+        if (!paged_) ledgers_.open_scope();
         break;
       case Action::close_scope:
         ledgers_.close_scope(step.pick);
@@ -247,7 +256,10 @@ class Comparison {
   }
 
   // `pool`: a MemPool's number and itself; null: what is recorded decides.
-  void allocate(const Step& step, const std::pair<const int, MemPool>* pool = nullptr) {
+  void allocate(const Step& wanted, const std::pair<const int, MemPool>* pool = nullptr) {
+    Step step = wanted;
+    // In paged memory streams may come to wait for each other, which the model does not know of: one owns all.
+    if (paged_) step.stream = 0;
     const int tag = tag_of(step);
     model_.set_tag(tag);
     const auto expected = pool == nullptr ? model_.allocate(step.bytes, step.stream)
@@ -262,9 +274,11 @@ class Comparison {
     RC_ASSERT((pointer != nullptr) == expected.has_value());
     if (pointer == nullptr) return;
     const auto address = reinterpret_cast<std::uintptr_t>(pointer);
-    std::uint64_t& base = offset(is_in_range(*expected));
-    if (base == 0) base = address - *expected;
-    RC_ASSERT(address - base == *expected);
+    if (!paged_) {
+      std::uint64_t& base = offset(is_in_range(*expected));
+      if (base == 0) base = address - *expected;
+      RC_ASSERT(address - base == *expected);
+    }
     live_.push_back(pointer);
     relative_[pointer] = *expected;
     asked_[pointer] = {step.bytes, step.stream};
@@ -409,6 +423,7 @@ class Comparison {
     } catch (const std::logic_error& error) {
       RC_FAIL(error.what());
     }
+    if (paged_) return compare_paged();
     const auto expected = model_.stats().flat();
     const auto actual = allocator_.memory_stats().flat();
     for (const auto& [key, value] : expected) {
@@ -418,6 +433,38 @@ class Comparison {
     RC_ASSERT(driver_.used_bytes() == static_cast<std::size_t>(model_.stats().reserved_bytes.all.current));
     ledgers_.compare();
     compare_blocks();
+  }
+
+  // What is live and pending is as in expandable segments; every reserved byte is shown once, and the device has it.
+  void compare_paged() {
+    const MemoryStats actual = allocator_.memory_stats();
+    const MemoryStats expected = model_.stats();
+    RC_ASSERT(actual.allocation.all == expected.allocation.all);
+    RC_ASSERT(actual.allocated_bytes.all == expected.allocated_bytes.all);
+    RC_ASSERT(actual.active.all == expected.active.all);
+    RC_ASSERT(actual.active_bytes.all == expected.active_bytes.all);
+    RC_ASSERT(actual.requested_bytes.all == expected.requested_bytes.all);
+    RC_ASSERT(actual.num_ooms == 0);
+    RC_ASSERT(driver_.used_bytes() == static_cast<std::size_t>(actual.reserved_bytes.all.current));
+    ledgers_.compare_live();
+    std::int64_t shown = 0;
+    std::map<std::uint64_t, std::pair<BlockState, std::int64_t>> blocks;
+    for (const SegmentInfo& segment : allocator_.snapshot().segments) {
+      std::int64_t tiled = 0;
+      for (const BlockInfo& block : segment.blocks) {
+        RC_ASSERT(block.address == segment.address + static_cast<std::uint64_t>(tiled));
+        tiled += block.size;
+        blocks[block.address] = {block.state, block.requested_size};
+      }
+      RC_ASSERT(tiled == segment.total_size);
+      shown += tiled;
+    }
+    RC_ASSERT(shown == actual.reserved_bytes.all.current);
+    for (void* pointer : live_) {
+      const auto& [state, requested] = blocks[reinterpret_cast<std::uintptr_t>(pointer)];
+      RC_ASSERT(state == BlockState::active_allocated);
+      RC_ASSERT(requested == static_cast<std::int64_t>(asked_.at(pointer).first));
+    }
   }
 
   // The model's segments as a snapshot has them: of an address range, what is mapped without a gap.
@@ -475,6 +522,7 @@ class Comparison {
   AllocatorOptions options_;
   bool switches_;
   bool seldom_;
+  bool paged_;
   CapturingDriver captures_;
   SimulatedDriver& driver_ = captures_.driver;
   CachingAllocator allocator_;
@@ -568,6 +616,10 @@ RC_GTEST_PROP(Model, EqualWithExpandableSegmentsInPrivatePools, ()) {
 
 RC_GTEST_PROP(Model, EqualWithExpandableSegmentsUnder24, ()) {
   run_random_program({"expandable pools of 2.4", 240 * kMega, "expandable_segments:True,pytorch_rules:2.4", 1});
+}
+
+RC_GTEST_PROP(Model, EqualInPagedMemory, ()) {
+  run_random_program({"paged", 4096 * kMega, "policy:paged", 0, false, false, true});
 }
 
 RC_GTEST_PROP(Model, EqualWhenExpandableSegmentsAreSwitched, ()) {

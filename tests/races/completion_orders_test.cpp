@@ -242,6 +242,18 @@ void unmapped_and_mapped_again(ExploredWorld& world) {
   world.give(third);
 }
 
+// A large block takes what two other streams have free, in handles and fragments, while they still work.
+void gathered_from_streams(ExploredWorld& world) {
+  std::vector<void*> blocks;
+  for (std::size_t i = 0; i < 6; ++i) blocks.push_back(world.take(3 * kMega, i % 2));
+  for (const std::size_t i : {0U, 1U, 4U}) world.give(blocks[i]);
+  void* large = world.take(8 * kMega, 2);
+  world.let_streams_step();
+  for (const std::size_t i : {2U, 3U}) world.give(blocks[i]);
+  if (large != nullptr) world.give(large);
+  static_cast<void>(world.take(13 * kMega, 1));
+}
+
 const std::vector<Scenario> kScenarios = {
     {"UsedByOneStream", 512, "", true, [](ExploredWorld& world) { used_by(world, 1); }},
     {"UsedByTwoStreams", 512, "", true, [](ExploredWorld& world) { used_by(world, 2); }},
@@ -277,6 +289,22 @@ const std::vector<Scenario> kScenarios = {
     {"ExpandableReusedHandles", 512, "expandable_segments:True", false, reused_handles},
     {"ExpandableChainOfDestroyedStreams", 512, "expandable_segments:True", false, chain_of_destroyed_streams},
     {"ExpandableRestoredCheckpoint", 512, "expandable_segments:True", false, restored_checkpoint},
+    {"PagedUsedByFourStreams", 512, "policy:paged", false, [](ExploredWorld& world) { used_by(world, 4); }},
+    {"PagedQueuesByStream", 512, "policy:paged", false, queues_by_stream},
+    {"PagedFreedWithALastUse", 512, "policy:paged", false, freed_with_a_last_use},
+    {"PagedHandedOnAndOn", 512, "policy:paged", false, handed_on_and_on},
+    {"PagedFlushWithPendingFrees", 512, "policy:paged", false, flush_with_pending_frees},
+    {"PagedFullDevice", 64, "policy:paged", false, full_device},
+    {"PagedLimit", 512, "policy:paged,per_process_memory_fraction:0.125", false, full_device},
+    {"PagedPrivatePool", 512, "policy:paged", false, private_pool},
+    {"PagedOverflowPool", 64, "policy:paged", false, overflow_pool},
+    {"PagedFreesPutOffByACapture", 512, "policy:paged", false, frees_put_off_by_a_capture},
+    {"PagedDestroyedStream", 512, "policy:paged", false, destroyed_stream},
+    {"PagedReusedHandles", 512, "policy:paged", false, reused_handles},
+    {"PagedChainOfDestroyedStreams", 512, "policy:paged", false, chain_of_destroyed_streams},
+    {"PagedRestoredCheckpoint", 512, "policy:paged", false, restored_checkpoint},
+    {"PagedUnmappedAndMappedAgain", 512, "policy:paged", false, unmapped_and_mapped_again},
+    {"PagedGatheredFromStreams", 24, "policy:paged", false, gathered_from_streams},
     {"UnmappedAndMappedAgain", 512, "expandable_segments:True", true, unmapped_and_mapped_again},
 };
 

@@ -177,6 +177,12 @@ TEST(Stress, ThreadsOnAFullDeviceMapAndUnmap) {
   run_stress(96 * kMega, "oom_dump:off,expandable_segments:True", scaled(40000));
 }
 
+TEST(Stress, ThreadsSharePagedMemory) { run_stress(2048 * kMega, "policy:paged", scaled(100000)); }
+
+TEST(Stress, ThreadsOnAFullDeviceGatherAndGiveBack) {
+  run_stress(96 * kMega, "oom_dump:off,policy:paged", scaled(40000));
+}
+
 // Both kinds of segments in the same pools.
 TEST(Stress, ExpandableSegmentsAreTurnedOnAndOffMeanwhile) {
   Shared shared(512 * kMega, "oom_dump:off");

@@ -1,0 +1,249 @@
+// Blocks in paged memory: the ladder of the policy `paged`, which makes its own from the placement's plans.
+//
+// A plan has what it takes to itself: the lock is given up around the driver's part of it, which is all or nothing.
+// Where it takes free bytes of other streams, the request's stream waits on the device for what they had queued, before
+// the block is anybody's; the host waits for nothing.
+
+#include "allocator/device_allocator.h"
+#include "runtime/driver_error.h"
+
+#include <fmt/format.h>
+
+#include <new>
+#include <utility>
+
+namespace cistern {
+namespace {
+
+bool creates(const PagePlan& plan) {
+  for (const Gather::Step& step : plan.gather.steps)
+    if (step.is_new) return true;
+  return false;
+}
+
+std::int64_t created_pages(const PagePlan& plan) {
+  std::int64_t pages = 0;
+  for (const Gather::Step& step : plan.gather.steps) pages += step.is_new ? step.pages : 0;
+  return pages;
+}
+
+}  // namespace
+
+Block* DeviceAllocator::serve_paged(Request& request, Lock& lock) {
+  request.segment_bytes = request.rounded;
+  if (!budgets_.empty()) require_within_budgets(request, nullptr, lock);
+  const PoolReference keeps(*request.pools, lock);
+  const std::optional<PagedBlock> place = find_place(request, lock);
+  if (!place) {
+    Block* block = take_from_overflow(request);
+    if (block == nullptr) fail(request, lock);
+    return hand_out_overflow(block, request, lock);
+  }
+  try {
+    // The lock may have been given up: others may have used what was reserved, and what is live has changed.
+    arena_.reserve(1, 0);
+    block_map_.make_room();
+    paged_->provide_record();
+    if (!budgets_.empty()) require_within_budgets(request, nullptr, lock);
+  } catch (...) {
+    if (!lock.owns_lock()) lock.lock();
+    paged_->placement.freed(*place);
+    paged_->placement.settle(*place);
+    throw;
+  }
+  return hand_out(*place, request, lock);
+}
+
+// Nothing: there is no memory for the request.
+std::optional<PagedBlock> DeviceAllocator::find_place(const Request& request, Lock& lock) {
+  const bool asks = surroundings_.observers.has_free_memory_callbacks();
+  if (auto place = try_place(request, asks || collects_garbage() ? Growth::unasked : Growth::allowed, lock))
+    return place;
+  if (asks || collects_garbage()) {
+    if (asks) static_cast<void>(call_free_memory_callbacks(request, lock));
+    if (collects_garbage()) collect_garbage(lock);
+    if (auto place = try_place(request, Growth::allowed, lock)) return place;
+  }
+  try {
+    // What the driver refused, whole free handles may bring.
+    if (auto place = try_place(request, Growth::none, lock)) return place;
+    if (capture_under_way()) return std::nullopt;
+    full_flush(lock);
+    recorder_.allocation_retried();
+    if (auto place = try_place(request, Growth::allowed, lock)) return place;
+    return try_place(request, Growth::none, lock);
+  } catch (const std::bad_alloc&) {  // the device was short of memory first: that is what the caller must hear of
+    return std::nullopt;
+  }
+}
+
+// One attempt. Nothing: the limit forbids it, or the driver has no memory; any other failure of the driver is thrown.
+std::optional<PagedBlock> DeviceAllocator::try_place(const Request& request, Growth growth, Lock& lock) {
+  wait_for_grants(lock);
+  PagePlacement& placement = paged_->placement;
+  PageRequest wanted{PagedMemory::sectors_for(request.rounded), paged_stream(*request.pools), false, true};
+  for (;;) {
+    set_page_limit(growth);
+    PagePlan plan = placement.plan(wanted);
+    if (plan.kind != PlanKind::placed) return std::nullopt;
+    if (plan.gather.empty() && plan.owners.empty()) return placement.commit(plan);
+    if (growth == Growth::unasked && creates(plan)) {
+      placement.abandon(plan);
+      return std::nullopt;
+    }
+    DevicePages::Outcome outcome;
+    try {
+      if (!plan.gather.empty()) paged_->provide_for(PageTable::arena_of(plan.gather.address));
+      const std::vector<PlanOrder> orders = orders_of(plan);
+      outcome = carry_out(plan, orders, request, lock);
+    } catch (...) {
+      placement.abandon(plan);
+      throw;
+    }
+    if (outcome.result == CUDA_SUCCESS) return commit(plan, lock);
+    placement.abandon(plan);
+    out_of_addresses_ =
+        outcome.result == CUDA_ERROR_OUT_OF_MEMORY && outcome.call == DriverEntryId::mem_address_reserve;
+    if (outcome.call == DriverEntryId::stream_wait_event && wanted.may_take_others) {
+      wanted.may_take_others = false;  // it cannot be ordered behind them, as in a capture
+      continue;
+    }
+    if (outcome.result == CUDA_ERROR_OUT_OF_MEMORY) return std::nullopt;
+    throw_driver_error(api_, outcome.result, outcome.call,
+                       fmt::format("{} bytes of paged memory on device {}", request.rounded, device_));
+  }
+}
+
+// The stream's number, which it has as long as it has bytes. Throws std::bad_alloc, unchanged.
+StreamNumber DeviceAllocator::paged_stream(StreamHeap& heap) {
+  if (const StreamNumber number = paged_->find(heap); number >= 0) return number;
+  arena_.reserve(1, 1);
+  const StreamNumber number = paged_->add({&heap, nullptr});
+  Segment* segment = arena_.take_segment();
+  segment->stream = heap.stream;
+  segment->kind = PoolKind::large;  // paged memory has one kind of blocks
+  segment->owner = &heap;
+  segment->pool = &heap.large;
+  segment->paged_stream = number;
+  paged_->set_segment(number, segment);
+  link_segment(segment);
+  ++heap.references;
+  return number;
+}
+
+void DeviceAllocator::set_page_limit(Growth growth) noexcept {
+  PagePlacement& placement = paged_->placement;
+  std::int64_t limit = PagePlacement::kNoLimit;
+  if (growth == Growth::none) {
+    limit = placement.table().pages();
+  } else if (limit_bytes_ != kUnlimited) {
+    const std::size_t others = held_bytes_ + arriving_bytes_ - paged_->bytes_of(placement.table().pages());
+    limit = others < limit_bytes_ ? paged_->pages_in(limit_bytes_ - others) : 0;
+  }
+  placement.set_page_limit(limit);
+}
+
+// Throws std::bad_alloc.
+std::vector<DeviceAllocator::PlanOrder> DeviceAllocator::orders_of(const PagePlan& plan) const {
+  std::vector<PlanOrder> orders;
+  orders.reserve(plan.owners.size());
+  for (const StreamNumber owner : plan.owners) {
+    StreamHeap* heap = paged_->stream(owner).heap;
+    orders.push_back({StreamUse{heap->stream, device_, nullptr}, heap, heap->end, owner});
+  }
+  return orders;
+}
+
+// The driver's part of a plan. Meanwhile nobody's stream is destroyed that the plan has bytes of.
+DevicePages::Outcome DeviceAllocator::carry_out(const PagePlan& plan, const std::vector<PlanOrder>& orders,
+                                                const Request& request, Lock& lock) noexcept {
+  const std::size_t arriving = paged_->bytes_of(created_pages(plan));
+  arriving_bytes_ += arriving;
+  ++range_operations_;
+  for (const PlanOrder& order : orders) ++order.heap->waiters;
+  const bool during_capture = !routing_.empty();
+  const bool may_wait = !routing_.capture_under_way(true);
+  const bool shareable = !follows_2_4();
+  const StreamUse user{request.pools->stream, device_, nullptr};
+  PagedMemory::UnderWay taken{&plan.taken, nullptr};
+  paged_->begin(taken);
+  lock.unlock();
+  DevicePages::Outcome outcome{CUDA_ERROR_INVALID_CONTEXT, DriverEntryId::ctx_set_current};
+  try {
+    const DriverScope scope(api_, context_, during_capture);
+    outcome = {order_behind(orders, user, during_capture, may_wait), DriverEntryId::stream_wait_event};
+    if (outcome.result == CUDA_SUCCESS && !plan.gather.empty())
+      outcome = paged_->driver.carry_out(plan.gather, peers_, shareable);
+  } catch (...) {  // no context: nothing was mapped
+  }
+  lock.lock();
+  paged_->end(taken);
+  for (const PlanOrder& order : orders) --order.heap->waiters;
+  --range_operations_;
+  arriving_bytes_ -= arriving;
+  reclaimed_.notify_all();
+  return outcome;
+}
+
+// Orders later work of `user` behind what the others have queued. What was waited for stays so: a wait keeps what the
+// event had recorded.
+CUresult DeviceAllocator::order_behind(const std::vector<PlanOrder>& orders, const StreamUse& user, bool during_capture,
+                                       bool may_wait) noexcept {
+  if (orders.empty()) return CUDA_SUCCESS;
+  if (is_captured(user)) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  for (const PlanOrder& order : orders) {
+    if (order.heap->is_ended) {
+      if (order.end == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+      if (order.end->event == nullptr) continue;
+      const CUresult result = api_.stream_wait_event(user.stream.handle, order.end->event, 0);
+      if (result != CUDA_SUCCESS) return result;
+      continue;
+    }
+    PendingFrees::Entry entry{nullptr, device_, order.owner.stream, nullptr};
+    CUresult result = record_event(order.owner, &entry, during_capture, may_wait);
+    if (result == CUDA_SUCCESS && entry.event != nullptr) {
+      result = api_.stream_wait_event(user.stream.handle, entry.event, 0);
+      surroundings_.event_pools.of(device_).release(entry.event);
+    }
+    if (result != CUDA_SUCCESS) return result;
+  }
+  return CUDA_SUCCESS;
+}
+
+PagedBlock DeviceAllocator::commit(PagePlan& plan, const Lock& lock) noexcept {
+  const PagedBlock place = paged_->placement.commit(plan);
+  if (plan.gather.empty()) return place;
+  const PageTable::Arena arena = PageTable::arena_of(plan.gather.address);
+  paged_->learn(arena);
+  note_addresses(paged_->base_of(arena), paged_->base_of(arena) + paged_->driver.arena_bytes());
+  const std::int64_t pages = created_pages(plan);
+  if (pages == 0) return place;
+  held_bytes_ += paged_->bytes_of(pages);
+  const Segment& segment = *paged_->stream(plan.request.stream).segment;
+  TracePoint at = point_of(segment, lock);
+  for (const Gather::Step& step : plan.gather.steps) {
+    if (!step.is_new) continue;
+    at.address = paged_->address_of(step.address);  // of the first: they lie side by side
+    break;
+  }
+  at.size = as_signed(paged_->bytes_of(pages));
+  recorder_.range_mapped(segment.kind, at.size, at);
+  return place;
+}
+
+Block* DeviceAllocator::complete_paged_free(Block* block, const Lock& lock) {
+  recorder_.trace(TraceAction::free_completed, [&] { return point_of(*block, lock); });
+  const std::size_t bytes = block->bytes;
+  const std::size_t requested = block->requested;
+  const Attribution of = attribution(*block);
+  const PoolKind kind = block->segment->kind;
+  if (std::exchange(block->has_uses, false)) retire(block->uses);
+  history_.let_go(block->stack);
+  paged_->placement.settle(paged_->place_of(*block));
+  paged_->detach(*block);
+  arena_.give_back(block);
+  recorder_.free_completed(kind, as_signed(bytes), as_signed(requested), {}, of);
+  return nullptr;
+}
+
+}  // namespace cistern

@@ -1,0 +1,130 @@
+#pragma once
+
+// PagedMemory: what a heap has for the policy `paged`: where its blocks lie, the driver's part of it, which stream has
+// which number, and what is to be known of each block that is not free.
+//
+// A stream's blocks hang on a Segment of its own, which stands for the stream alone: it has no bytes and no place, and
+// its blocks, live or pending, are linked in no order. Free bytes are no blocks: they are the placement's.
+// Not thread-safe: the heap's lock is held, but for `driver`, which needs none.
+
+#include "allocator/block.h"
+#include "allocator/device_pages.h"
+#include "allocator/page_placement.h"
+#include "allocator/page_source.h"
+#include "runtime/driver_api.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace cistern {
+
+class PagedMemory {
+ public:
+  struct Stream {
+    StreamHeap* heap = nullptr;  // null: the number is nobody's
+    Segment* segment = nullptr;
+  };
+
+  // `source` outlives it. Throws DriverError.
+  PagedMemory(const DriverApi& api, PageSource& source, std::size_t device_bytes);
+
+  [[nodiscard]] static Sectors sectors_for(std::size_t bytes) {
+    return (static_cast<Sectors>(bytes) + kSectorBytes - 1) / kSectorBytes;
+  }
+  [[nodiscard]] std::size_t bytes_of(std::int64_t pages) const {
+    return static_cast<std::size_t>(placement.table().page().sectors(pages) * kSectorBytes);
+  }
+  // Pages that hold no more than so many bytes.
+  [[nodiscard]] std::int64_t pages_in(std::size_t bytes) const {
+    return placement.table().page().whole(static_cast<Sectors>(bytes) / kSectorBytes);
+  }
+
+  // Streams. A number is found in O(streams). `add` throws std::bad_alloc, unchanged.
+  [[nodiscard]] StreamNumber find(const StreamHeap& heap) const noexcept;  // -1: it has none
+  [[nodiscard]] StreamNumber add(const Stream& stream);
+  void set_segment(StreamNumber stream, Segment* segment) {
+    streams_[static_cast<std::size_t>(stream)].segment = segment;
+  }
+  void remove(StreamNumber stream) noexcept { streams_[static_cast<std::size_t>(stream)] = {}; }
+  [[nodiscard]] const Stream& stream(StreamNumber number) const { return streams_[static_cast<std::size_t>(number)]; }
+  template <class Visit>
+  void for_each_stream(Visit&& visit) const {
+    for (std::size_t i = 0; i < streams_.size(); ++i)
+      if (streams_[i].heap != nullptr) visit(static_cast<StreamNumber>(i), streams_[i]);
+  }
+  // Of its blocks and its free runs.
+  [[nodiscard]] std::size_t owned_bytes(StreamNumber stream) const;
+
+  // Where a byte lies on the device. Requires: its arena is known.
+  [[nodiscard]] std::uint64_t address_of(Sectors place) const {
+    const PageTable::Arena arena = PageTable::arena_of(place);
+    return bases_[static_cast<std::size_t>(arena)] +
+           static_cast<std::uint64_t>((place - PageTable::begin_of(arena)) * kSectorBytes);
+  }
+  [[nodiscard]] std::uint64_t base_of(PageTable::Arena arena) const { return bases_[static_cast<std::size_t>(arena)]; }
+  // Room for what `learn` keeps. Throws std::bad_alloc, unchanged.
+  void provide_for(PageTable::Arena arena);
+  // Where an arena that was mapped in lies; and that it lies nowhere any more.
+  void learn(PageTable::Arena arena) noexcept;
+  void forget(PageTable::Arena arena) noexcept {
+    if (arena < known_arenas()) bases_[static_cast<std::size_t>(arena)] = 0;
+  }
+
+  // Makes the next `attach` take no host memory. Throws std::bad_alloc, unchanged.
+  void provide_record();
+  // The block is that of the place, on its stream's segment.
+  void attach(Block& block, const PagedBlock& place) noexcept;
+  [[nodiscard]] const PagedBlock& place_of(const Block& block) const {
+    return places_[static_cast<std::size_t>(block.paged_place)];
+  }
+  // Takes the block off its segment.
+  void detach(Block& block) noexcept;
+
+  // Of so many arenas it may be known where they lie.
+  [[nodiscard]] PageTable::Arena known_arenas() const { return static_cast<PageTable::Arena>(bases_.size()); }
+
+  // Bytes that a plan or a departure has to itself, while the lock is given up: free memory still, to all who ask.
+  struct UnderWay {
+    const std::vector<FreeRun>* runs = nullptr;
+    UnderWay* next = nullptr;
+  };
+  void begin(UnderWay& one) noexcept {
+    one.next = under_way_;
+    under_way_ = &one;
+  }
+  void end(const UnderWay& one) noexcept {
+    UnderWay** place = &under_way_;
+    while (*place != &one) place = &(*place)->next;
+    *place = one.next;
+  }
+  // Calls visit(FreeRun) for each free run and for what is under way.
+  template <class Visit>
+  void for_each_free(Visit&& visit) const {
+    placement.free_runs().for_each(visit);
+    for (const UnderWay* one = under_way_; one != nullptr; one = one->next)
+      for (const FreeRun& run : *one->runs) visit(run);
+  }
+
+  // Arenas that are empty, and whose addresses the driver did not take back yet.
+  [[nodiscard]] std::vector<PageTable::Arena>& unfreed_arenas() { return unfreed_arenas_; }
+
+  // For a heap that ends: gives all of it back, blocks in use included. The device's work is over.
+  void abandon() noexcept;
+  // Verifies that each byte has one owner, and blocks lie where their places say. Returns the owned bytes. Throws
+  // std::logic_error.
+  [[nodiscard]] std::size_t check() const;
+
+  PagePlacement placement;
+  DevicePages driver;
+
+ private:
+  std::vector<Stream> streams_;       // by number
+  std::vector<std::uint64_t> bases_;  // of arenas
+  std::vector<PagedBlock> places_;    // by a block's number, see Block::paged_place
+  std::vector<std::size_t> unused_;   // of these
+  std::vector<PageTable::Arena> unfreed_arenas_;
+  UnderWay* under_way_ = nullptr;
+};
+
+}  // namespace cistern

@@ -1,0 +1,423 @@
+// Paged memory: what repeats without a driver call, what streams wait for, what a snapshot shows, and what goes back.
+// That no two blocks share a byte is for the heap's check, the model's programs and the race detector to say.
+
+#include <cistern/allocator.h>
+#include <cistern/error.h>
+#include <cistern/simulated.h>
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <random>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "allocator/device_heaps.h"
+#include "tests/allocator/capturing_driver.h"
+
+namespace cistern {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr std::size_t kMega = 1024 * 1024;
+constexpr const char* kPaged = "oom_dump:off,policy:paged";
+
+std::int64_t mebibytes(std::int64_t count) { return count << 20; }
+
+class Paged : public testing::Test {
+ protected:
+  explicit Paged(std::size_t capacity = 1024 * kMega, const char* options = kPaged)
+      : driver({.capacity_bytes = capacity, .backing = Backing::none, .races = RaceMode::collect}),
+        allocator({.driver = &driver.api(), .options = AllocatorOptions::parse(options)}) {}
+
+  void* take(std::size_t bytes, StreamHandle stream = nullptr) { return allocator.allocate(bytes, stream); }
+  void give(void* block) { allocator.deallocate(block); }
+  [[nodiscard]] std::int64_t reserved() const { return allocator.memory_stats().reserved_bytes.all.current; }
+  // The heap is sound, a snapshot shows every reserved byte once, and no work raced.
+  void judge() {
+    allocator.check();
+    std::int64_t shown = 0;
+    const Snapshot snapshot = allocator.snapshot();
+    for (const SegmentInfo& segment : snapshot.segments) {
+      shown += segment.total_size;
+      std::int64_t tiled = 0;
+      for (const BlockInfo& block : segment.blocks) {
+        EXPECT_EQ(block.address, segment.address + static_cast<std::uint64_t>(tiled));
+        tiled += block.size;
+      }
+      EXPECT_EQ(tiled, segment.total_size);
+    }
+    EXPECT_EQ(shown, reserved());
+    EXPECT_EQ(driver.used_bytes(), static_cast<std::size_t>(reserved()));
+    for (const RaceReport& report : driver.race_reports()) ADD_FAILURE() << report.to_string();
+  }
+  // Work of the stream on the block.
+  void work(void* block, std::size_t bytes, StreamHandle stream) {
+    driver.launch(stream, {}, {{block, bytes}}, 1ms, [] {});
+  }
+
+  SimulatedDriver driver;
+  CachingAllocator allocator;
+};
+
+TEST_F(Paged, ReservedStaysAtWhatIsLiveAndAStepThatRepeatsMakesNoCall) {
+  std::mt19937_64 random(20261122);
+  std::vector<std::size_t> sizes;
+  for (int i = 0; i < 40; ++i) sizes.push_back(1 + random() % (i % 4 == 0 ? 12 * kMega : kMega));
+  const auto step = [&] {
+    std::vector<void*> blocks;
+    for (const std::size_t size : sizes) blocks.push_back(take(size));
+    for (std::size_t i = 0; i < blocks.size(); i += 2) give(blocks[i]);
+    for (std::size_t i = 0; i < sizes.size() / 2; ++i) give(take(sizes[i]));
+    for (std::size_t i = 1; i < blocks.size(); i += 2) give(blocks[i]);
+  };
+  step();
+  judge();
+  const MemoryStats stats = allocator.memory_stats();
+  EXPECT_LE(stats.reserved_bytes.all.peak, stats.active_bytes.all.peak + mebibytes(4));
+  step();
+  const std::uint64_t calls = driver.calls();
+  step();
+  EXPECT_EQ(driver.calls(), calls);
+  EXPECT_EQ(driver.calls("cuMemAlloc"), 0U);
+  judge();
+}
+
+TEST_F(Paged, ItCountsNeitherAsSegmentsNorAsSplit) {
+  void* block = take(3 * kMega);
+  take(1000);
+  give(block);
+  const MemoryStats stats = allocator.memory_stats();
+  EXPECT_EQ(stats.segment.all.allocated, 0);
+  EXPECT_EQ(stats.inactive_split.all.allocated, 0);
+  EXPECT_EQ(stats.allocation.large_pool.current, 1) << "there is one kind of blocks";
+  EXPECT_EQ(stats.reserved_bytes.large_pool.current, mebibytes(4));
+  judge();
+}
+
+// Whole handles that lie apart serve a block that needs as many.
+TEST_F(Paged, FreeHandlesAreGathered) {
+  std::vector<void*> blocks;
+  for (int i = 0; i < 8; ++i) blocks.push_back(take(2 * kMega));
+  for (std::size_t i = 0; i < 8; i += 2) give(blocks[i]);
+  void* gathered = take(8 * kMega);
+  EXPECT_EQ(reserved(), mebibytes(16));
+  EXPECT_EQ(driver.calls("cuMemCreate"), 8U);
+  judge();
+  give(gathered);
+  judge();
+}
+
+// The host waits for nothing: the stream does, and the detector sees it.
+TEST_F(Paged, AnotherStreamsBytesAreTakenBehindItsWork) {
+  const StreamHandle side = driver.create_stream();
+  const StreamHandle other = driver.create_stream();
+  void* theirs = take(16 * kMega, side);
+  work(theirs, 16 * kMega, side);
+  give(theirs);
+  void* mine = take(16 * kMega, other);
+  EXPECT_EQ(reserved(), mebibytes(16));
+  work(mine, 16 * kMega, other);
+  EXPECT_EQ(driver.host_synchronizations(), 0U);
+  driver.run_until_idle();
+  EXPECT_EQ(driver.calls("cuStreamWaitEvent"), 1U);
+  judge();
+  give(mine);
+  void* again = take(16 * kMega, other);
+  EXPECT_EQ(driver.calls("cuStreamWaitEvent"), 1U) << "it is the stream's own now";
+  give(again);
+}
+
+TEST_F(Paged, ABlockThatOthersUseIsFreeWhenTheyAreDone) {
+  const StreamHandle side = driver.create_stream();
+  void* block = take(4 * kMega);
+  work(block, 4 * kMega, side);
+  allocator.record_stream(block, side);
+  give(block);
+  judge();
+  EXPECT_EQ(allocator.memory_stats().active_bytes.all.current, mebibytes(4));
+  void* next = take(4 * kMega);
+  EXPECT_EQ(reserved(), mebibytes(8)) << "the first is awaited";
+  work(next, 4 * kMega, nullptr);
+  driver.run_until_idle();
+  void* third = take(4 * kMega);
+  EXPECT_EQ(third, block);
+  judge();
+}
+
+TEST_F(Paged, EmptyCacheGivesBackWholeHandlesAndAllAddresses) {
+  const StreamHandle side = driver.create_stream();
+  void* small = take(1000);
+  std::vector<void*> blocks;
+  for (int i = 0; i < 6; ++i) blocks.push_back(take(5 * kMega, i % 2 == 0 ? nullptr : side));
+  for (std::size_t i = 0; i < blocks.size(); ++i) {
+    work(blocks[i], 5 * kMega, i % 2 == 0 ? nullptr : side);
+    give(blocks[i]);
+  }
+  driver.run_until_idle();
+  allocator.empty_cache();
+  EXPECT_EQ(reserved(), mebibytes(2));
+  judge();
+  give(small);
+  allocator.empty_cache();
+  EXPECT_EQ(reserved(), 0);
+  EXPECT_EQ(driver.calls("cuMemAddressReserve"), driver.calls("cuMemAddressFree"));
+  EXPECT_EQ(driver.calls("cuMemCreate"), driver.calls("cuMemRelease"));
+  judge();
+  give(take(3 * kMega, side));
+  judge();
+}
+
+TEST_F(Paged, TrimGivesBackNoMoreThanIsAsked) {
+  give(take(100 * kMega));
+  EXPECT_EQ(allocator.trim(50 * kMega), 50 * kMega);
+  EXPECT_EQ(reserved(), mebibytes(50));
+  judge();
+  EXPECT_EQ(allocator.trim(0), 50 * kMega);
+  EXPECT_EQ(driver.used_bytes(), 0U);
+}
+
+TEST_F(Paged, PrivatePoolsHaveSegmentsOfTheirOwn) {
+  const MemPool pool(allocator);
+  void* block = pool.allocate(3 * kMega, nullptr);
+  EXPECT_EQ(driver.calls("cuMemAlloc"), 1U);
+  void* beside = take(3 * kMega);
+  EXPECT_EQ(driver.calls("cuMemAlloc"), 1U);
+  judge();
+  give(block);
+  give(beside);
+}
+
+TEST_F(Paged, ABudgetRefusesAndAHistoryTells) {
+  allocator.record_history({.enabled = HistoryEnabled::all, .context = HistoryContext::all});
+  {
+    const Budget budget(allocator, {.hard_bytes = 8 * kMega});
+    void* block = take(6 * kMega);
+    EXPECT_THROW(take(6 * kMega), OutOfMemoryError);
+    judge();
+    give(block);
+  }
+  const Snapshot snapshot = allocator.snapshot();
+  const auto count = [&](TraceAction action) {
+    return std::count_if(snapshot.device_traces[0].begin(), snapshot.device_traces[0].end(),
+                         [action](const TraceEntry& entry) { return entry.action == action; });
+  };
+  EXPECT_EQ(count(TraceAction::alloc), 1);
+  EXPECT_EQ(count(TraceAction::segment_map), 1);
+  EXPECT_EQ(count(TraceAction::free_completed), 1);
+}
+
+class PagedSmallDevice : public Paged {
+ protected:
+  PagedSmallDevice() : Paged(32 * kMega) {}
+};
+
+TEST_F(PagedSmallDevice, AFullDeviceServesWithWhatIsFree) {
+  const StreamHandle side = driver.create_stream();
+  std::vector<void*> blocks;
+  for (int i = 0; i < 16; ++i) blocks.push_back(take(2 * kMega, i % 2 == 0 ? nullptr : side));
+  for (std::size_t i = 0; i < 16; i += 4) give(blocks[i]);
+  for (std::size_t i = 1; i < 16; i += 4) give(blocks[i]);
+  work(blocks[3], 2 * kMega, side);
+  void* gathered = take(16 * kMega);
+  EXPECT_EQ(allocator.memory_stats().num_alloc_retries, 0);
+  EXPECT_EQ(driver.host_synchronizations(), 0U);
+  work(gathered, 16 * kMega, nullptr);
+  driver.run_until_idle();
+  judge();
+}
+
+TEST_F(PagedSmallDevice, WhatCannotBeServedIsReported) {
+  take(30 * kMega);
+  try {
+    take(4 * kMega);
+    FAIL() << "the device has no room for this";
+  } catch (const OutOfMemoryError& error) {
+    EXPECT_EQ(error.report().cause, OutOfMemoryCause::device_full);
+    EXPECT_EQ(error.report().allocated_bytes, 30 * kMega);
+  }
+  judge();
+}
+
+TEST_F(PagedSmallDevice, PendingFreesAreAwaitedBeforeTheRequestFails) {
+  const StreamHandle side = driver.create_stream();
+  void* block = take(24 * kMega);
+  driver.occupy(side, 1ms);
+  allocator.record_stream(block, side);
+  give(block);
+  EXPECT_NE(take(20 * kMega), nullptr);
+  EXPECT_EQ(allocator.memory_stats().num_alloc_retries, 1);
+  judge();
+}
+
+class PagedLimit : public Paged {
+ protected:
+  PagedLimit() : Paged(64 * kMega, "oom_dump:off,policy:paged,per_process_memory_fraction:0.5") {}
+};
+
+TEST_F(PagedLimit, TheFractionIsKept) {
+  void* block = take(20 * kMega);
+  EXPECT_THROW(take(20 * kMega), OutOfMemoryError);
+  EXPECT_LE(reserved(), mebibytes(32));
+  give(block);
+  EXPECT_NE(take(30 * kMega), nullptr);
+  EXPECT_LE(reserved(), mebibytes(32));
+  judge();
+}
+
+// What is cached beside what fits: a second stream's share of 40 MiB, of which 8 MiB are in use.
+class PagedCollected : public Paged {
+ protected:
+  PagedCollected()
+      : Paged(128 * kMega,
+              "oom_dump:off,policy:paged,per_process_memory_fraction:0.5,garbage_collection_threshold:0.5") {}
+};
+
+TEST_F(PagedCollected, FreeHandlesAboveTheThresholdGoBackBeforeMemoryIsCreated) {
+  void* kept = take(8 * kMega);
+  void* freed = take(32 * kMega);
+  const StreamHandle side = driver.create_stream();
+  give(freed);
+  EXPECT_EQ(reserved(), mebibytes(40));
+  EXPECT_EQ(allocator.memory_stats().num_device_free, 0) << "nothing is created: nothing is collected";
+  void* other = take(48 * kMega, side);
+  EXPECT_GE(allocator.memory_stats().num_device_free, 1);
+  EXPECT_LE(reserved(), mebibytes(64));
+  EXPECT_EQ(allocator.memory_stats().num_alloc_retries, 0) << "no flush was needed";
+  judge();
+  give(other);
+  give(kept);
+}
+
+TEST_F(PagedCollected, BelowTheThresholdNothingGoesBack) {
+  give(take(16 * kMega));
+  give(take(30 * kMega));
+  EXPECT_EQ(allocator.memory_stats().num_device_free, 0);
+  judge();
+}
+
+TEST_F(PagedLimit, AFractionThatIsLoweredHoldsForWhatComes) {
+  void* block = take(20 * kMega);
+  allocator.set_memory_fraction(0.25);
+  EXPECT_THROW(take(4 * kMega), OutOfMemoryError);
+  give(block);
+  EXPECT_NE(take(16 * kMega), nullptr);
+  EXPECT_LE(reserved(), mebibytes(20));
+  allocator.set_memory_fraction(1.0);
+  EXPECT_NE(take(40 * kMega), nullptr);
+  judge();
+}
+
+// A stream that is captured cannot wait for what lies outside, nor can another for it.
+TEST(PagedCapture, ACapturedStreamTakesItsOwnBytesAlone) {
+  CapturingDriver captures({.capacity_bytes = 64 * kMega, .backing = Backing::none});
+  CachingAllocator allocator({.driver = &captures.api, .options = AllocatorOptions::parse(kPaged)});
+  const StreamHandle side = captures.driver.create_stream();
+  const StreamHandle captured = captures.driver.create_stream();
+  allocator.deallocate(allocator.allocate(16 * kMega, side));
+  captures.begin_capture(captured, 1);
+  void* block = allocator.allocate(16 * kMega, captured);
+  EXPECT_EQ(allocator.memory_stats().reserved_bytes.all.current, mebibytes(32));
+  captures.end_capture(captured);
+  EXPECT_FALSE(captures.invalidated());
+  allocator.check();
+  allocator.deallocate(block);
+}
+
+// A stream that is over leaves its memory to others, behind its last work.
+TEST_F(Paged, AStreamThatIsOverLeavesItsMemory) {
+  const StreamHandle ended = driver.create_stream();
+  const StreamHandle side = driver.create_stream();
+  void* block = take(16 * kMega, ended);
+  work(block, 16 * kMega, ended);
+  give(block);
+  allocator.release_stream(ended);
+  driver.destroy_stream(ended);
+  void* next = take(16 * kMega, side);
+  work(next, 16 * kMega, side);
+  EXPECT_EQ(reserved(), mebibytes(16));
+  driver.run_until_idle();
+  judge();
+  give(next);
+  allocator.empty_cache();
+  EXPECT_EQ(driver.used_bytes(), 0U);
+}
+
+TEST_F(Paged, OnAUsedHeapItStays) {
+  take(1000);
+  EXPECT_THROW(allocator.set_options("policy:classic"), NotSupported);
+  EXPECT_EQ(allocator.options().policy, Policy::paged);
+}
+
+TEST(PagedDevice, WithoutVirtualMemoryManagementItIsClassicAndSaysSoOnce) {
+  SimulatedDriver driver({.devices = 2, .capacity_bytes = 256 * kMega, .backing = Backing::none});
+  DriverApi api = driver.api();
+  api.mem_map = {};
+  Contexts contexts(api);
+  testing::internal::CaptureStderr();
+  DeviceHeaps heaps(contexts, AllocatorOptions::parse(kPaged));
+  static_cast<void>(heaps.allocate(30 * kMega, {}, 0));
+  static_cast<void>(heaps.allocate(30 * kMega, {}, 1));
+  EXPECT_EQ(
+      testing::internal::GetCapturedStderr(),
+      "cistern: policy:paged: the device or its driver has no virtual memory management; device 0 is served as by "
+      "policy:classic\n");
+  EXPECT_EQ(heaps.snapshot().settings.policy, "classic");
+  EXPECT_EQ(heaps.stats(0).segment.all.current, 1);
+  EXPECT_NE(heaps.describe_options().find("without effect: policy:paged on device 1"), std::string::npos);
+}
+
+// Random programs on several streams, whose work the race detector follows.
+TEST_F(PagedSmallDevice, RandomProgramsAreSound) {
+  std::vector<StreamHandle> streams = {nullptr, driver.create_stream(), driver.create_stream()};
+  std::mt19937_64 random(20261122);
+  std::map<void*, std::size_t> live;
+  std::int64_t sum = 0;
+  const auto rounded = [](std::size_t bytes) { return static_cast<std::int64_t>((bytes + 511) / 512 * 512); };
+  for (int i = 0; i < 3000; ++i) {
+    const StreamHandle stream = streams[random() % streams.size()];
+    const auto any_live = [&] { return std::next(live.begin(), static_cast<std::ptrdiff_t>(random() % live.size())); };
+    const std::uint64_t choice = random() % 100;
+    if (choice < 50) {
+      const std::size_t bytes = 1 + random() % (choice < 20 ? 9 * kMega : kMega / 2);
+      try {
+        void* block = take(bytes, stream);
+        EXPECT_TRUE(live.emplace(block, bytes).second);
+        sum += rounded(bytes);
+        work(block, bytes, stream);
+      } catch (const OutOfMemoryError&) {
+        driver.run_until_idle();
+      }
+    } else if (choice < 85 && !live.empty()) {
+      const auto block = any_live();
+      sum -= rounded(block->second);
+      give(block->first);
+      live.erase(block);
+    } else if (choice < 92) {
+      driver.step();
+    } else if (choice < 96) {
+      driver.run_until_idle(stream);
+    } else if (choice < 97) {
+      allocator.empty_cache();
+    } else if (choice < 98) {
+      allocator.trim(random() % (32 * kMega));
+    }
+    EXPECT_EQ(allocator.memory_stats().allocated_bytes.all.current, sum);
+    if (i % 20 == 0) judge();
+    if (HasFailure()) FAIL() << "operation " << i;
+  }
+  while (!live.empty()) {
+    give(live.begin()->first);
+    live.erase(live.begin());
+  }
+  driver.run_until_idle();
+  allocator.empty_cache();
+  EXPECT_EQ(driver.used_bytes(), 0U);
+  judge();
+}
+
+}  // namespace
+}  // namespace cistern
