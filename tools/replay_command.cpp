@@ -6,6 +6,8 @@
 #include <array>
 #include <optional>
 #include <ostream>
+#include <utility>
+#include <vector>
 
 #include "stats/sizes.h"
 #include "tools/checkpoint_json.h"
@@ -29,6 +31,7 @@ struct ReplayUsage {
   std::optional<std::uint64_t> steps;
   std::optional<double> perturb;
   std::optional<std::uint64_t> seed;
+  bool compare = false;
   bool json = false;
   std::optional<std::uint64_t> checkpoints;
 
@@ -44,7 +47,8 @@ struct ReplayUsage {
               "make this share of the sizes smaller by a sixteenth in the second and third pass, "
               "drawn anew for each");
     add_whole_number(app, "--seed", seed, "chooses what --perturb changes; by default 0");
-    app.add_flag("--json", json, "print one JSON object a trace");
+    app.add_flag("--compare", compare, "replay each trace under classic, expandable, paged and direct, side by side");
+    app.add_flag("--json", json, "print one JSON object a trace, with --compare one a trace and policy");
     add_whole_number(app, "--stats-checkpoints", checkpoints,
                      "print instead, for one trace, the statistics after every operations / N and after the last", 1);
     app.footer(
@@ -66,7 +70,7 @@ constexpr auto kReportedCalls = [] {
 struct ReplayRun {
   const ReplayUsage& usage;
   DeviceChoice device;
-  ReplaySettings settings;
+  std::vector<ReplaySettings> settings;  // one a policy
 
   std::unique_ptr<ReplayDevice> make_device() const {
     return device.is_simulated ? make_simulated_replay_device(device.simulated) : make_process_replay_device();
@@ -83,14 +87,14 @@ DeviceChoice chosen_device(const ReplayUsage& usage) {
   return choice;
 }
 
-nlohmann::ordered_json to_json(const NamedTrace& trace, const ReplayScript& script, const ReplayRun& run,
+nlohmann::ordered_json to_json(const NamedTrace& trace, const ReplayScript& script, const ReplayRun& run, Policy policy,
                                const std::string& device, const ReplayFigures& figures) {
   nlohmann::ordered_json calls = nlohmann::ordered_json::object();
   for (const DriverEntryId entry : kReportedCalls)
     calls[kDriverEntryNames[static_cast<std::size_t>(entry)]] = figures.driver.of(entry);
   return {
       {"trace", trace.name},
-      {"policy", to_string(run.settings.options.policy)},
+      {"policy", to_string(policy)},
       {"config", run.usage.allocator.config},
       {"device", device},
       {"ops", script.ops},
@@ -112,6 +116,7 @@ nlohmann::ordered_json to_json(const NamedTrace& trace, const ReplayScript& scri
 Table make_table(std::ostream& out, const std::vector<NamedTrace>& traces) {
   return {out,
           {trace_column(traces),
+           {"policy", 10},
            {"ops", 9},
            {"steps", 6},
            {"peak live", 10},
@@ -126,9 +131,11 @@ Table make_table(std::ostream& out, const std::vector<NamedTrace>& traces) {
            {"ooms", 6}}};
 }
 
-std::vector<std::string> to_row(const NamedTrace& trace, const ReplayScript& script, const ReplayFigures& figures) {
+std::vector<std::string> to_row(const NamedTrace& trace, const ReplayScript& script, Policy policy,
+                                const ReplayFigures& figures) {
   return {
       trace.name,
+      to_string(policy),
       fmt::to_string(script.ops),
       fmt::to_string(script.steps),
       std::string(format_size(script.peak_live_bytes)),
@@ -143,30 +150,38 @@ std::vector<std::string> to_row(const NamedTrace& trace, const ReplayScript& scr
       fmt::to_string(figures.ooms)};
 }
 
+void print_title(const ReplayRun& run, const Table& table, const ReplayDevice& device, std::ostream& out) {
+  std::string policies;
+  for (const ReplaySettings& settings : run.settings)
+    policies += fmt::format("{}{}", policies.empty() ? "" : ", ", to_string(settings.options.policy));
+  out << fmt::format("device {}, {}; policy {}; config '{}'\n", device.name(), format_size(device.capacity_bytes()),
+                     policies, run.usage.allocator.config);
+  table.print_header();
+}
+
 int print_figures(const ReplayRun& run, const std::vector<NamedTrace>& traces, const CommandStreams& streams) {
   const Table table = make_table(streams.out, traces);
   Progress progress(streams.err, streams.show_progress);
   std::int64_t ooms = 0;
+  bool is_first = true;
   for (std::size_t i = 0; i < traces.size(); ++i) {
     progress.start(traces[i].name, i, traces.size());
     const ReplayScript script = make_script(traces[i].trace, run.usage.steps);
-    const auto device = run.make_device();
-    const ReplayFigures figures = measure_replay(
-        script, *device, run.settings, [&](std::string_view phase, double share) { progress.update(phase, share); });
-    progress.clear();
-    ooms += figures.ooms;
-    if (run.usage.json) {
-      print_json_line(streams.out, to_json(traces[i], script, run, device->name(), figures));
-      streams.out.flush();
-      continue;
+    for (const ReplaySettings& settings : run.settings) {
+      const Policy policy = settings.options.policy;
+      const auto device = run.make_device();
+      const ReplayFigures figures = measure_replay(
+          script, *device, settings, [&](std::string_view phase, double share) { progress.update(phase, share); });
+      progress.clear();
+      ooms += figures.ooms;
+      if (run.usage.json) {
+        print_json_line(streams.out, to_json(traces[i], script, run, policy, device->name(), figures));
+        streams.out.flush();
+        continue;
+      }
+      if (std::exchange(is_first, false)) print_title(run, table, *device, streams.out);
+      table.print_row(to_row(traces[i], script, policy, figures));
     }
-    if (i == 0) {
-      streams.out << fmt::format("device {}, {}; policy {}; config '{}'\n", device->name(),
-                                 format_size(device->capacity_bytes()), to_string(run.settings.options.policy),
-                                 run.usage.allocator.config);
-      table.print_header();
-    }
-    table.print_row(to_row(traces[i], script, figures));
   }
   return ooms > 0 ? kExitOutOfMemory : kExitSuccess;
 }
@@ -177,7 +192,7 @@ int print_checkpoints(const ReplayRun& run, const NamedTrace& trace, const Comma
   Progress progress(streams.err, streams.show_progress);
   progress.start(trace.name, 0, 1);
   const std::int64_t ooms = replay_checkpoints(
-      script, *device, run.settings, *run.usage.checkpoints,
+      script, *device, run.settings.front(), *run.usage.checkpoints,
       [&](std::size_t ops, bool after_empty_cache, const MemoryStats& stats) {
         progress.clear();
         if (after_empty_cache) print_json_line(streams.out, {{"empty_cache", true}});
@@ -187,14 +202,26 @@ int print_checkpoints(const ReplayRun& run, const NamedTrace& trace, const Comma
   return ooms > 0 ? kExitOutOfMemory : kExitSuccess;
 }
 
-// What the arguments say together, each being right by itself.
-AllocatorOptions checked_options(const ReplayUsage& usage) {
+// What the arguments say together, each being right by itself: the options of each policy that is to be replayed.
+std::vector<AllocatorOptions> checked_options(const ReplayUsage& usage) {
   if (usage.checkpoints && usage.traces.size() != 1)
     throw InvalidArgument(fmt::format("--stats-checkpoints with {} traces; expected one", usage.traces.size()));
-  AllocatorOptions options = usage.allocator.parse(usage.memory_fraction);
-  if (usage.checkpoints) require_json_alone_on_output(options, "--stats-checkpoints");
-  if (usage.json) require_json_alone_on_output(options, "--json");
-  return options;
+  std::vector<AllocatorOptions> all;
+  if (usage.compare) {
+    if (usage.checkpoints) throw InvalidArgument("--compare with --stats-checkpoints; expected one of them");
+    if (!usage.allocator.policy.empty())
+      throw InvalidArgument(fmt::format("--compare with --policy {}; expected one of them", usage.allocator.policy));
+    for (const char* policy : {"classic", "expandable", "paged", "direct"}) {
+      AllocatorArguments arguments = usage.allocator;
+      arguments.policy = policy;
+      all.push_back(arguments.parse(usage.memory_fraction));
+    }
+  } else {
+    all.push_back(usage.allocator.parse(usage.memory_fraction));
+  }
+  if (usage.checkpoints) require_json_alone_on_output(all.front(), "--stats-checkpoints");
+  if (usage.json) require_json_alone_on_output(all.front(), "--json");
+  return all;
 }
 
 }  // namespace
@@ -204,12 +231,13 @@ int replay_command(const Arguments& arguments, const CommandStreams& streams) {
   ReplayUsage usage;
   usage.add_to(app);
   if (!parse_usage(app, arguments, streams)) return kExitSuccess;
-  const AllocatorOptions options = checked_options(usage);
+  const std::vector<AllocatorOptions> options = checked_options(usage);
   const std::vector<NamedTrace> traces = read_traces(usage.traces);
   // Only now, when nothing can be wrong with the usage: both may have something to say.
-  const ReplayRun run{
-      usage, chosen_device(usage), {options, usage.memory_fraction, usage.perturb.value_or(0), usage.seed.value_or(0)}};
-  warn_of_options_without_effect(options, streams.err);
+  ReplayRun run{usage, chosen_device(usage), {}};
+  for (const AllocatorOptions& one : options)
+    run.settings.push_back({one, usage.memory_fraction, usage.perturb.value_or(0), usage.seed.value_or(0)});
+  warn_of_options_without_effect(options.front(), streams.err);
   return usage.checkpoints ? print_checkpoints(run, traces.front(), streams) : print_figures(run, traces, streams);
 }
 

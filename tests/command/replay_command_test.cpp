@@ -155,6 +155,29 @@ TEST_F(ReplayCommandTest, PolicyAndConfigAreShownAsTheyWereInForce) {
   EXPECT_EQ(figures["repeat_driver_calls"], 6);
 }
 
+TEST_F(ReplayCommandTest, PoliciesAreComparedSideBySide) {
+  const Result result = run({"replay", two_steps, "--compare", "--json"});
+  EXPECT_EQ(result.status, kExitSuccess) << result.err;
+  std::istringstream lines(result.out);
+  std::string line;
+  std::vector<std::string> policies;
+  std::vector<std::uint64_t> reserved;
+  while (std::getline(lines, line)) {
+    const auto figures = nlohmann::json::parse(line);
+    policies.push_back(figures["policy"]);
+    reserved.push_back(figures["peak_reserved_bytes"]);
+  }
+  EXPECT_EQ(policies, (std::vector<std::string>{"classic", "expandable", "paged", "direct"}));
+  ASSERT_EQ(reserved.size(), 4U);
+  EXPECT_EQ(reserved[0], 22U << 20);
+  EXPECT_LT(reserved[2], reserved[0]) << "paged is replayed as paged";
+  EXPECT_EQ(std::ranges::count(run({"replay", two_steps, "--compare"}).out, '\n'),
+            6);  // the device, the titles, four rows
+  expect_refused(run({"replay", two_steps, "--compare", "--policy", "paged"}), {"--compare", "--policy"});
+  expect_refused(run({"replay", two_steps, "--compare", "--config", "policy:paged"}), {"policy:paged"});
+  expect_refused(run({"replay", two_steps, "--compare", "--stats-checkpoints", "2"}), {"--compare"});
+}
+
 TEST_F(ReplayCommandTest, APolicyThatTheConfigContradictsIsRefused) {
   expect_refused(run({"replay", two_steps, "--policy", "classic", "--config", "oom_dump:off,policy:direct"}),
                  {"--policy 'classic'", "--config 'oom_dump:off,policy:direct'", "direct"});
