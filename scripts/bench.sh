@@ -10,6 +10,7 @@ usage() {
   cat <<'USAGE'
 usage: ./dev bench [--name NAME] [BENCHMARK ARGUMENTS...]
        ./dev bench hot ...              the goals of the hot path: see ./dev bench hot --help
+       ./dev bench memory ...           what each policy reserves: see ./dev bench memory --help
        ./dev bench compare OLD NEW      what moved between two of its JSON files
 Builds and runs the benchmarks and replays every workload and real trace over the simulated
 device. Writes bench/results/NAME.md (by default simulated-host.md). Other arguments go to
@@ -19,6 +20,7 @@ USAGE
 
 case ${1:-} in
   hot) exec "$root/scripts/bench_hot.sh" "${@:2}" ;;
+  memory) exec "$root/scripts/bench_memory.sh" "${@:2}" ;;
   compare) exec "$root/scripts/compare_benchmarks.py" "${@:2}" ;;
 esac
 
