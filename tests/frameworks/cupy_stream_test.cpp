@@ -308,6 +308,10 @@ TEST_F(CupyStream, ComparisonsAreATotalOrder) {
   EXPECT_EQ(a.hash(), same.hash());
   EXPECT_TRUE(a != b && a < b && a <= b && b > a && b >= a && !(a == b));
   EXPECT_TRUE(Stream::null() < a);
+  // Default streams have one handle on all devices.
+  const Stream here = default_stream(0);
+  const Stream there = default_stream(1);
+  EXPECT_TRUE(here != there && !(here == there) && here < there && !(there <= here));
 }
 
 }  // namespace
