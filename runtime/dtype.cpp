@@ -8,8 +8,9 @@ std::size_t size_of(DType type) noexcept {
 }
 
 const char* to_string(DType type) noexcept {
-  constexpr const char* names[] = {"boolean", "int8",    "uint8",    "int16",   "uint16",  "int32",     "uint32",    "int64",
-                                   "uint64",  "float16", "bfloat16", "float32", "float64", "complex64", "complex128"};
+  constexpr const char* names[] = {"boolean",  "int8",    "uint8",   "int16",     "uint16",
+                                   "int32",    "uint32",  "int64",   "uint64",    "float16",
+                                   "bfloat16", "float32", "float64", "complex64", "complex128"};
   return names[static_cast<std::size_t>(type)];
 }
 
