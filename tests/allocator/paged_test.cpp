@@ -171,6 +171,18 @@ TEST_F(Paged, EmptyCacheGivesBackWholeHandlesAndAllAddresses) {
   judge();
 }
 
+TEST_F(Paged, AFlushWaitsForTheWorkOnWhatGoesBack) {
+  const StreamHandle side = driver.create_stream();
+  void* block = take(8 * kMega, side);
+  work(block, 8 * kMega, side);
+  give(block);
+  allocator.empty_cache();
+  EXPECT_EQ(reserved(), 0);
+  EXPECT_EQ(driver.host_synchronizations(), 1U);
+  driver.run_until_idle();
+  judge();
+}
+
 TEST_F(Paged, TrimGivesBackNoMoreThanIsAsked) {
   give(take(100 * kMega));
   EXPECT_EQ(allocator.trim(50 * kMega), 50 * kMega);
@@ -268,7 +280,7 @@ TEST_F(PagedLimit, TheFractionIsKept) {
   judge();
 }
 
-// What is cached beside what fits: a second stream's share of 40 MiB, of which 8 MiB are in use.
+// 64 MiB may be held, and above 32 MiB free handles are garbage.
 class PagedCollected : public Paged {
  protected:
   PagedCollected()
