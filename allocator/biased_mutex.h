@@ -13,6 +13,7 @@
 // Not recursive. A BasicLockable. O(1); taking a bias away interrupts the other processors once and
 // waits for the thread that is inside.
 
+#include "allocator/brief_mutex.h"
 #include "allocator/thread_mark.h"
 
 #include <algorithm>
@@ -20,7 +21,6 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <mutex>
 
 namespace cistern {
 
@@ -29,7 +29,7 @@ namespace cistern {
 struct HostProcessors {
   template <class T>
   using Atomic = std::atomic<T>;
-  using Mutex = std::mutex;
+  using Mutex = BriefMutex;
   using Thread = const ThreadMark*;
 
   // Null: the calling thread cannot be told from others.

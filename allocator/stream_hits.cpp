@@ -41,11 +41,13 @@ void* DeviceAllocator::allocate_by_stream(std::size_t bytes, const StreamIdentit
 bool DeviceAllocator::free_by_stream(std::uint64_t address) noexcept {
   StreamHeap* const heap = stream_heaps_.find_by_page(address);
   if (heap == nullptr || gathering().includes(HistoryContext::all)) return false;
-  if (heap->allocates.load(std::memory_order_relaxed) != ThreadMark::of_this_thread()) [[unlikely]]
-    if (hands_back_ && hand_back(*heap, address)) return true;
+  const bool is_of_another = heap->allocates.load(std::memory_order_relaxed) != ThreadMark::of_this_thread();
+  if (is_of_another && hands_back_ && hand_back(*heap, address)) return true;
   history_.provide();
   const std::lock_guard lock(heap->mutex);
   if (!may_serve(*heap)) return false;
+  // No room: with the lock at hand, room for the next ones.
+  if (is_of_another && heap->returned.first() != 0 && !take_returned(*heap)) return false;
   LazyFree& lazy = heap->lazy_free;
   if (lazy.block != nullptr && lazy.block->address == address && !lazy.is_free) {
     api_.note_free(address, lazy.block->bytes, heap->stream.handle);
