@@ -121,6 +121,7 @@ struct alignas(64) Block {
   std::uint32_t pending_events = 0;
   // Of a block in paged memory, the number of its place there: see PagedMemory::attach.
   std::uint64_t paged_place = 0;
+  std::uint64_t freed_in_grant = 0;  // see Recorder::grants
   // When the free was requested that other streams keep waiting.
   std::chrono::steady_clock::time_point freed_at;
   // Other streams that used the block since it was handed out.

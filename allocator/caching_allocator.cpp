@@ -16,7 +16,7 @@ void* CachingAllocator::allocate(std::size_t bytes, StreamHandle stream, int dev
 
 void* CachingAllocator::allocate(std::size_t bytes, const Stream& stream) {
   if (bytes == 0) return nullptr;
-  const StreamUse use = state_->heaps.use_of(stream);
+  const StreamUse use = state_->heaps.request_of(stream);
   return state_->heaps.allocate(bytes, use.stream, use.device);
 }
 

@@ -73,7 +73,7 @@ void DeviceAllocator::complete_captured_frees(const StreamIdentity& stream, cons
   while (Block* block = captured_frees_.take(stream.id, now.capture, before)) {
     take_back(block);
     block->pending_events = 0;
-    retire(block->uses);
+    retire(block->uses, *block->segment->owner);
     complete_free(block, lock);
   }
 }

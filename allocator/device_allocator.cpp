@@ -39,7 +39,7 @@ DeviceAllocator::DeviceAllocator(const HeapSurroundings& surroundings, int devic
       options_(served(options)),
       policy_(options_),
       caches_(options.policy != Policy::direct),
-      pending_(api_, surroundings.event_pools) {
+      pending_(api_, surroundings.event_pools, device) {
   check_driver(api_, api_.device_total_mem(&device_total_bytes_, surroundings.contexts.driver_device(device)),
                DriverEntryId::device_total_mem, [&] { return fmt::format("device {}", device_); });
   if (options_.policy == Policy::paged) paged_ = std::make_unique<PagedMemory>(api_, *pages_, device_total_bytes_);
@@ -302,12 +302,13 @@ Block* DeviceAllocator::complete_free(Block* block, const Lock& lock) {
   const std::size_t bytes = block->bytes;
   const std::size_t requested = block->requested;
   const Attribution of = attribution(*block);
+  const std::uint64_t grant = block->freed_in_grant;
   // Whole pages of an expandable segment can always be given back.
   InactiveSplitChange change;
   if (block->segment->range == nullptr) change = change_by_freeing(*block, FreeNeighbours(*block));
   Block* settled = settle(block);
   const PoolKind kind = settled->segment->kind;
-  recorder_.free_completed(kind, as_signed(bytes), as_signed(requested), change, of);
+  recorder_.free_completed(kind, as_signed(bytes), as_signed(requested), change, of, grant);
   PrivatePool* home = settled->segment->owner->home;
   if (home == nullptr) return settled;
   home->recorder.free_completed(kind, as_signed(bytes), as_signed(requested), change);
@@ -317,7 +318,7 @@ Block* DeviceAllocator::complete_free(Block* block, const Lock& lock) {
 
 // Puts a block whose free is complete into its pool. Returns the block that it is a part of.
 Block* DeviceAllocator::settle(Block* block) {
-  if (std::exchange(block->has_uses, false)) retire(block->uses);
+  if (std::exchange(block->has_uses, false)) retire(block->uses, *block->segment->owner);
   history_.let_go(block->stack);
   Block* settled = put_free(block, FreeNeighbours(*block), *block->segment->pool, arena_.spares());
   note_age(*settled);
@@ -333,11 +334,12 @@ void DeviceAllocator::put_in_pool(Block* block) {
 // Undoes take_free_block, or keeps what a new segment brought.
 void DeviceAllocator::put_back(Block* block) { block->segment->pool->insert(block); }
 
-bool DeviceAllocator::record_use(std::uint64_t address, const StreamUse& use) {
+bool DeviceAllocator::record_use(std::uint64_t address, StreamUse& use) {
+  if (record_use_by_stream(address, use)) return true;
   const Lock lock(mutex_);
   Block* block = find_live(address);
   if (block == nullptr) return false;
-  add_use(block, use);
+  add_use(block, std::move(use));
   return true;
 }
 

@@ -98,8 +98,9 @@ class DeviceAllocator {
   [[nodiscard]] bool free(std::uint64_t address, const StreamUse* last_use) noexcept {
     return (last_use == nullptr && free_by_stream(address)) || free_by_heap(address, last_use);
   }
-  // Adds a stream to the users of the live block at exactly `address`; false if there is none.
-  bool record_use(std::uint64_t address, const StreamUse& use);
+  // Adds a stream to the users of the live block at exactly `address`, which takes `use`; false, with `use` as it
+  // was, if there is none.
+  bool record_use(std::uint64_t address, StreamUse& use);
   // held_blocks.cpp: a block that other processes use stays allocated, and is counted so, until they
   // are done. Holds the live block at exactly `address` once more and returns the bytes that were
   // asked for; nothing if there is none, or if it was freed.
@@ -299,6 +300,7 @@ class DeviceAllocator {
   // stream_hits.cpp: hits and frees with the lock of their stream alone.
   [[nodiscard]] void* allocate_by_stream(std::size_t bytes, const StreamIdentity& stream) noexcept;
   [[nodiscard]] bool free_by_stream(std::uint64_t address) noexcept;
+  [[nodiscard]] bool record_use_by_stream(std::uint64_t address, StreamUse& use);
   [[nodiscard]] bool may_serve(const StreamHeap& heap) const noexcept;
   [[nodiscard]] bool can_serve_by_stream() const noexcept;
   [[nodiscard]] void* take_hit(StreamHeap& heap, std::size_t bytes) noexcept;
@@ -376,12 +378,15 @@ class DeviceAllocator {
   [[nodiscard]] bool is_own_stream(const Block& block, const StreamUse& use) const {
     return use.device == device_ && use.stream.id == block.segment->stream.id;
   }
-  void add_use(Block* block, const StreamUse& use);
+  void add_use(Block* block, StreamUse&& use);
   [[nodiscard]] bool note_use(Block* block, const StreamUse& use, Lock& lock) noexcept;
-  static void begin_waiting(Block* block) noexcept;
+  void begin_waiting(Block* block) const noexcept;
+  [[nodiscard]] CUcontext context_of(int device) const {
+    return device == device_ ? context_ : surroundings_.contexts.primary(device);
+  }
   void free_behind_events(Block* block, Lock& lock) noexcept;
   CUresult guard(Block* block, Lock& lock) noexcept;
-  void retire(StreamUses& uses) noexcept;
+  void retire(StreamUses& uses, StreamHeap& owner) noexcept;
   [[nodiscard]] CUresult record_event(const StreamUse& use, PendingFrees::Entry* entry, bool during_capture,
                                       bool may_wait) noexcept;
   [[nodiscard]] bool names_its_stream(const StreamUse& use) const;
@@ -404,6 +409,7 @@ class DeviceAllocator {
   [[nodiscard]] PrivatePool& used_pool(PoolId id) const;
   [[nodiscard]] StreamPools& route(const StreamIdentity& stream);
   [[nodiscard]] bool is_captured(const StreamUse& use) const noexcept;
+  [[nodiscard]] bool is_captured_in_context(const StreamIdentity& stream) const noexcept;
   [[nodiscard]] bool capture_under_way() const;
   [[nodiscard]] bool follows_2_4() const { return options_.pytorch_rules == PytorchRules::v2_4; }
 

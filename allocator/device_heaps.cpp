@@ -72,19 +72,25 @@ void DeviceHeaps::deallocate(void* pointer, const StreamUse* last_use) noexcept 
   contexts_.api().note_free(address, 0, nullptr);
 }
 
-void DeviceHeaps::record_stream(void* pointer, const StreamUse& use) {
+void DeviceHeaps::record_stream(void* pointer, StreamUse use) {
   const auto address = reinterpret_cast<std::uintptr_t>(pointer);
   find_owner(address, [&](DeviceAllocator& heap) { return heap.record_use(address, use); });
 }
 
 StreamUse DeviceHeaps::use_of(const Stream& stream) const {
+  StreamUse use = request_of(stream);
+  use.owner = StreamAccess::owner(stream);
+  return use;
+}
+
+StreamUse DeviceHeaps::request_of(const Stream& stream) const {
   const DriverApi* driver = StreamAccess::driver(stream);
   // The legacy default stream needs no driver to be known: it is that of any.
   const bool is_ours =
       driver == nullptr ? is_of_process_ || stream.native_handle() == nullptr : driver == &contexts_.api();
   if (!is_ours)
     throw InvalidArgument(fmt::format("{}: it belongs to another driver than the allocator", stream.to_string()));
-  return {StreamAccess::identity(stream), StreamAccess::device(stream), StreamAccess::owner(stream)};
+  return {StreamAccess::identity(stream), StreamAccess::device(stream), nullptr};
 }
 
 StreamUse DeviceHeaps::use_of(StreamHandle stream, int device) {

@@ -37,10 +37,12 @@ class DeviceHeaps final : private PeerListener, private SnapshotSource {
     return bytes == 0 ? nullptr : heap(device).allocate(bytes, stream);
   }
   void deallocate(void* pointer, const StreamUse* last_use = nullptr) noexcept;
-  void record_stream(void* pointer, const StreamUse& use);
+  void record_stream(void* pointer, StreamUse use);
   // What a Stream means: its identity, device and owner. Throws InvalidArgument if it belongs
   // to another driver than these heaps, DriverError.
   [[nodiscard]] StreamUse use_of(const Stream& stream) const;
+  // The same without the owner, for as long as the Stream lives.
+  [[nodiscard]] StreamUse request_of(const Stream& stream) const;
   // What a driver's handle means: a default stream is that of `device` (and, if it is the
   // per-thread one, of the calling thread), another has a device of its own. Throws DriverError.
   [[nodiscard]] StreamUse use_of(StreamHandle stream, int device);

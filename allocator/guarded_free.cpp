@@ -14,7 +14,7 @@
 namespace cistern {
 
 // Adds a stream to those that used the block, but not its own. Throws std::bad_alloc, unchanged.
-void DeviceAllocator::add_use(Block* block, const StreamUse& use) {
+void DeviceAllocator::add_use(Block* block, StreamUse&& use) {
   if (is_own_stream(*block, use)) return;
   const bool in_capture = !routing_.empty() && is_captured(use);
   auto last = block->uses.before_begin();
@@ -23,16 +23,17 @@ void DeviceAllocator::add_use(Block* block, const StreamUse& use) {
     known->in_capture = known->in_capture && in_capture;
     return;
   }
-  block->uses.insert_after(last, use)->in_capture = in_capture;
+  const CUstream handle = use.stream.handle;
+  block->segment->owner->use_nodes.insert(block->uses, last, std::move(use))->in_capture = in_capture;
   block->has_uses = true;
-  api_.note_use(block->address, block->bytes, use.stream.handle);
+  api_.note_use(block->address, block->bytes, handle);
 }
 
 // The same for a free. Without memory to remember it, its work is
 // waited for instead: a stream must never be forgotten. False: neither was possible.
 bool DeviceAllocator::note_use(Block* block, const StreamUse& use, Lock& lock) noexcept {
   try {
-    add_use(block, use);
+    add_use(block, StreamUse(use));
     return true;
   } catch (...) {
     lock.unlock();
@@ -42,8 +43,9 @@ bool DeviceAllocator::note_use(Block* block, const StreamUse& use, Lock& lock) n
   }
 }
 
-void DeviceAllocator::begin_waiting(Block* block) noexcept {
+void DeviceAllocator::begin_waiting(Block* block) const noexcept {
   block->state = BlockState::active_pending_free;
+  block->freed_in_grant = recorder_.grants();
   block->freed_at = std::chrono::steady_clock::now();
   block->pending_events = static_cast<std::uint32_t>(std::distance(block->uses.begin(), block->uses.end()));
 }
@@ -78,7 +80,7 @@ void DeviceAllocator::drop_uses_in_capture(Block* block) noexcept {
       continue;
     }
     --block->pending_events;
-    retired_.take(uses, before);
+    retired_.take(uses, before, block->segment->owner->use_nodes);
   }
 }
 
@@ -93,7 +95,7 @@ CUresult DeviceAllocator::guard(Block* block, Lock& lock) noexcept {
   StreamUses recorded;
   for (auto before = uses.before_begin(); std::next(before) != uses.end();) {
     const StreamUse& use = *std::next(before);
-    PendingFrees::Entry entry{nullptr, use.device, use.stream, block};
+    PendingFrees::Entry entry{pending_.take_idle_event(use.device), use.device, use.stream, block};
     const bool during_capture = !routing_.empty();
     const bool may_wait = !routing_.capture_under_way(true);
     lock.unlock();
@@ -107,7 +109,7 @@ CUresult DeviceAllocator::guard(Block* block, Lock& lock) noexcept {
       ++before;
     }
   }
-  retire(recorded);
+  retire(recorded, *block->segment->owner);
   if (!uses.empty()) {
     put_off(block);
   } else if (block->pending_events == 0) {
@@ -116,30 +118,37 @@ CUresult DeviceAllocator::guard(Block* block, Lock& lock) noexcept {
   return refusal;
 }
 
-// Drops all of them. What kept their streams alive is let go after the lock.
-void DeviceAllocator::retire(StreamUses& uses) noexcept {
-  while (!uses.empty()) retired_.take(uses, uses.before_begin());
+// Drops all of them, of a block of that stream. What kept their own streams alive is let go after the lock.
+void DeviceAllocator::retire(StreamUses& uses, StreamHeap& owner) noexcept {
+  while (!uses.empty()) retired_.take(uses, uses.before_begin(), owner.use_nodes);
 }
 
-// Without an event in `entry`, the work is done already. A stream that captures, with the allocator
+// What `entry` has an event for on return is to be waited for; else, after success, the work is done already. It
+// may bring an idle event. A stream that captures, with the allocator
 // told of it or not, gets none (CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED): the capture would take the
 // event, and whoever asks for it later would be refused for ever. Nor does a stream without a handle while
 // any thread captures (not `may_wait`): the wait for the device would invalidate that capture.
 CUresult DeviceAllocator::record_event(const StreamUse& use, PendingFrees::Entry* entry, bool during_capture,
                                        bool may_wait) noexcept {
+  EventPool& pool = surroundings_.event_pools.of(use.device);
+  CUevent event = std::exchange(entry->event, nullptr);
+  CUresult result = CUDA_ERROR_INVALID_CONTEXT;
   try {
-    const DriverScope scope(api_, surroundings_.contexts.primary(use.device), during_capture);
-    if (!names_its_stream(use)) return may_wait ? api_.ctx_synchronize() : CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-    if (is_captured(use)) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-    EventPool& pool = surroundings_.event_pools.of(use.device);
-    CUresult result = pool.acquire(&entry->event);
-    if (result != CUDA_SUCCESS) return result;
-    result = api_.event_record(entry->event, use.stream.handle);
-    if (result != CUDA_SUCCESS) pool.release(entry->event);
-    return result;
+    const DriverScope scope(api_, context_of(use.device), during_capture);
+    if (!names_its_stream(use)) {
+      result = may_wait ? api_.ctx_synchronize() : CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    } else if (is_captured_in_context(use.stream)) {
+      result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    } else {
+      result = event != nullptr ? CUDA_SUCCESS : pool.acquire(&event);
+      if (result == CUDA_SUCCESS) result = api_.event_record(event, use.stream.handle);
+      if (result == CUDA_SUCCESS) entry->event = std::exchange(event, nullptr);
+    }
   } catch (...) {  // the context could not be made current
-    return CUDA_ERROR_INVALID_CONTEXT;
+    result = CUDA_ERROR_INVALID_CONTEXT;
   }
+  if (event != nullptr) pool.release(event);
+  return result;
 }
 
 // Whether the handle still means the stream that was recorded. It does not when that was
@@ -154,7 +163,7 @@ bool DeviceAllocator::names_its_stream(const StreamUse& use) const {
 
 bool DeviceAllocator::wait_for_device_of(const StreamUse& use) const noexcept {
   try {
-    const ContextGuard guard(api_, surroundings_.contexts.primary(use.device));
+    const ContextGuard guard(api_, context_of(use.device));
     return api_.ctx_synchronize() == CUDA_SUCCESS;
   } catch (...) {  // the context could not be made current
     return false;

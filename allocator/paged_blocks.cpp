@@ -237,7 +237,7 @@ Block* DeviceAllocator::complete_paged_free(Block* block, const Lock& lock) {
   const std::size_t requested = block->requested;
   const Attribution of = attribution(*block);
   const PoolKind kind = block->segment->kind;
-  if (std::exchange(block->has_uses, false)) retire(block->uses);
+  if (std::exchange(block->has_uses, false)) retire(block->uses, *block->segment->owner);
   history_.let_go(block->stack);
   paged_->placement.settle(paged_->place_of(*block));
   paged_->detach(*block);

@@ -10,6 +10,10 @@ constexpr std::size_t kNodesPerChunk = 64;
 
 }  // namespace
 
+PendingFrees::~PendingFrees() {
+  while (idle_count_ != 0) pools_.of(device_).release(idle_[--idle_count_]);
+}
+
 // Where the entry's queue is, or belongs.
 PendingFrees::Queues::iterator PendingFrees::place_of(const Entry& entry) noexcept {
   return std::lower_bound(queues_.begin(), queues_.end(), entry, [](const Queue& queue, const Entry& wanted) {
@@ -39,7 +43,10 @@ PendingFrees::Node* PendingFrees::pop_front(Queue& queue) noexcept {
 Block* PendingFrees::finish(Node* node) noexcept {
   const Entry entry = *node;
   node->next = std::exchange(free_, node);
-  pools_.of(entry.device).release(entry.event);
+  if (entry.device == device_ && idle_count_ < idle_.size())
+    idle_[idle_count_++] = entry.event;
+  else
+    pools_.of(entry.device).release(entry.event);
   return --entry.block->pending_events == 0 ? entry.block : nullptr;
 }
 

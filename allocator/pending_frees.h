@@ -13,6 +13,7 @@
 #include "allocator/event_pools.h"
 #include "runtime/driver_api.h"
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -33,11 +34,19 @@ class PendingFrees {
     Node* next = nullptr;
   };
 
-  PendingFrees(const DriverApi& api, EventPools& pools) : api_(api), pools_(pools) {}
+  // Of the heap of that device.
+  PendingFrees(const DriverApi& api, EventPools& pools, int device) : api_(api), pools_(pools), device_(device) {}
+  ~PendingFrees();
+  PendingFrees(const PendingFrees&) = delete;
+  PendingFrees& operator=(const PendingFrees&) = delete;
 
   [[nodiscard]] bool empty() const { return size_ == 0; }
   [[nodiscard]] std::size_t size() const { return size_; }
 
+  // An event of that device that nobody uses; null if there is none at hand.
+  [[nodiscard]] CUevent take_idle_event(int device) noexcept {
+    return device == device_ && idle_count_ != 0 ? idle_[--idle_count_] : nullptr;
+  }
   // Queues an event that was recorded on the stream. Throws std::bad_alloc, unchanged.
   void add(const Entry& entry);
 
@@ -89,6 +98,10 @@ class PendingFrees {
 
   const DriverApi& api_;
   EventPools& pools_;
+  const int device_;
+  // Of that device, kept at hand: its pool has a lock of its own.
+  std::array<CUevent, 16> idle_{};
+  std::size_t idle_count_ = 0;
   // By descending stream id, then device. None is empty, but while somebody waits: who puts entries
   // back finds the queue that they were in.
   Queues queues_;

@@ -119,14 +119,19 @@ StreamPools& DeviceAllocator::route(const StreamIdentity& stream) {
 // one that no pool is recorded to.
 bool DeviceAllocator::is_captured(const StreamUse& use) const noexcept {
   try {
-    const ContextGuard guard(api_, surroundings_.contexts.primary(use.device));
-    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-    const CUresult result = api_.stream_is_capturing(use.stream.handle, &status);
-    if (result == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT) return true;
-    return result == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_NONE;
+    const ContextGuard guard(api_, context_of(use.device));
+    return is_captured_in_context(use.stream);
   } catch (...) {  // the context could not be made current: nothing can be queued either
     return false;
   }
+}
+
+// Requires: the context of the stream's device is current.
+bool DeviceAllocator::is_captured_in_context(const StreamIdentity& stream) const noexcept {
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  const CUresult result = api_.stream_is_capturing(stream.handle, &status);
+  if (result == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT) return true;
+  return result == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
 bool DeviceAllocator::capture_under_way() const {

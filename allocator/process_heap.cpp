@@ -115,7 +115,7 @@ void* allocate(std::size_t bytes) { return allocate(bytes, current_stream()); }
 void* allocate(std::size_t bytes, const Stream& stream) {
   if (bytes == 0) return nullptr;
   DeviceHeaps& all = heaps();
-  const StreamUse use = all.use_of(stream);
+  const StreamUse use = all.request_of(stream);
   return all.allocate(bytes, use.stream, use.device);
 }
 

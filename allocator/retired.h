@@ -5,25 +5,37 @@
 // Not thread-safe: the heap's lock is held.
 
 #include "allocator/block.h"
+#include "allocator/use_nodes.h"
 
+#include <array>
+#include <cstddef>
 #include <forward_list>
 #include <iterator>
 #include <memory>
+#include <utility>
 
 namespace cistern {
 
 struct Retired {
   using Owners = std::forward_list<std::shared_ptr<void>>;
 
-  [[nodiscard]] bool empty() const noexcept { return uses.empty() && owners.empty(); }
-  // Takes the use behind `before` out of `from`, to here if something ends with it.
-  void take(StreamUses& from, StreamUses::iterator before) noexcept {
-    if (std::next(before)->owner == nullptr)
-      from.erase_after(before);
-    else
-      uses.splice_after(uses.before_begin(), from, before);
+  [[nodiscard]] bool empty() const noexcept { return first_count == 0 && uses.empty() && owners.empty(); }
+  // Takes the use behind `before` out of `from`; what ends with it comes here, its node to `nodes`, if it can.
+  void take(StreamUses& from, StreamUses::iterator before, UseNodes& nodes) noexcept {
+    StreamUse& use = *std::next(before);
+    if (use.owner != nullptr) {
+      if (first_count == first.size()) {
+        uses.splice_after(uses.before_begin(), from, before);
+        return;
+      }
+      first[first_count++] = std::move(use.owner);
+    }
+    nodes.take(from, before);
   }
 
+  // The first owners of streams, which leave their nodes behind; the rest come with theirs.
+  std::array<std::shared_ptr<void>, 2> first;
+  std::size_t first_count = 0;
   StreamUses uses;
   Owners owners;  // of private pools
 };

@@ -13,6 +13,7 @@
 #include "allocator/lazy_free.h"
 #include "allocator/returned_blocks.h"
 #include "allocator/thread_mark.h"
+#include "allocator/use_nodes.h"
 #include "runtime/event_pool.h"
 #include "runtime/stream_access.h"
 #include "stats/history_stage.h"
@@ -49,6 +50,7 @@ struct StreamHeap {
   BlockMap live;  // of segments that are found by page
   StreamLedger ledger;
   BlockSpares spares;
+  UseNodes use_nodes;
   LazyFree lazy_free;
   HistoryStage stage;
   ReturnedBlocks returned;                            // by other threads than the one that allocates

@@ -60,6 +60,19 @@ bool DeviceAllocator::free_by_stream(std::uint64_t address) noexcept {
   return is_free_at_once(place.block) && free_hit(*heap, place);
 }
 
+// False: not without the heap's lock. Throws std::bad_alloc, unchanged.
+bool DeviceAllocator::record_use_by_stream(std::uint64_t address, StreamUse& use) {
+  StreamHeap* const heap = stream_heaps_.find_by_page(address);
+  if (heap == nullptr) return false;
+  const std::lock_guard lock(heap->mutex);
+  // A free that may stand looks at no uses.
+  if (!may_serve(*heap) || !settle_by_stream(*heap)) return false;
+  Block* const block = heap->live.find(address);
+  if (block == nullptr) return false;
+  add_use(block, std::move(use));
+  return true;
+}
+
 // To the thread that allocates from the stream: it has the lock at hand, and will use the block. False: there is
 // no room.
 bool DeviceAllocator::hand_back(StreamHeap& heap, std::uint64_t address) noexcept {

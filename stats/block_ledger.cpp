@@ -24,7 +24,10 @@ std::int64_t room_below(const Stat& stat) { return stat.peak - stat.current; }
 bool BlockLedger::has_moved() const {
   const Amounts& room = room_[kAll];
   const Amounts& granted = granted_[kAll];
-  return added_[0].blocks != 0 || added_[1].blocks != 0 || room.blocks != granted.blocks ||
+  const auto has_added = [](const Amounts& added) {
+    return added.blocks != 0 || added.splits != 0 || added.split_bytes != 0;
+  };
+  return has_added(added_[0]) || has_added(added_[1]) || room.blocks != granted.blocks ||
          room.splits != granted.splits || room.split_bytes != granted.split_bytes;
 }
 
@@ -54,15 +57,21 @@ void BlockLedger::raise_peaks(MemoryStats& stats) {
   }
 }
 
-void BlockLedger::begin(const MemoryStats& stats, std::int64_t shares) {
+BlockLedger::Room BlockLedger::room_of(const MemoryStats& stats, std::int64_t shares) {
+  Room part;
+  if (shares == 0) return part;
   for (const Meaning& meaning : kMeanings) {
     for (std::size_t i = 0; i < kParts.size(); ++i) {
       std::int64_t room = room_below(stats.*meaning.first.*kParts[i]);
       if (meaning.second != nullptr) room = std::min(room, room_below(stats.*meaning.second.*kParts[i]));
-      room_[i].*meaning.amount = shares == 0 ? 0 : room / shares;
+      part.amounts_[i].*meaning.amount = shares == 1 ? room : room / shares;
     }
   }
-  granted_ = room_;
+  return part;
+}
+
+void BlockLedger::begin(const Room& room) {
+  room_ = granted_ = room.amounts_;
   added_ = {};
 }
 

@@ -72,9 +72,12 @@ class BlockLedger {
   // Adds what came and went to `stats`. Its peaks stay: with all ledgers added, raise_peaks.
   void add_to(MemoryStats& stats) const;
   static void raise_peaks(MemoryStats& stats);
-  // Begins anew, with one of `shares` equal parts of what may come below the peaks of `stats`, which has all
-  // that came and went; with nothing of it, if there are none.
-  void begin(const MemoryStats& stats, std::int64_t shares);
+  // One of `shares` equal parts of what may come below the peaks of `stats`, which has all that came and went;
+  // nothing of it, if there are none.
+  class Room;
+  [[nodiscard]] static Room room_of(const MemoryStats& stats, std::int64_t shares);
+  // Begins anew, with that room.
+  void begin(const Room& room);
   // The bytes of the blocks that came, less those that went.
   [[nodiscard]] std::int64_t bytes() const { return granted_[kAll].bytes - room_[kAll].bytes; }
 
@@ -131,6 +134,11 @@ class BlockLedger {
   std::array<Amounts, 3> room_{};     // what may still come below every peak
   std::array<Amounts, 3> granted_{};  // of that, what there was in the beginning
   std::array<Amounts, 2> added_{};    // to the accumulated figures, by pool
+};
+
+class BlockLedger::Room {
+  friend class BlockLedger;
+  std::array<Amounts, 3> amounts_{};
 };
 
 }  // namespace cistern

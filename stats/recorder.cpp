@@ -21,19 +21,25 @@ void accumulate(MemoryStats& stats, const MemoryStats& other, std::int64_t sign)
 }  // namespace
 
 void Recorder::write_down() noexcept {
-  for_each_ledger([this](const BlockLedger& ledger) { ledger.add_to(kept_); });
-  BlockLedger::raise_peaks(kept_);
   std::int64_t moved = 0;
-  for_each_ledger([&](const BlockLedger& ledger) { moved += ledger.has_moved() ? 1 : 0; });
+  for_each_ledger([&](const BlockLedger& ledger) {
+    if (!ledger.has_moved()) return;
+    ledger.add_to(kept_);
+    ++moved;
+  });
+  BlockLedger::raise_peaks(kept_);
   share_out(moved);
 }
 
 // Requires: all that the ledgers have is written down.
 void Recorder::share_out(std::int64_t shares) noexcept {
-  ledger_.begin(kept_, ledger_.has_moved() ? shares : 0);
+  ++grants_;
+  const BlockLedger::Room part = BlockLedger::room_of(kept_, shares);
+  const BlockLedger::Room none = BlockLedger::room_of(kept_, 0);
+  ledger_.begin(ledger_.has_moved() ? part : none);
   for (StreamLedger* stream : streams_) {
     stream->live += stream->blocks.bytes();
-    stream->blocks.begin(kept_, stream->blocks.has_moved() ? shares : 0);
+    stream->blocks.begin(stream->blocks.has_moved() ? part : none);
   }
 }
 

@@ -117,14 +117,21 @@ class Recorder {
     of.stream->live -= bytes;
     of.stream->pending += bytes;
   }
-  // The block is free: `bytes` is its size before it was merged with its neighbours.
+  // How often the room below the peaks was granted; from 1 on.
+  [[nodiscard]] std::uint64_t grants() const { return grants_; }
+  // The block is free: `bytes` is its size before it was merged with its neighbours. `grant`: what grants() said when
+  // the free was requested; 0 says nothing.
   void free_completed(PoolKind pool, std::int64_t bytes, std::int64_t requested, InactiveSplitChange split,
-                      Attribution of = {}) {
+                      Attribution of = {}, std::uint64_t grant = 0) {
+    if (of.stream != nullptr) of.stream->pending -= bytes;
+    if (grant == grants_) {
+      give_room_back(pool, bytes, requested, split, of);
+      return;
+    }
     lower(kept_.active, pool, 1);
     lower(kept_.active_bytes, pool, bytes);
     lower(kept_.requested_bytes, pool, requested);
     if (!ledger(of).split(pool, split)) write_down();
-    if (of.stream != nullptr) of.stream->pending -= bytes;
   }
   // Both at once: nobody waits for the block.
   void freed(PoolKind pool, std::int64_t bytes, std::int64_t requested, InactiveSplitChange split, bool oversize,
@@ -211,6 +218,15 @@ class Recorder {
     for_each_ledger([&](const BlockLedger& ledger) { bytes += ledger.bytes(); });
     return bytes;
   }
+  // Of a free that was requested since the room was granted: what is allocated fell then, and what is active falls
+  // now, so that below the peaks of both there is so much more. The ledger counts the block as gone, for both.
+  void give_room_back(PoolKind pool, std::int64_t bytes, std::int64_t requested, InactiveSplitChange split,
+                      Attribution of) {
+    lower(kept_.allocation, pool, -1);
+    lower(kept_.allocated_bytes, pool, -bytes);
+    if (of.stream != nullptr && of.stream->is_apart) of.stream->live += bytes;
+    if (!ledger(of).went(pool, bytes, requested, split)) write_down();
+  }
   // Of what a ledger may hold: the sum of both is what is current. The ledger's room below the peak
   // only becomes larger than it knows.
   static void lower(PoolStat& stat, PoolKind pool, std::int64_t amount) {
@@ -255,6 +271,7 @@ class Recorder {
   MemoryStats kept_;
   BlockLedger ledger_;                  // of what no stream counts apart
   std::vector<StreamLedger*> streams_;  // that do
+  std::uint64_t grants_ = 1;            // of room, so far
   StatPeaks earlier_peaks_;             // between the last reset of the peaks and the last cut
   MemoryStats reset_;                   // what resets took from `allocated`, `freed` and the counters; nothing else
   ScopeLedger scopes_;

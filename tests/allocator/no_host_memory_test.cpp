@@ -50,6 +50,21 @@ class NoHostMemoryTest : public testing::Test {
   CachingAllocator allocator_{{.driver = &driver_.api(), .options = AllocatorOptions::parse("oom_dump:" + path_)}};
 };
 
+// Uses that are over leave their place to those that come.
+TEST_F(NoHostMemoryTest, ABlockIsRecordedAgainOnAnotherStream) {
+  const StreamHandle user = driver_.driver.create_stream();
+  const auto pair = [&] {
+    void* block = allocator_.allocate(kMega);
+    allocator_.record_stream(block, user);
+    allocator_.deallocate(block);
+  };
+  for (int i = 0; i < 5; ++i) pair();
+  testing_host::is_gone = true;
+  EXPECT_NO_THROW(pair());
+  testing_host::is_gone = false;
+  EXPECT_EQ(allocator_.memory_stats().allocation.all.allocated, 6);
+}
+
 TEST_F(NoHostMemoryTest, ErrorReportAndDumpAreThoseOfAnyOtherFailure) {
   void* live = allocator_.allocate(100 * kMega);
   const std::optional<Failure> with = failure_of(allocator_, 50 * kMega);

@@ -13,12 +13,14 @@
 #include <barrier>
 #include <chrono>
 #include <cstdint>
+#include <memory>
 #include <random>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "runtime/stream_access.h"
 #include "tests/property.h"
 
 namespace cistern {
@@ -178,6 +180,23 @@ TEST_F(StreamHitsTest, WhatIsOnItsWayServesARequestThatNeedsAllMemory) {
   void* of_another_stream = nullptr;
   EXPECT_NO_THROW(of_another_stream = allocator_.allocate(most, second_));
   allocator_.deallocate(of_another_stream);
+  expect_nothing_live();
+}
+
+// What was handed out last may be free while it stands, but not while another stream uses it.
+TEST_F(StreamHitsTest, AUseOfTheLastBlockIsWaitedFor) {
+  wake(first_);
+  void* block = allocator_.allocate(kKibi, first_);
+  driver_.occupy(second_, 10ms);
+  allocator_.record_stream(block, StreamAccess::wrap(driver_.api(), {second_, 77}, 0, std::make_shared<int>()));
+  allocator_.deallocate(block);
+  EXPECT_EQ(stats().active.all.current, 1);
+  void* other = allocator_.allocate(kKibi, first_);
+  EXPECT_NE(other, block);
+  driver_.run_until_idle(second_);
+  EXPECT_EQ(allocator_.allocate(kKibi, first_), block);
+  allocator_.deallocate(block);
+  allocator_.deallocate(other);
   expect_nothing_live();
 }
 

@@ -84,6 +84,57 @@ TEST(Recorder, PeaksOfWhatIsActiveAreSeenWhereAllElseHasRoom) {
   EXPECT_EQ(recorder.stats().active_bytes.small_pool, stat(1024, 2048, 1024, 1024));
 }
 
+TEST(Recorder, SplitsThatCameAndWentAloneAreCounted) {
+  Recorder recorder;
+  for (int i = 0; i < 2; ++i) {
+    recorder.block_allocated(PoolKind::small, 512, 1, {i, 512 * i}, false);
+    recorder.free_requested(PoolKind::small, 512, false);
+  }
+  recorder.reset_peaks();
+  recorder.reset_accumulated();
+  recorder.free_completed(PoolKind::small, 512, 1, {-1, -512});
+  recorder.free_completed(PoolKind::small, 512, 1, {1, 512});
+  recorder.reset_peaks();
+  EXPECT_EQ(recorder.stats().inactive_split.all, stat(1, 1, 1, 1));
+  EXPECT_EQ(recorder.stats().inactive_split_bytes.all, stat(512, 512, 512, 512));
+}
+
+// A block that waits for another stream takes room below the peaks, and gives it back.
+TEST(Recorder, ABlockThatWaitsAgainAndAgainNeedsNoNewRoom) {
+  Recorder recorder;
+  const auto pair = [&] {
+    recorder.block_allocated(PoolKind::small, 1024, 1000, {1, 512}, false);
+    recorder.free_requested(PoolKind::small, 1024, false);
+    recorder.free_completed(PoolKind::small, 1024, 1000, {-1, -512}, {}, recorder.grants());
+  };
+  for (int i = 0; i < 3; ++i) pair();
+  const std::uint64_t grants = recorder.grants();
+  for (int i = 0; i < 100; ++i) pair();
+  EXPECT_EQ(recorder.grants(), grants);
+  EXPECT_EQ(recorder.stats().allocation.all, stat(0, 1, 103, 103));
+  EXPECT_EQ(recorder.stats().allocated_bytes.small_pool, stat(0, 1024, 103 * 1024, 103 * 1024));
+  EXPECT_EQ(recorder.stats().active.all, stat(0, 1, 103, 103));
+  EXPECT_EQ(recorder.stats().requested_bytes.all, stat(0, 1000, 103 * 1000, 103 * 1000));
+  EXPECT_EQ(recorder.stats().inactive_split.all, stat(0, 1, 103, 103));
+}
+
+// What was granted since the free was requested knows that less is allocated.
+TEST(Recorder, RoomIsGivenBackToTheGrantThatItCameFromAlone) {
+  Recorder recorder;
+  recorder.block_allocated(PoolKind::small, 1024, 1, {}, false);
+  recorder.free_requested(PoolKind::small, 1024, false);
+  const std::uint64_t grant = recorder.grants();
+  recorder.block_allocated(PoolKind::small, 1024, 1, {}, false);
+  ASSERT_NE(recorder.grants(), grant);
+  recorder.free_completed(PoolKind::small, 1024, 1, {}, {}, grant);
+  EXPECT_EQ(recorder.stats().allocation.all, stat(1, 1, 2, 1));
+  // Twice as much as ever before is allocated, for a moment.
+  recorder.block_allocated(PoolKind::small, 1024, 1, {}, false);
+  recorder.freed(PoolKind::small, 1024, 1, {}, false);
+  EXPECT_EQ(recorder.stats().allocation.all, stat(1, 2, 3, 2));
+  EXPECT_EQ(recorder.stats().active.all, stat(1, 2, 3, 2));
+}
+
 TEST(Recorder, SplitChangesAreCountedNet) {
   Recorder recorder;
   recorder.block_allocated(PoolKind::small, 512, 1, {1, 1536}, false);

@@ -22,6 +22,8 @@ namespace {
 struct Plain {
   Stat blocks;
   Stat bytes;
+  Stat active;  // those that wait for other streams, too
+  Stat active_bytes;
   Stat split_bytes;
   static void move(Stat& stat, std::int64_t amount) {
     stat.current += amount;
@@ -29,7 +31,7 @@ struct Plain {
     (amount > 0 ? stat.allocated : stat.freed) += std::abs(amount);
   }
   void forget_peaks() {
-    for (Stat* stat : {&blocks, &bytes, &split_bytes}) stat->peak = stat->current;
+    for (Stat* stat : {&blocks, &bytes, &active, &active_bytes, &split_bytes}) stat->peak = stat->current;
   }
 };
 
@@ -46,6 +48,8 @@ struct World {
     live[stream].push_back({bytes, split});
     Plain::move(plain.blocks, 1);
     Plain::move(plain.bytes, bytes);
+    Plain::move(plain.active, 1);
+    Plain::move(plain.active_bytes, bytes);
     Plain::move(plain.split_bytes, split.bytes);
   }
   void free(std::size_t stream, std::size_t place) {
@@ -59,14 +63,35 @@ struct World {
     live[stream].erase(live[stream].begin() + static_cast<std::ptrdiff_t>(place));
     Plain::move(plain.blocks, -1);
     Plain::move(plain.bytes, -bytes);
+    Plain::move(plain.active, -1);
+    Plain::move(plain.active_bytes, -bytes);
     Plain::move(plain.split_bytes, split.bytes);
+  }
+  // The same in two steps.
+  void request_free(std::size_t stream, std::size_t place) {
+    const auto [bytes, came_with] = live[stream][place];
+    recorder.free_requested(PoolKind::small, bytes, false, {kUntagged, &ledgers[stream]});
+    waiting.push_back({stream, bytes, {-came_with.count, -came_with.bytes}, recorder.grants()});
+    live[stream].erase(live[stream].begin() + static_cast<std::ptrdiff_t>(place));
+    Plain::move(plain.blocks, -1);
+    Plain::move(plain.bytes, -bytes);
+  }
+  void complete_free(std::size_t place) {
+    const Waiting free = waiting[place];
+    waiting.erase(waiting.begin() + static_cast<std::ptrdiff_t>(place));
+    recorder.free_completed(PoolKind::small, free.bytes, free.bytes, free.split, {kUntagged, &ledgers[free.stream]},
+                            free.grant);
+    Plain::move(plain.active, -1);
+    Plain::move(plain.active_bytes, -free.bytes);
+    Plain::move(plain.split_bytes, free.split.bytes);
   }
   void compare() const {
     const MemoryStats stats = recorder.stats();
     RC_ASSERT(stats.allocation.all == plain.blocks);
-    RC_ASSERT(stats.active.small_pool == plain.blocks);
+    RC_ASSERT(stats.active.small_pool == plain.active);
+    RC_ASSERT(stats.active_bytes.all == plain.active_bytes);
     RC_ASSERT(stats.allocated_bytes.all == plain.bytes);
-    RC_ASSERT(stats.requested_bytes.small_pool == plain.bytes);
+    RC_ASSERT(stats.requested_bytes.small_pool == plain.active_bytes);
     RC_ASSERT(stats.inactive_split_bytes.all == plain.split_bytes);
     std::int64_t sum = 0;
     for (std::size_t stream = 0; stream < kStreams; ++stream) {
@@ -81,6 +106,13 @@ struct World {
   Recorder recorder;
   std::array<StreamLedger, kStreams> ledgers;
   std::array<std::vector<std::pair<std::int64_t, InactiveSplitChange>>, kStreams> live;
+  struct Waiting {
+    std::size_t stream = 0;
+    std::int64_t bytes = 0;
+    InactiveSplitChange split;
+    std::uint64_t grant = 0;
+  };
+  std::vector<Waiting> waiting;
   Plain plain;
 };
 
@@ -94,8 +126,12 @@ RC_GTEST_PROP(StreamLedgerProperties, FiguresAreThoseOfOneCounter, ()) {
     if (kind < 45) {
       const auto bytes = static_cast<std::int64_t>(step / 100 % 9 + 1) * 512;
       world.allocate(stream, bytes, step % 3 == 0 ? InactiveSplitChange{1, 4096 - bytes / 2} : InactiveSplitChange{});
-    } else if (kind < 90 && !live.empty()) {
+    } else if (kind < 75 && !live.empty()) {
       world.free(stream, step / 100 % live.size());
+    } else if (kind < 83 && !live.empty()) {
+      world.request_free(stream, step / 100 % live.size());
+    } else if (kind < 90 && !world.waiting.empty()) {
+      world.complete_free(step / 100 % world.waiting.size());
     } else if (kind < 94) {
       StreamLedger& ledger = world.ledgers[stream];
       if (ledger.is_apart)
