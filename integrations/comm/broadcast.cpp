@@ -12,6 +12,8 @@ namespace {
 void copy_to_all(const TensorView& tensor, const std::vector<TensorView>& copies, bool are_recorded) {
   Exchange exchange;
   if (tensor.place.is_host()) {
+    if (!tensor.is_contiguous())
+      for (const TensorView& copy : copies) require_no_capture(stream_of(copy), kHostPacks);
     const TensorView source = copies.empty() ? tensor : exchange.packed(tensor, stream_of(copies.front()));
     for (const TensorView& copy : copies) {
       const Stream run = stream_of(copy);

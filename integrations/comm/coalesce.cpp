@@ -31,18 +31,29 @@ void check_all(const std::vector<TensorView>& tensors, std::size_t buffer_bytes)
 // Tensors of one type, one after the other as bytes, and where that goes on each device.
 class Train {
  public:
-  Train(const std::vector<TensorView>& tensors, std::vector<std::size_t> members, const std::vector<int>& devices)
-      : tensors_(tensors), members_(std::move(members)) {
+  // In parts of at most `buffer_bytes`.
+  Train(const std::vector<TensorView>& tensors, std::vector<std::size_t> members, const std::vector<int>& devices,
+        std::size_t buffer_bytes)
+      : tensors_(tensors), members_(std::move(members)), buffer_bytes_(buffer_bytes) {
     for (const std::size_t i : members_) bytes_ += tensors_[i].bytes();
     const DType type = tensors_[members_.front()].dtype;
     const auto elements = static_cast<std::int64_t>(bytes_ / size_of(type));
     for (const int device : devices) arrivals_.push_back(Tensor::empty({elements}, type, Device(device)));
   }
 
-  // Sends it, in parts of at most `buffer_bytes`.
-  void send(std::size_t buffer_bytes, Transport transport) {
-    for (std::size_t first = 0; first < bytes_; first += buffer_bytes)
-      send_part(first, std::min(buffer_bytes, bytes_ - first), transport);
+  // Throws NotSupported where the host would pack for a stream that captures.
+  void check_captures() const {
+    if (!tensors_[members_.front()].place.is_host()) return;
+    for (std::size_t first = 0; first < bytes_; first += buffer_bytes_) {
+      const std::vector<Piece> pieces = pieces_of(first, std::min(buffer_bytes_, bytes_ - first));
+      if (pieces.size() == 1 && tensors_[pieces.front().tensor].is_contiguous()) continue;
+      for (const Tensor& arrival : arrivals_) require_no_capture(stream_of(arrival), kHostPacks);
+    }
+  }
+
+  void send(Transport transport) {
+    for (std::size_t first = 0; first < bytes_; first += buffer_bytes_)
+      send_part(first, std::min(buffer_bytes_, bytes_ - first), transport);
   }
 
   // The tensors that have arrived on a device, in the places of those that left.
@@ -123,6 +134,7 @@ class Train {
 
   const std::vector<TensorView>& tensors_;
   std::vector<std::size_t> members_;
+  std::size_t buffer_bytes_;
   std::size_t bytes_ = 0;
   std::vector<Tensor> arrivals_;  // one for each device
 };
@@ -157,12 +169,14 @@ std::vector<std::vector<Tensor>> broadcast_coalesced(const std::vector<TensorVie
     std::vector<std::size_t> small;
     for (const std::size_t i : group) {
       if (tensors[i].bytes() > buffer_bytes)
-        trains.emplace_back(tensors, std::vector<std::size_t>{i}, indices).send(tensors[i].bytes(), transport);
+        trains.emplace_back(tensors, std::vector<std::size_t>{i}, indices, tensors[i].bytes());
       else
         small.push_back(i);
     }
-    if (!small.empty()) trains.emplace_back(tensors, std::move(small), indices).send(buffer_bytes, transport);
+    if (!small.empty()) trains.emplace_back(tensors, std::move(small), indices, buffer_bytes);
   }
+  for (const Train& train : trains) train.check_captures();
+  for (Train& train : trains) train.send(transport);
   for (const Train& train : trains)
     for (std::size_t d = 0; d < devices.size(); ++d) train.unload(d, arrived[d]);
   return arrived;

@@ -74,13 +74,12 @@ void wait_for(const Stream& stream) noexcept {
   }
 }
 
-void require_no_capture(const Stream& run) {
-  if (run.is_capturing() != CaptureStatus::none)
-    throw NotSupported(
-        fmt::format("the host packs elements that lie apart: expected {} not to capture", run.to_string()));
-}
-
 }  // namespace
+
+void require_no_capture(const Stream& run, std::string_view what) {
+  if (run.is_capturing() != CaptureStatus::none)
+    throw NotSupported(fmt::format("{}: expected {} not to capture", what, run.to_string()));
+}
 
 StridedWork work_of(StridedOperation operation, const TensorView& to, const TensorView& from) {
   StridedWork work{.operation = operation,
@@ -136,7 +135,7 @@ TensorView Exchange::staging(const TensorView& like, Place place, const Stream& 
 
 TensorView Exchange::packed(const TensorView& tensor, const Stream& run) {
   if (tensor.is_contiguous()) return tensor;
-  if (tensor.place.is_host()) require_no_capture(run);
+  if (tensor.place.is_host()) require_no_capture(run, kHostPacks);
   const TensorView dense = staging(tensor, tensor.place, run);
   StridedWork work = work_of(StridedOperation::copy, dense, tensor);
   if (!tensor.place.is_host()) {
@@ -174,7 +173,7 @@ void Exchange::copy(const TensorView& to, const TensorView& from, const Stream& 
   lend(packs, run);
   if (to.is_contiguous()) return move(to, source, run);
   if (to_device < 0) {
-    require_no_capture(run);
+    require_no_capture(run, kHostPacks);
     const TensorView arrived = staging(to, to.place, run);
     move(arrived, source, run);
     on_host_.push_back(work_of(StridedOperation::copy, to, arrived));
@@ -208,7 +207,11 @@ void Exchange::finish() {
 }
 
 void Exchange::finish_on_host() {
-  for (const Stream& stream : std::exchange(awaited_, {})) stream.synchronize();
+  // Those that are left, the one that failed too, are the destructor's.
+  while (!awaited_.empty()) {
+    awaited_.back().synchronize();
+    awaited_.pop_back();
+  }
   for (StridedWork& work : on_host_) {
     simplify(work);
     run_strided(work);

@@ -10,6 +10,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <string_view>
 #include <vector>
 
 #include "runtime/strided_work.h"
@@ -22,6 +23,11 @@ namespace cistern::comm {
 [[nodiscard]] Stream stream_of(const TensorView& tensor);
 // Bytes of contiguous elements, as a tensor of bytes.
 [[nodiscard]] TensorView byte_view(const TensorView& tensor, std::size_t first, std::size_t count);
+
+inline constexpr std::string_view kHostPacks = "the host packs elements";
+// What the host does is done once, and memory that it packs into is gone when a graph is launched. Throws
+// NotSupported, saying what it is that the host does.
+void require_no_capture(const Stream& run, std::string_view what);
 
 class Exchange {
  public:

@@ -33,6 +33,9 @@ std::vector<std::int64_t> check_parts(const std::vector<TensorView>& tensors, in
 void collect(const std::vector<TensorView>& tensors, std::size_t dim, const TensorView& out, bool is_recorded) {
   Exchange exchange;
   const bool is_on_host = out.place.is_host();
+  if (is_on_host)
+    for (const TensorView& tensor : tensors)
+      if (tensor.elements() != 0) require_no_capture(stream_of(tensor), "the host waits for what is gathered");
   std::int64_t start = 0;
   for (const TensorView& tensor : tensors) {
     const Stream run = stream_of(tensor);

@@ -199,8 +199,8 @@ TEST_F(CommOrder, FailedCallsLeaveNoMemoryAndNoRace) {
                                static_cast<std::int64_t>(memory_allocated(1))};
   int failures = 0;
   const auto each_call_fails = [&](const auto& call) {
-    for (const char* entry :
-         {"cuMemcpyPeerAsync", "cuStreamWaitEvent", "cuEventRecord", "cuMemcpyAsync", "cuMemAlloc"}) {
+    for (const char* entry : {"cuMemcpyPeerAsync", "cuStreamWaitEvent", "cuEventRecord", "cuMemcpyAsync", "cuMemAlloc",
+                              "cuStreamSynchronize"}) {
       for (std::uint64_t k = 1; k < 20; ++k) {
         driver().clear_faults();
         empty_cache();
@@ -233,6 +233,68 @@ TEST_F(CommOrder, FailedCallsLeaveNoMemoryAndNoRace) {
   EXPECT_GT(failures, 40);
 }
 
+TEST_F(CommOrder, AFailedWaitLeavesNoCopyToTheHostUnderWay) {
+  const Given first(counted(100), {100}, 0);
+  const Given second(counted(100), {100}, 1);
+  const Given strided(counted(200), {200}, {2}, Place::host());
+  for (const Given* last : {&first, &second}) {
+    for (int device = 0; device < 2; ++device) default_stream(device).synchronize();
+    for (std::uint64_t k = 1; k <= 2; ++k) {
+      for (int device = 0; device < 2; ++device) busy(default_stream(device));
+      driver().fail_call("cuStreamSynchronize", k, 999);
+      EXPECT_THROW(gather({last == &first ? second : first, *last}, 0, strided), DriverError);
+      driver().clear_faults();
+      for (int device = 0; device < 2; ++device) EXPECT_TRUE(default_stream(device).query()) << device;
+    }
+  }
+}
+
+// A stream of device 1 that captures, and one of device 0 that does not.
+class CommCapture : public CommOrder {
+ protected:
+  void SetUp() override {
+    set_stream(other_);
+    set_stream(default_stream(0));
+    other_.begin_capture(CaptureMode::relaxed);
+  }
+  // The capture is whole, and of nothing.
+  void expect_no_nodes() {
+    EXPECT_EQ(other_.is_capturing(), CaptureStatus::active);
+    EXPECT_EQ(other_.end_capture().node_count(), 0U);
+  }
+  Given on_host_{counted(6), {2, 3}, {1, 2}, Place::host()};
+  Given here_{counted(6), {6}, 0};
+  Given out_{std::vector<float>(6), {2, 3}, 0};
+  Given there_{std::vector<float>(6), {2, 3}, 1};
+  Stream other_ = Stream::create({.device = 1});
+};
+
+TEST_F(CommCapture, TheHostPacksForNoneThatCaptures) {
+  EXPECT_THROW(broadcast(on_host_, std::vector<TensorView>{out_, there_}), NotSupported);
+  expect_no_nodes();
+}
+
+TEST_F(CommCapture, TheHostCoalescesForNoneThatCaptures) {
+  const Given plain(counted(6), {6}, Place::host());
+  const PoolId id = graph_pool_handle();
+  begin_allocate_to_pool(1, id, PoolFilter::stream(other_));
+  EXPECT_THROW(static_cast<void>(broadcast_coalesced({plain, plain}, {0, 1})), NotSupported);
+  EXPECT_THROW(static_cast<void>(broadcast_coalesced({on_host_}, {0, 1})), NotSupported);
+  end_allocate_to_pool(1, id);
+  expect_no_nodes();
+  release_pool(1, id);
+}
+
+TEST_F(CommCapture, GatherToTheHostLeavesTheCaptureWhole) {
+  const Given to(std::vector<float>(12), {12}, Place::host());
+  TensorView flat = there_;
+  flat.shape = {6};
+  flat.strides = {1};
+  EXPECT_THROW(gather({here_, flat}, 0, to), NotSupported);
+  EXPECT_THROW(static_cast<void>(gather({here_, flat}, 0, "cpu")), NotSupported);
+  expect_no_nodes();
+}
+
 TEST_F(CommOrder, AreCapturedAndLaunchedAgain) {
   const Stream stream = Stream::create({.device = 0});
   const Given given(counted(6), {2, 3}, {1, 2}, 0);
@@ -250,6 +312,7 @@ TEST_F(CommOrder, AreCapturedAndLaunchedAgain) {
   other.wait_stream(stream);
   broadcast(given, std::vector<TensorView>{out});
   EXPECT_THROW(broadcast(on_host, std::vector<TensorView>{out}), NotSupported);
+  EXPECT_THROW(scatter(on_host, std::vector<TensorView>{out}, 0, {other}), NotSupported);
   end_allocate_to_pool(0, id);
   Graph graph = stream.end_capture();
   for (int i = 0; i < 2; ++i) {
