@@ -17,6 +17,8 @@ using cistern::TensorView;
 using cistern::c_api::give;
 using cistern::c_api::guarded;
 using cistern::c_api::require;
+using cistern::c_api::require_count;
+using cistern::c_api::require_given;
 using cistern::c_api::view_of;
 using cistern::c_api::views_of;
 using cistern::comm::Transport;
@@ -32,7 +34,8 @@ Transport transport_of(int transport) {
 }
 
 std::vector<Device> devices_of(const int* devices, std::size_t count) {
-  if (count != 0) require(devices, "devices");
+  require_count(count, "devices");
+  if (count != 0) require_given(devices, "devices");
   return std::vector<Device>(devices, devices + count);
 }
 
@@ -107,9 +110,9 @@ cistern_status cistern_comm_scatter(const cistern_tensor_view* tensor, const int
       return;
     }
     require(parts, "parts");
+    const std::vector<Device> to = devices_of(devices, count);
     std::optional<std::vector<std::int64_t>> sizes;
     if (chunk_sizes != nullptr) sizes.emplace(chunk_sizes, chunk_sizes + count);
-    const std::vector<Device> to = devices_of(devices, count);
     std::vector<Tensor> cut = cistern::comm::scatter(view_of(tensor), to, sizes, dim, streams_of(streams, to));
     const std::size_t number = cut.size();
     give(std::move(cut), parts);

@@ -22,7 +22,8 @@ namespace {
 void require_room(const void* memory, std::size_t bytes, std::size_t expected) {
   if (bytes != expected)
     throw InvalidArgument("random states of " + std::to_string(bytes) + " bytes: expected " + std::to_string(expected));
-  if (bytes != 0) require(memory, "state");
+  if (bytes != 0 && memory == nullptr)
+    throw InvalidArgument("state is NULL: expected " + std::to_string(bytes) + " bytes");
 }
 
 RngState state_at(const void* memory, std::size_t index) {

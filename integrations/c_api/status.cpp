@@ -51,6 +51,15 @@ void require(const void* result, const char* name) {
   if (result == nullptr) throw InvalidArgument(std::string(name) + " is NULL: expected where to put the result");
 }
 
+void require_given(const void* argument, const char* name) {
+  if (argument == nullptr) throw InvalidArgument(std::string(name) + " is NULL: expected what is to be read");
+}
+
+void require_count(std::size_t count, const char* name, std::size_t most) {
+  if (count > most)
+    throw InvalidArgument(std::to_string(count) + " " + name + ": expected no more than " + std::to_string(most));
+}
+
 Stream stream_of(int device, cistern_stream handle) {
   const Device given(device);
   if (handle == nullptr) return default_stream(given);

@@ -5,6 +5,7 @@
 #include <cistern/c_api.h>
 #include <cistern/stream.h>
 
+#include <cstddef>
 #include <utility>
 
 namespace cistern::c_api {
@@ -23,8 +24,12 @@ cistern_status guarded(Body&& body) noexcept {
   }
 }
 
-// Throws InvalidArgument, naming the argument.
+// Throw InvalidArgument, naming the argument: a result, what is read, and how many members it is said to have, before
+// any of them is read.
+inline constexpr std::size_t kMostMembers = std::size_t{1} << 20;
 void require(const void* result, const char* name);
+void require_given(const void* argument, const char* name);
+void require_count(std::size_t count, const char* name, std::size_t most = kMostMembers);
 
 // A driver's handle on a device.
 [[nodiscard]] Stream stream_of(int device, cistern_stream handle);

@@ -13,8 +13,11 @@ namespace {
 
 static_assert(static_cast<int>(DType::complex128) == CISTERN_COMPLEX128);
 
+constexpr std::size_t kMostDimensions = 64;  // as all tensors'
+
 std::vector<std::int64_t> numbers(const std::int64_t* first, std::size_t count) {
-  if (count != 0) require(first, "shape");
+  require_count(count, "dimensions", kMostDimensions);
+  if (count != 0) require_given(first, "shape");
   return std::vector<std::int64_t>(first, first + count);
 }
 
@@ -29,7 +32,7 @@ DType type_of(int dtype) {
 }
 
 TensorView view_of(const cistern_tensor_view* view) {
-  require(view, "tensor");
+  require_given(view, "tensor");
   TensorView made(view->data, type_of(view->dtype), numbers(view->shape, view->dimensions), place_of(view->device));
   made.byte_offset = view->byte_offset;
   if (view->strides != nullptr) made.strides = numbers(view->strides, view->dimensions);
@@ -37,7 +40,8 @@ TensorView view_of(const cistern_tensor_view* view) {
 }
 
 std::vector<TensorView> views_of(const cistern_tensor_view* views, std::size_t count) {
-  if (count != 0) require(views, "tensors");
+  require_count(count, "tensors");
+  if (count != 0) require_given(views, "tensors");
   std::vector<TensorView> made;
   for (std::size_t i = 0; i < count; ++i) made.push_back(view_of(views + i));
   return made;
@@ -54,6 +58,7 @@ void give(std::vector<Tensor> tensors, cistern_tensor** places) {
 using cistern::Tensor;
 using cistern::c_api::guarded;
 using cistern::c_api::require;
+using cistern::c_api::require_given;
 
 cistern_status cistern_tensor_create(const int64_t* shape, size_t dimensions, int dtype, int device,
                                      cistern_tensor** tensor) {
@@ -88,7 +93,7 @@ cistern_status cistern_tensor_from_dlpack(DLManagedTensor* managed, cistern_tens
 
 cistern_status cistern_tensor_to_dlpack(cistern_tensor* tensor, DLManagedTensor** managed) {
   return guarded([&] {
-    require(tensor, "tensor");
+    require_given(tensor, "tensor");
     require(managed, "managed");
     // A share of its own, so that the tensor is whole if this throws.
     *managed =

@@ -49,6 +49,7 @@ bool overlaps_itself(const TensorView& tensor) {
 
 }  // namespace
 
+std::string place_text(int device) { return device < 0 ? "the host" : fmt::format("device {}", device); }
 std::string shape_text(const std::vector<std::int64_t>& shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
 std::string numbered(std::string_view name, std::size_t index) { return fmt::format("{} {}", name, index); }
 
@@ -95,9 +96,8 @@ void check_tensor(const TensorView& tensor, std::string_view name) {
                                       tensor.first(), alignment_of(tensor.dtype)));
   const std::optional<Device> owner = device_of(tensor.first());
   if ((owner ? owner->index() : -1) != device)
-    throw InvalidArgument(fmt::format("{} at {}: it is on {}; expected {}", name, tensor.first(),
-                                      owner ? fmt::format("device {}", owner->index()) : "the host",
-                                      device < 0 ? "the host" : fmt::format("device {}, as it says", device)));
+    throw InvalidArgument(fmt::format("{} at {}: it is on {}; expected {}, as it says", name, tensor.first(),
+                                      place_text(owner ? owner->index() : -1), place_text(device)));
 }
 
 void check_on_device(const TensorView& tensor, std::string_view name) {
@@ -111,7 +111,7 @@ void check_out(const TensorView& out, DType type, bool may_be_on_host, std::stri
     throw InvalidArgument(fmt::format("{} of {}: expected {}", name, to_string(out.dtype), to_string(type)));
   if (overlaps_itself(out))
     throw InvalidArgument(
-        fmt::format("{} of shape {} and strides {}: some of its elements are one; expected each at an "
+        fmt::format("{} of shape {} and strides {}: some of its elements may be one; expected each at an "
                     "address of its own",
                     name, shape_text(out.shape), shape_text(out.strides)));
 }

@@ -30,6 +30,7 @@ void check_shape(const TensorView& tensor, const std::vector<std::int64_t>& expe
 void check_shape_but(const TensorView& tensor, const std::vector<std::int64_t>& expected, std::size_t dim,
                      std::string_view name);
 
+[[nodiscard]] std::string place_text(int device);  // -1: the host
 [[nodiscard]] std::string shape_text(const std::vector<std::int64_t>& shape);
 [[nodiscard]] std::string numbered(std::string_view name, std::size_t index);
 

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <utility>
 
 #include "integrations/comm/checks.h"
@@ -16,15 +17,23 @@
 namespace cistern::comm {
 namespace {
 
+constexpr std::size_t kMostBytes = std::numeric_limits<std::int64_t>::max();
+
 void check_all(const std::vector<TensorView>& tensors, std::size_t buffer_bytes) {
   if (buffer_bytes == 0) throw InvalidArgument("a buffer of 0 bytes: expected at least one");
+  std::size_t bytes = 0;
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     check_tensor(tensors[i], numbered("tensor", i));
     if (device_index(tensors[i]) != device_index(tensors.front()))
       throw InvalidArgument(
-          fmt::format("tensor {} is elsewhere than tensor 0: expected all on one device, or all on "
-                      "the host",
-                      i));
+          fmt::format("tensor {} is on {}, tensor 0 on {}: expected all on one device, or all on the host", i,
+                      place_text(device_index(tensors[i])), place_text(device_index(tensors.front()))));
+    if (tensors[i].bytes() > kMostBytes - bytes)
+      throw InvalidArgument(
+          fmt::format("tensors of {} bytes and, tensor {}, of {} more: expected no more together than the address "
+                      "space has",
+                      bytes, i, tensors[i].bytes()));
+    bytes += tensors[i].bytes();
   }
 }
 

@@ -63,6 +63,9 @@ struct Exported {
 }  // namespace
 
 TensorView from_dlpack(const dlpack::DLTensor& tensor) {
+  if (tensor.ndim > static_cast<std::int32_t>(comm::kMostDimensions))
+    throw InvalidArgument(
+        fmt::format("DLPack's tensor of {} dimensions: expected no more than {}", tensor.ndim, comm::kMostDimensions));
   if (tensor.ndim < 0 || (tensor.ndim > 0 && tensor.shape == nullptr))
     throw InvalidArgument(fmt::format("DLPack's tensor of {} dimensions: expected their sizes", tensor.ndim));
   const DType type = type_of(tensor.dtype);

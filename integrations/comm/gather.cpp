@@ -4,6 +4,8 @@
 #include <cistern/error.h>
 #include <fmt/format.h>
 
+#include <limits>
+
 #include "integrations/comm/checks.h"
 #include "integrations/comm/exchange.h"
 
@@ -24,6 +26,11 @@ std::vector<std::int64_t> check_parts(const std::vector<TensorView>& tensors, in
       throw InvalidArgument(
           fmt::format("{} of {}: expected {}, as tensor 0", name, to_string(tensors[i].dtype), to_string(first.dtype)));
     check_shape_but(tensors[i], first.shape, *along, name);
+    if (tensors[i].shape[*along] > std::numeric_limits<std::int64_t>::max() - shape[*along])
+      throw InvalidArgument(
+          fmt::format("{} of shape {}, behind {} of dimension {}: expected no more together than the "
+                      "address space has",
+                      name, shape_text(tensors[i].shape), shape[*along], *along));
     shape[*along] += tensors[i].shape[*along];
   }
   return shape;

@@ -51,6 +51,11 @@ void check_streams(const Streams& streams, const std::vector<int>& devices) {
           fmt::format("stream {}, {}: expected one of device {}", i, streams[i]->to_string(), devices[i]));
 }
 
+// The legacy default stream of no device in particular is that of each part's.
+bool is_none(const std::optional<Stream>& stream) {
+  return !stream || (stream->device().is_current() && stream->native_handle() == nullptr);
+}
+
 // Where a part is written: the stream that was given for it, or the default one, for the current one.
 struct Lane {
   Stream run;
@@ -60,8 +65,13 @@ struct Lane {
 std::vector<Lane> lanes_of(const Streams& streams, const std::vector<int>& devices) {
   std::vector<Lane> lanes;
   for (std::size_t i = 0; i < devices.size(); ++i) {
-    const bool is_given = i < streams.size() && streams[i] && !streams[i]->device().is_current();
-    lanes.push_back({is_given ? *streams[i] : default_stream(Device(devices[i])), is_given});
+    const Device device(devices[i]);
+    if (i >= streams.size() || is_none(streams[i]))
+      lanes.push_back({default_stream(device), false});
+    else if (streams[i]->device().is_current())  // the thread's own default stream, of any device
+      lanes.push_back({Stream::external(streams[i]->native_handle(), device), true});
+    else
+      lanes.push_back({*streams[i], true});
   }
   return lanes;
 }

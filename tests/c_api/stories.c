@@ -194,6 +194,11 @@ int story_broadcasts(void) {
   HOLDS(cistern_comm_broadcast(&on_host, devices, NULL, 2, CISTERN_NCCL, copies) == CISTERN_ERROR_NOT_SUPPORTED);
   HOLDS(cistern_comm_broadcast(&on_host, devices, NULL, 2, 0, NULL) == CISTERN_ERROR_INVALID_ARGUMENT);
   HOLDS(cistern_comm_broadcast(NULL, devices, NULL, 2, 0, copies) == CISTERN_ERROR_INVALID_ARGUMENT);
+  HOLDS(strcmp(cistern_last_error(), "tensor is NULL: expected what is to be read") == 0);
+  HOLDS(cistern_comm_broadcast(&on_host, devices, NULL, (size_t)1 << 60, 0, copies) == CISTERN_ERROR_INVALID_ARGUMENT);
+  HOLDS(strstr(cistern_last_error(), "1152921504606846976 devices: expected no more than 1048576") != NULL);
+  HOLDS(cistern_comm_broadcast(&on_host, NULL, views, SIZE_MAX, 0, NULL) == CISTERN_ERROR_INVALID_ARGUMENT);
+  HOLDS(strstr(cistern_last_error(), "18446744073709551615 tensors: expected no more than 1048576") != NULL);
   cistern_tensor_destroy(copies[0]);
   cistern_tensor_destroy(copies[1]);
   cistern_tensor_destroy(NULL);
@@ -249,6 +254,9 @@ int story_sums_and_parts(void) {
   HOLDS(cistern_comm_scatter(&view, NULL, views, 2, sizes, 1, NULL, NULL, NULL) == CISTERN_ERROR_INVALID_ARGUMENT);
   HOLDS(cistern_comm_scatter(&view, devices, views, 2, NULL, 1, NULL, parts, NULL) == CISTERN_ERROR_INVALID_ARGUMENT);
   HOLDS(cistern_comm_scatter(&view, devices, NULL, 2, sizes, 5, NULL, parts, NULL) == CISTERN_ERROR_INVALID_ARGUMENT);
+  HOLDS(cistern_comm_scatter(&view, devices, NULL, (size_t)1 << 60, sizes, 1, NULL, parts, NULL) ==
+        CISTERN_ERROR_INVALID_ARGUMENT);
+  HOLDS(strstr(cistern_last_error(), "1152921504606846976 devices") != NULL);
   cistern_tensor_destroy(joined);
   cistern_tensor_destroy(sum);
   for (int i = 0; i < 2; ++i) {
@@ -278,6 +286,10 @@ int story_tensors(void) {
   HOLDS(cistern_tensor_create(shape, 2, CISTERN_INT8, 9, &tensor) == CISTERN_ERROR_INVALID_ARGUMENT);
   HOLDS(cistern_tensor_create(NULL, 2, CISTERN_INT8, 0, &tensor) == CISTERN_ERROR_INVALID_ARGUMENT && tensor == NULL);
 
+  HOLDS(cistern_tensor_create(shape, 65, CISTERN_INT8, 0, &tensor) == CISTERN_ERROR_INVALID_ARGUMENT);
+  HOLDS(strcmp(cistern_last_error(), "65 dimensions: expected no more than 64") == 0);
+  HOLDS(cistern_tensor_create(shape, SIZE_MAX / 8, CISTERN_INT8, 0, &tensor) == CISTERN_ERROR_INVALID_ARGUMENT);
+
   struct DLManagedTensor foreign = {{values, {1, 0}, 1, {0, 32, 1}, sizes, NULL, 4}, &deleted, count_and_keep};
   HOLDS(cistern_tensor_from_dlpack(&foreign, &tensor) == CISTERN_SUCCESS);
   const cistern_tensor_view view = cistern_tensor_get_view(tensor);
@@ -286,6 +298,9 @@ int story_tensors(void) {
   HOLDS(deleted == 1);
   foreign.dl_tensor.dtype.lanes = 2;
   HOLDS(cistern_tensor_from_dlpack(&foreign, &tensor) == CISTERN_ERROR_INVALID_ARGUMENT && deleted == 1);
+  foreign.dl_tensor.ndim = INT32_MAX;
+  HOLDS(cistern_tensor_from_dlpack(&foreign, &tensor) == CISTERN_ERROR_INVALID_ARGUMENT && deleted == 1);
+  HOLDS(strstr(cistern_last_error(), "2147483647 dimensions") != NULL);
   HOLDS(cistern_tensor_from_dlpack(NULL, &tensor) == CISTERN_ERROR_INVALID_ARGUMENT);
   return 0;
 }

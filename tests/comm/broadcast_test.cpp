@@ -93,7 +93,7 @@ TEST_F(Broadcast, RefusesWhatCannotBeWithNothingQueued) {
   EXPECT_THAT(refused(given, {other}), HasSubstr("out 0 of shape [3, 2]: expected [2, 3]"));
   EXPECT_THAT(refused(given, {integers}), HasSubstr("out 0 of int32: expected float32"));
   EXPECT_THAT(refused(given, {on_host}), HasSubstr("out 0 is on the host: expected one on a device"));
-  EXPECT_THAT(refused(given, {one_for_all}), HasSubstr("some of its elements are one"));
+  EXPECT_THAT(refused(given, {one_for_all}), HasSubstr("some of its elements may be one"));
   const auto view = [&](void* data, Shape shape, Shape strides, Place place) {
     return error_of<InvalidArgument>([&] {
       static_cast<void>(broadcast(TensorView(data, DType::float32, std::move(shape), std::move(strides), place), {1}));
@@ -222,8 +222,10 @@ TEST_F(BroadcastCoalesced, RefusesTensorsOfSeveralPlaces) {
   const auto refused = [](const std::vector<TensorView>& tensors, std::size_t buffer) {
     return error_of<InvalidArgument>([&] { static_cast<void>(broadcast_coalesced(tensors, {0}, buffer)); });
   };
-  EXPECT_THAT(refused({here, there}, 100), HasSubstr("tensor 1 is elsewhere than tensor 0"));
-  EXPECT_THAT(refused({here, on_host}, 100), HasSubstr("tensor 1 is elsewhere than tensor 0"));
+  EXPECT_THAT(refused({here, there}, 100), HasSubstr("tensor 1 is on device 1, tensor 0 on device 0"));
+  EXPECT_THAT(refused({here, on_host}, 100), HasSubstr("tensor 1 is on the host, tensor 0 on device 0"));
+  const TensorView wide(here.view().data, DType::complex64, {std::int64_t{1} << 59 >> 1}, {0}, 0);
+  EXPECT_THAT(refused(std::vector<TensorView>(8, wide), SIZE_MAX), HasSubstr("the address space"));
   EXPECT_THAT(refused({here}, 0), HasSubstr("0 bytes"));
   EXPECT_TRUE(broadcast_coalesced({}, {0}).front().empty());
   EXPECT_TRUE(broadcast_coalesced({here}, {}).empty());

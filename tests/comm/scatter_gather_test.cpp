@@ -131,6 +131,19 @@ TEST_F(Scatter, WorksOnTheStreamsThatAreGiven) {
   EXPECT_EQ(values_of<float>(left), counted(4));
 }
 
+TEST_F(Scatter, WorksOnTheThreadsOwnDefaultStream) {
+  const Given given(counted(10), {10}, Place::host());
+  const Stream own = Stream::external(Stream::per_thread().native_handle(), 1);
+  const Stream current = Stream::create({.device = 1});
+  const StreamGuard guard(current);
+  const DeviceGuard device(2);
+  const std::vector<Tensor> parts = scatter(given, {1}, std::nullopt, 0, {Stream::per_thread()});
+  EXPECT_FALSE(own.query());
+  EXPECT_TRUE(current.query());  // it waits for no stream that is given
+  own.synchronize();
+  EXPECT_EQ(values_of<float>(parts.front()), counted(10));
+}
+
 class Gather : public CommCase {};
 
 TEST_F(Gather, JoinsAlongEachDimensionOnDevicesAndTheHost) {
@@ -201,6 +214,8 @@ TEST_F(Gather, RefusesWhatCannotBeJoined) {
   };
   EXPECT_THAT(refused_out(1), HasSubstr("out of shape [2, 6]: expected [2, 7]"));
   EXPECT_THROW(static_cast<void>(gather({first}, 0, 9)), InvalidArgument);
+  const TensorView many(nullptr, DType::int8, {std::int64_t{1} << 58, 0}, 0);
+  EXPECT_THAT(refused(std::vector<TensorView>(64, many), 0), HasSubstr("the address space"));
 }
 
 }  // namespace
