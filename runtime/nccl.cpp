@@ -3,8 +3,8 @@
 #include <cistern/error.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
-#include <memory>
 #include <mutex>
 #include <optional>
 
@@ -52,20 +52,29 @@ void check(int status, const char* call) {
   throw LibraryError(status, call, fmt::format("{}: {} (status {})", call, nccl().error_string(status), status));
 }
 
-// One communicator a device, for one list of devices.
-struct Clique {
-  std::mutex mutex;
-  std::vector<Communicator> communicators;
-};
-
-// Made once a list, and never destroyed.
-Clique& clique_of(const std::vector<int>& devices) {
+// Communicators of the same devices would wait for each other if two threads queued on them in two orders: one group at
+// a time.
+std::mutex& group_mutex() {
   static std::mutex& mutex = *new std::mutex;
-  static auto& cliques = *new std::map<std::vector<int>, std::unique_ptr<Clique>>;
-  const std::lock_guard lock(mutex);
-  std::unique_ptr<Clique>& clique = cliques[devices];
-  if (clique == nullptr) clique = std::make_unique<Clique>();
-  return *clique;
+  return mutex;
+}
+
+// One communicator a device, for one list of devices; made once a list, and never destroyed. Under the mutex.
+std::vector<Communicator>& communicators_of(const std::vector<int>& devices) {
+  static auto& all = *new std::map<std::vector<int>, std::vector<Communicator>>;
+  return all[devices];
+}
+
+// By device, so that the same ones have the same communicators.
+std::vector<NcclRank> sorted(std::vector<NcclRank> ranks) {
+  std::sort(ranks.begin(), ranks.end(), [](const NcclRank& a, const NcclRank& b) { return a.device < b.device; });
+  return ranks;
+}
+
+// The rank of a device.
+int rank_of(const std::vector<NcclRank>& ranks, int device) {
+  const auto is_it = [&](const NcclRank& rank) { return rank.device == device; };
+  return static_cast<int>(std::find_if(ranks.begin(), ranks.end(), is_it) - ranks.begin());
 }
 
 std::optional<int> type_of(DType type) {
@@ -105,18 +114,18 @@ void for_each_rank(const DriverApi& api, const std::vector<NcclRank>& ranks, con
   const Nccl& library = nccl();
   std::vector<int> devices;
   for (const NcclRank& rank : ranks) devices.push_back(rank.device);
-  Clique& clique = clique_of(devices);
-  const std::lock_guard lock(clique.mutex);
-  if (clique.communicators.empty()) {
+  const std::lock_guard lock(group_mutex());
+  std::vector<Communicator>& communicators = communicators_of(devices);
+  if (communicators.empty()) {
     std::vector<Communicator> made(devices.size());
     check(library.init_all(made.data(), static_cast<int>(devices.size()), devices.data()), "ncclCommInitAll");
-    clique.communicators = std::move(made);
+    communicators = std::move(made);
   }
   check(library.group_start(), "ncclGroupStart");
   try {
     for (std::size_t i = 0; i < ranks.size(); ++i) {
       const DeviceScope scope(nullptr, ranks[i].device);
-      queue(library, ranks[i], clique.communicators[i]);
+      queue(library, ranks[i], communicators[i]);
     }
   } catch (...) {
     static_cast<void>(library.group_end());
@@ -128,8 +137,11 @@ void for_each_rank(const DriverApi& api, const std::vector<NcclRank>& ranks, con
 }  // namespace
 
 void nccl_broadcast(const DriverApi& api, const std::vector<NcclRank>& ranks, std::size_t bytes) {
-  for_each_rank(api, ranks, [&](const Nccl& library, const NcclRank& rank, Communicator communicator) {
-    check(library.broadcast(rank.source, rank.destination, bytes, kBytes, 0, communicator, rank.stream.native_handle()),
+  const std::vector<NcclRank> all = sorted(ranks);
+  const int root = rank_of(all, ranks.front().device);
+  for_each_rank(api, all, [&](const Nccl& library, const NcclRank& rank, Communicator communicator) {
+    check(library.broadcast(rank.source, rank.destination, bytes, kBytes, root, communicator,
+                            rank.stream.native_handle()),
           "ncclBroadcast");
   });
 }
@@ -139,8 +151,10 @@ void nccl_reduce(const DriverApi& api, const std::vector<NcclRank>& ranks, std::
   const std::optional<int> its = type_of(type);
   if (!its) throw NotSupported(fmt::format("NCCL has no sum of {}: expected another type", to_string(type)));
   const std::size_t numbers = type == DType::complex64 || type == DType::complex128 ? 2 * count : count;
-  for_each_rank(api, ranks, [&](const Nccl& library, const NcclRank& rank, Communicator communicator) {
-    check(library.reduce(rank.source, rank.destination, numbers, *its, kSum, static_cast<int>(root), communicator,
+  const std::vector<NcclRank> all = sorted(ranks);
+  const int its_rank = rank_of(all, ranks[root].device);
+  for_each_rank(api, all, [&](const Nccl& library, const NcclRank& rank, Communicator communicator) {
+    check(library.reduce(rank.source, rank.destination, numbers, *its, kSum, its_rank, communicator,
                          rank.stream.native_handle()),
           "ncclReduce");
   });

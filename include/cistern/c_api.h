@@ -129,8 +129,8 @@ typedef struct cistern_tensor_view {
   void* data; /* the start of the memory, of the block if it is one of this allocator's */
   size_t byte_offset;
   int dtype;
-  int device; /* or CISTERN_HOST */
-  size_t dimensions;
+  int device;        /* or CISTERN_HOST */
+  size_t dimensions; /* at most 64 */
   const int64_t* shape;
   const int64_t* strides; /* in elements; NULL: rows one after the other */
 } cistern_tensor_view;
@@ -148,7 +148,8 @@ CISTERN_EXPORT cistern_status cistern_tensor_from_dlpack(struct DLManagedTensor*
 CISTERN_EXPORT cistern_status cistern_tensor_to_dlpack(cistern_tensor* tensor, struct DLManagedTensor** managed);
 
 /* Exactly one of `devices` and `out` is not NULL, and has `count` members; of new tensors there are as many, at
- * `copies`, which may be NULL with `out`. */
+ * `copies`, which may be NULL with `out`. No list of any of these calls has more than 2^20 members:
+ * CISTERN_ERROR_INVALID_ARGUMENT. */
 CISTERN_EXPORT cistern_status cistern_comm_broadcast(const cistern_tensor_view* tensor, const int* devices,
                                                      const cistern_tensor_view* out, size_t count, int transport,
                                                      cistern_tensor** copies);

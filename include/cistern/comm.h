@@ -3,14 +3,18 @@
 // Communication between devices: torch.cuda.comm.
 //
 // Tensors (tensor.h) are on the host or on a device, with any strides; what is read and what is written must not
-// overlap. All calls queue their work and return, but for gather to the host, which waits for the result. On its device
-// each tensor is read and written as if on the current stream there: work that was queued on that stream is done
-// before, and what is queued later comes after. So an input may be written or freed there at once. Copies between
-// devices are the driver's peer copies; those to or from different devices run side by side, and peer access between
-// the devices is enabled where there is any. Elements that lie apart are packed and unpacked by kernels of cistern, in
-// memory of this allocator that is freed in stream order. Memory of its blocks is recorded (record_stream) on
-// the other streams that use it. Page-locked host memory must stay as it is until the work is done; pageable memory is
-// read before the call returns. A capture may record all of this but what the host itself does: packing, waiting.
+// overlap, nor may two tensors that are written. All calls queue their work and return, but for gather to the host,
+// which waits for the result. On its device each tensor is read and written as if on the current stream there: work
+// that was queued on that stream is done before, and what is queued later comes after. So an input may be written or
+// freed there at once. Copies between devices are the driver's peer copies; those to or from different devices run side
+// by side, and peer access between the devices is enabled where there is any. Elements that lie apart are packed and
+// unpacked by kernels of cistern, in memory of this allocator that is freed in stream order. Memory of its blocks is
+// recorded (record_stream) on the other streams that use it, where TensorView::data is the block's start. Of an address
+// inside a block nothing is recorded: if the block is of another stream than the current one of its device, or than the
+// one that scatter was given for it, its stream must wait for that one before the block is freed. Page-locked host
+// memory must stay as it is until the work is done; pageable memory is read before the call returns. A capture may
+// record all of this but what the host itself does, packing and waiting: NotSupported. What it has recorded, tensors on
+// the host too, must stay where it is as long as the graph may be launched.
 // Thread safety: any function may be called from any thread.
 // Errors: InvalidArgument for tensors and devices that cannot be, naming the first, with nothing queued or
 // allocated; OutOfMemoryError; NotSupported, DriverError and LibraryError where the driver or NCCL cannot, or fail:
@@ -63,7 +67,8 @@ inline constexpr std::size_t kCoalescingBytes = 10485760;
 // The sum of tensors that are on devices, of the same shape, type and layout (strides; the strides of sizes of 1 are
 // no matter), on `destination`, by default the current device. It need not be the device of an input. The sum has their
 // shape, type and order of dimensions, without gaps. Inputs are added one by one in their order: integers wrap around,
-// float16 and bfloat16 are rounded after each addition, to the nearest, boolean is "or".
+// float16 and bfloat16 are rounded after each addition, to the nearest, boolean is "or". NCCL adds in an order of its
+// own.
 [[nodiscard]] CISTERN_EXPORT Tensor reduce_add(const std::vector<TensorView>& inputs, Device destination = {},
                                                Transport transport = Transport::peer_copies);
 
@@ -91,7 +96,8 @@ CISTERN_EXPORT std::vector<TensorView> scatter(const TensorView& tensor, const s
                                                int dim = 0, const Streams& streams = {});
 
 // Joins tensors that are on devices, of one type and the same shape but along `dim`, on a device, by default
-// the current one, or on the host. A result on the host is there when this returns.
+// the current one, or on the host. A result on the host is there when this returns; std::bad_alloc where the host has
+// no memory for it.
 [[nodiscard]] CISTERN_EXPORT Tensor gather(const std::vector<TensorView>& tensors, int dim = 0,
                                            const Place& destination = Device());
 // With out instead of a destination: to that tensor, on the host or on a device.

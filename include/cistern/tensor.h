@@ -76,7 +76,7 @@ struct CISTERN_EXPORT TensorView {
              std::size_t byte_offset = 0);
 
   // The start of the memory: of the block, if it is one of this allocator's, so that its uses on other streams
-  // can be recorded. May be null if there are no elements.
+  // can be recorded. Of an address inside a block no use is recorded: see comm.h. May be null if there are no elements.
   void* data = nullptr;
   std::size_t byte_offset = 0;  // of the first element
   DType dtype = DType::float32;
@@ -125,7 +125,8 @@ class CISTERN_EXPORT Tensor {
 };
 
 // The elements of a DLTensor, which keeps them. Throws InvalidArgument for a type or a device that is none of the
-// above, for lanes, and for strides below 0.
+// above, for lanes, for strides below 0 and for more than 64 dimensions. Slices of other libraries may name an address
+// inside a block, whose uses are not recorded: see TensorView::data.
 [[nodiscard]] CISTERN_EXPORT TensorView from_dlpack(const dlpack::DLTensor& tensor);
 // The same, with the tensor's deleter called when the last tensor that shares it is gone. If this throws, the
 // tensor is still the caller's.

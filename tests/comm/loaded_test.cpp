@@ -146,6 +146,19 @@ TEST_F(CommNccl, SumsInOneGroup) {
                                    "ncclReduce 6 7 0 1 1", "ncclGroupEnd"));
 }
 
+TEST_F(CommNccl, TheSameDevicesHaveTheSameCommunicators) {
+  const Given first(counted(6), {6}, 0);
+  const Given second(counted(6, 10), {6}, 1);
+  EXPECT_EQ(values_of<float>(broadcast(first, {1}, Transport::nccl).front()), counted(6));
+  EXPECT_EQ(values_of<float>(broadcast(second, {0}, Transport::nccl).front()), counted(6, 10));
+  for (const int device : {0, 1})
+    EXPECT_EQ(values_of<float>(reduce_add({second, first}, device, Transport::nccl))[0], 11);
+  std::vector<std::string> all = calls();
+  EXPECT_EQ(std::count(all.begin(), all.end(), "ncclCommInitAll 0 1"), 1);
+  EXPECT_EQ(std::count(all.begin(), all.end(), "ncclCommInitAll 1 0"), 0);
+  EXPECT_EQ(std::count(all.begin(), all.end(), "ncclReduce 6 7 0 0 1"), 1);  // the sum is on device 0
+}
+
 TEST_F(CommNccl, RefusesWhatItHasNoCallFor) {
   const Given first(counted(6), {6}, 0);
   const Given again(counted(6), {6}, 0);
