@@ -5,6 +5,8 @@ set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/build.sh"
 # shellcheck source=scripts/replay_table.sh
 . "$root/scripts/replay_table.sh"
+# shellcheck source=scripts/arguments.sh
+. "$root/scripts/arguments.sh"
 
 usage() {
   cat <<'USAGE'
@@ -33,10 +35,7 @@ while (($# > 0)); do
       exit 0
       ;;
     --name)
-      [[ ${2:-} =~ ^[A-Za-z0-9._-]+$ ]] || {
-        echo "./dev bench: --name takes letters, digits, '.', '_' and '-', not '${2:-}'" >&2
-        exit 2
-      }
+      require_result_name "./dev bench" "${2:-}"
       name=$2
       shift
       ;;

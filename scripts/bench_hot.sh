@@ -5,6 +5,8 @@ set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/build.sh"
 # shellcheck source=scripts/replay_table.sh
 . "$root/scripts/replay_table.sh"
+# shellcheck source=scripts/arguments.sh
+. "$root/scripts/arguments.sh"
 
 usage() {
   cat <<'USAGE'
@@ -34,10 +36,7 @@ while (($# > 0)); do
       exit 0
       ;;
     --name)
-      [[ ${2:-} =~ ^[A-Za-z0-9._-]+$ ]] || {
-        echo "./dev bench hot: --name takes letters, digits, '.', '_' and '-', not '${2:-}'" >&2
-        exit 2
-      }
+      require_result_name "./dev bench hot" "${2:-}"
       name=$2
       shift
       ;;
@@ -58,10 +57,7 @@ while (($# > 0)); do
       filter=${2:?"./dev bench hot: --filter takes a regular expression"}
       shift
       ;;
-    *)
-      echo "./dev bench hot: unknown argument '$1' (see --help)" >&2
-      exit 2
-      ;;
+    *) refuse_argument "./dev bench hot" "$1" ;;
   esac
   shift
 done

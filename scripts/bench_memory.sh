@@ -5,6 +5,8 @@ set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/build.sh"
 # shellcheck source=scripts/replay_table.sh
 . "$root/scripts/replay_table.sh"
+# shellcheck source=scripts/arguments.sh
+. "$root/scripts/arguments.sh"
 
 usage() {
   cat <<'USAGE'
@@ -27,10 +29,7 @@ while (($# > 0)); do
       exit 0
       ;;
     --name)
-      [[ ${2:-} =~ ^[A-Za-z0-9._-]+$ ]] || {
-        echo "./dev bench memory: --name takes letters, digits, '.', '_' and '-', not '${2:-}'" >&2
-        exit 2
-      }
+      require_result_name "./dev bench memory" "${2:-}"
       name=$2
       shift
       ;;
@@ -42,10 +41,7 @@ while (($# > 0)); do
       command=$2
       shift
       ;;
-    *)
-      echo "./dev bench memory: unknown argument '$1' (see --help)" >&2
-      exit 2
-      ;;
+    *) refuse_argument "./dev bench memory" "$1" ;;
   esac
   shift
 done
