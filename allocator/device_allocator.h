@@ -101,6 +101,9 @@ class DeviceAllocator {
   // Adds a stream to the users of the live block at exactly `address`, which takes `use`; false, with `use` as it
   // was, if there is none.
   bool record_use(std::uint64_t address, StreamUse& use);
+  // containing_block.cpp: the same for the live block that the byte at `address` belongs to. O(1) at its start, else
+  // O(segments and blocks of one); O(blocks) in paged memory.
+  bool record_use_around(std::uint64_t address, StreamUse& use);
   // held_blocks.cpp: a block that other processes use stays allocated, and is counted so, until they
   // are done. Holds the live block at exactly `address` once more and returns the bytes that were
   // asked for; nothing if there is none, or if it was freed.
@@ -362,6 +365,7 @@ class DeviceAllocator {
     return segment.is_found_by_page ? segment.owner->live : block_map_;
   }
   [[nodiscard]] Block* find_live(std::uint64_t address) const noexcept;
+  [[nodiscard]] Block* find_live_around(std::uint64_t address) const noexcept;
   void complete_plain_free(Block* block, const Lock& lock);
   void free_at_once(Block* block);
   Block* complete_free(Block* block, const Lock& lock);

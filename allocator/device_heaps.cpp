@@ -77,6 +77,11 @@ void DeviceHeaps::record_stream(void* pointer, StreamUse use) {
   find_owner(address, [&](DeviceAllocator& heap) { return heap.record_use(address, use); });
 }
 
+void DeviceHeaps::record_stream_around(const void* pointer, StreamUse use) {
+  const auto address = reinterpret_cast<std::uintptr_t>(pointer);
+  find_owner(address, [&](DeviceAllocator& heap) { return heap.record_use_around(address, use); });
+}
+
 StreamUse DeviceHeaps::use_of(const Stream& stream) const {
   StreamUse use = request_of(stream);
   use.owner = StreamAccess::owner(stream);

@@ -38,6 +38,8 @@ class DeviceHeaps final : private PeerListener, private SnapshotSource {
   }
   void deallocate(void* pointer, const StreamUse* last_use = nullptr) noexcept;
   void record_stream(void* pointer, StreamUse use);
+  // The same for the block that the byte belongs to: see DeviceAllocator::record_use_around.
+  void record_stream_around(const void* pointer, StreamUse use);
   // What a Stream means: its identity, device and owner. Throws InvalidArgument if it belongs
   // to another driver than these heaps, DriverError.
   [[nodiscard]] StreamUse use_of(const Stream& stream) const;

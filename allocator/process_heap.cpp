@@ -145,6 +145,10 @@ void record_stream(void* pointer, const Stream& stream) {
   if (pointer != nullptr && heaps_if_made() != nullptr) heaps().record_stream(pointer, heaps().use_of(stream));
 }
 
+void record_stream_around(const void* address, const Stream& stream) {
+  if (address != nullptr && heaps_if_made() != nullptr) heaps().record_stream_around(address, heaps().use_of(stream));
+}
+
 void release_stream(const Stream& stream) {
   if (heaps_if_made() != nullptr) heaps().end_stream(heaps().use_of(stream));
 }

@@ -9,4 +9,8 @@ namespace cistern {
 // Made by the first call. Throws as the driver's loading does; NotSupported in a forked child.
 [[nodiscard]] DeviceHeaps& process_heaps();
 
+// cistern::record_stream for memory of which somebody knows a part: `address` is any byte of the block. Ignored if
+// there is no such block.
+void record_stream_around(const void* address, const Stream& stream);
+
 }  // namespace cistern

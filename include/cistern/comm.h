@@ -9,12 +9,11 @@
 // freed there at once. Copies between devices are the driver's peer copies; those to or from different devices run side
 // by side, and peer access between the devices is enabled where there is any. Elements that lie apart are packed and
 // unpacked by kernels of cistern, in memory of this allocator that is freed in stream order. Memory of its blocks is
-// recorded (record_stream) on the other streams that use it, where TensorView::data is the block's start. Of an address
-// inside a block nothing is recorded: if the block is of another stream than the current one of its device, or than the
-// one that scatter was given for it, its stream must wait for that one before the block is freed. Page-locked host
-// memory must stay as it is until the work is done; pageable memory is read before the call returns. A capture may
-// record all of this but what the host itself does, packing and waiting: NotSupported. What it has recorded, tensors on
-// the host too, must stay where it is as long as the graph may be launched.
+// recorded (record_stream) on the other streams that use it; of a tensor that begins inside a block its block is looked
+// for, in O(segments and blocks of one). Page-locked host memory must stay as it is until the work is done; pageable
+// memory is read before the call returns. A capture may record all of this but what the host itself does, packing and
+// waiting: NotSupported. What it has recorded, tensors on the host too, must stay where it is as long as the graph may
+// be launched.
 // Thread safety: any function may be called from any thread.
 // Errors: InvalidArgument for tensors and devices that cannot be, naming the first, with nothing queued or
 // allocated; OutOfMemoryError; NotSupported, DriverError and LibraryError where the driver or NCCL cannot, or fail:
@@ -79,7 +78,7 @@ using Streams = std::vector<std::optional<Stream>>;
 // each device, and together the size of that dimension. Without them the parts are equal, of ceil(size / devices), the
 // last one smaller; as torch.chunk, that may be fewer parts than devices. `streams`: the parts are written, and their
 // memory allocated, on these; whoever reads them elsewhere waits for them. Without any it is the default stream of each
-// device, and the current one waits for it.
+// device, and the current one waits for it: NotSupported while the current one captures, which the default one cannot.
 [[nodiscard]] CISTERN_EXPORT std::vector<Tensor> scatter(
     const TensorView& tensor, const std::vector<Device>& devices,
     const std::optional<std::vector<std::int64_t>>& chunk_sizes = std::nullopt, int dim = 0,

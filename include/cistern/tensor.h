@@ -75,8 +75,7 @@ struct CISTERN_EXPORT TensorView {
   TensorView(void* data, DType dtype, std::vector<std::int64_t> shape, std::vector<std::int64_t> strides, Place place,
              std::size_t byte_offset = 0);
 
-  // The start of the memory: of the block, if it is one of this allocator's, so that its uses on other streams
-  // can be recorded. Of an address inside a block no use is recorded: see comm.h. May be null if there are no elements.
+  // Where the elements lie, or what they are a part of. May be null if there are no elements.
   void* data = nullptr;
   std::size_t byte_offset = 0;  // of the first element
   DType dtype = DType::float32;
@@ -125,13 +124,13 @@ class CISTERN_EXPORT Tensor {
 };
 
 // The elements of a DLTensor, which keeps them. Throws InvalidArgument for a type or a device that is none of the
-// above, for lanes, for strides below 0 and for more than 64 dimensions. Slices of other libraries may name an address
-// inside a block, whose uses are not recorded: see TensorView::data.
+// above, for lanes, for strides below 0 and for more than 64 dimensions.
 [[nodiscard]] CISTERN_EXPORT TensorView from_dlpack(const dlpack::DLTensor& tensor);
 // The same, with the tensor's deleter called when the last tensor that shares it is gone. If this throws, the
 // tensor is still the caller's.
 [[nodiscard]] CISTERN_EXPORT Tensor from_dlpack(dlpack::DLManagedTensor* tensor);
-// Points into `view`, which must outlive it. Simulated devices are CUDA devices to it.
+// Points into `view`, which must outlive it. Simulated devices are CUDA devices to it. `data` is the first element and
+// byte_offset 0: PyTorch (its issue 168177) and others do not read byte_offset.
 [[nodiscard]] CISTERN_EXPORT dlpack::DLTensor to_dlpack(TensorView& view);
 // Whose deleter gives the elements back; it may be called on any thread.
 [[nodiscard]] CISTERN_EXPORT dlpack::DLManagedTensor* to_dlpack(Tensor tensor);

@@ -94,13 +94,13 @@ Tensor from_dlpack(dlpack::DLManagedTensor* tensor) {
 
 dlpack::DLTensor to_dlpack(TensorView& view) {
   const int device = comm::device_index(view);
-  return {view.data,
+  return {view.data == nullptr ? nullptr : view.first(),
           {device < 0 ? dlpack::kCPU : dlpack::kCUDA, device < 0 ? 0 : device},
           static_cast<std::int32_t>(view.dimensions()),
           dlpack_type(view.dtype),
           view.shape.data(),
           view.strides.data(),
-          view.byte_offset};
+          0};
 }
 
 dlpack::DLManagedTensor* to_dlpack(Tensor tensor) { return &(new Exported(std::move(tensor)))->managed; }

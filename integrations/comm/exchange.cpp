@@ -9,6 +9,7 @@
 #include <exception>
 #include <utility>
 
+#include "allocator/process_heap.h"
 #include "integrations/comm/checks.h"
 #include "integrations/comm/peers.h"
 #include "runtime/stream_access.h"
@@ -124,7 +125,7 @@ void Exchange::lend(const Stream& stream, const Stream& run) {
 }
 
 void Exchange::uses(const TensorView& tensor, const Stream& run) {
-  if (!tensor.place.is_host()) record_stream(tensor.data, run);
+  if (!tensor.place.is_host() && tensor.elements() > 0) record_stream_around(tensor.first(), run);
 }
 
 TensorView Exchange::staging(const TensorView& like, Place place, const Stream& run) {

@@ -40,7 +40,7 @@ class Exchange {
 
   // Work of `run` begins behind what is queued on `stream` now; finish orders `stream` behind it.
   void lend(const Stream& stream, const Stream& run);
-  // The tensor's block, if it is one, is used on `run`.
+  // The block that the tensor is in, if it is in one, is used on `run`.
   void uses(const TensorView& tensor, const Stream& run);
 
   // All queue on `run`, a stream of one of the two devices. Elements that lie apart are packed or unpacked on

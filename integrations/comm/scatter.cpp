@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <numeric>
+#include <string_view>
 
 #include "integrations/comm/checks.h"
 #include "integrations/comm/exchange.h"
@@ -76,6 +76,24 @@ std::vector<Lane> lanes_of(const Streams& streams, const std::vector<int>& devic
   return lanes;
 }
 
+// The default stream takes part in no capture, and one that waits for a stream that captures would end the capture;
+// nor does the host pack for one that captures. Throws NotSupported, before anything is queued.
+void check_captures(const TensorView& tensor, std::size_t dim, const Sizes& sizes, const std::vector<int>& devices,
+                    const std::vector<Lane>& lanes) {
+  constexpr std::string_view kByDefault = "scatter works on the default stream, without a stream for each part";
+  std::int64_t start = 0;
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    const TensorView part = tensor.narrow(static_cast<int>(dim), start, sizes[i]);
+    start += sizes[i];
+    if (part.elements() == 0) continue;
+    if (!lanes[i].is_given) {
+      require_no_capture(current_stream(Device(devices[i])), kByDefault);
+      if (!tensor.place.is_host()) require_no_capture(stream_of(tensor), kByDefault);
+    }
+    if (tensor.place.is_host() && !part.is_contiguous()) require_no_capture(lanes[i].run, kHostPacks);
+  }
+}
+
 void send(const TensorView& tensor, const std::vector<TensorView>& parts, std::size_t dim,
           const std::vector<Lane>& lanes, bool are_recorded) {
   Exchange exchange;
@@ -113,6 +131,7 @@ std::vector<Tensor> scatter(const TensorView& tensor, const std::vector<Device>&
   check_streams(streams, indices);
   const Sizes sizes = chunk_sizes ? *chunk_sizes : equal_sizes(tensor.shape[along], devices.size());
   const std::vector<Lane> lanes = lanes_of(streams, indices);
+  check_captures(tensor, along, sizes, indices, lanes);
   std::vector<Tensor> parts;
   std::vector<TensorView> views;
   for (std::size_t i = 0; i < sizes.size(); ++i) {
@@ -140,7 +159,9 @@ std::vector<TensorView> scatter(const TensorView& tensor, const std::vector<Tens
   }
   check_sizes(sizes, tensor.shape[along], out.size());
   check_streams(streams, indices);
-  send(tensor, out, along, lanes_of(streams, indices), true);
+  const std::vector<Lane> lanes = lanes_of(streams, indices);
+  check_captures(tensor, along, sizes, indices, lanes);
+  send(tensor, out, along, lanes, true);
   return out;
 }
 

@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <string>
 
+#include "allocator/process_heap.h"
 #include "runtime/process_driver.h"
 
 namespace cistern {
@@ -50,6 +51,20 @@ TEST_F(ProcessExpandable, APeerMayUseWhatIsThereAndWhatComes) {
   DeviceGuard other(Device(1));
   void* theirs = allocate(30 * kMega);
   EXPECT_FALSE(may_write(0, theirs)) << "the other way is a call of its own";
+}
+
+TEST_F(ProcessExpandable, AUseIsRecordedByAnyByteOfTheBlock) {
+  const Stream user = Stream::from_pool();
+  void* const below = allocate(30 * kMega);
+  auto* const used = static_cast<char*>(allocate(3 * kMega));
+  void* const above = allocate(20 * kMega);
+  fill_async(used, 7, 3 * kMega, user);
+  record_stream_around(used + 3 * kMega - 1, user);
+  for (void* block : {below, static_cast<void*>(used), above}) deallocate(block);
+  EXPECT_EQ(oldest_pending_free()->address, reinterpret_cast<std::uintptr_t>(used));
+  EXPECT_EQ(memory_stats().active_bytes.all.current, static_cast<std::int64_t>(3 * kMega)) << "no other";
+  record_stream_around(used + 1, user);  // nobody's any more
+  user.synchronize();
 }
 
 TEST_F(ProcessExpandable, APeerThatWasThereBeforeTheHeapMayUseIt) {

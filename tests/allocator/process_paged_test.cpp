@@ -7,7 +7,9 @@
 
 #include <cstdlib>
 #include <string>
+#include <vector>
 
+#include "allocator/process_heap.h"
 #include "runtime/process_driver.h"
 
 namespace cistern {
@@ -57,6 +59,20 @@ TEST_F(ProcessPaged, ABlockDoesNotLeaveTheProcess) {
   const std::string exported = refusal([block] { static_cast<void>(export_range(block)); });
   EXPECT_NE(exported.find("paged memory"), std::string::npos) << exported;
   deallocate(block);
+}
+
+TEST_F(ProcessPaged, AUseIsRecordedByAnyByteOfTheBlock) {
+  const Stream user = Stream::from_pool();
+  std::vector<void*> blocks;
+  for (const std::size_t bytes : {std::size_t{512}, 3 * kMega, 24 * kMega, std::size_t{4096}})
+    blocks.push_back(allocate(bytes));
+  auto* const used = static_cast<char*>(blocks[1]);
+  fill_async(used, 7, 3 * kMega, user);
+  record_stream_around(used + 3 * kMega - 1, user);
+  for (void* block : blocks) deallocate(block);
+  EXPECT_EQ(oldest_pending_free()->address, reinterpret_cast<std::uintptr_t>(used));
+  EXPECT_EQ(memory_stats().active_bytes.all.current, static_cast<std::int64_t>(3 * kMega)) << "no other";
+  user.synchronize();
 }
 
 // The second stream's fill comes after the first one's, though nobody waited for that.

@@ -131,18 +131,24 @@ TEST_F(CommOrder, InputsMayBeWrittenAndFreedAtOnce) {
   }
 }
 
-// The block is of one stream, and read on another that is current meanwhile.
-TEST_F(CommOrder, InputsOfOtherStreamsAreRecorded) {
+// The block is of one stream, and read on another that is current meanwhile. What is read may begin inside the block,
+// between others of that stream.
+class CommUses : public CommOrder, public testing::WithParamInterface<std::int64_t> {};
+
+TEST_P(CommUses, OnOtherStreamsAreRecorded) {
   const Stream own = Stream::create({.device = 0});
   const Stream current = Stream::create({.device = 0});
   const auto used_by = [&](const auto& call) {
+    const Tensor below = Tensor::empty({1000}, DType::float32, 0, own);
     Tensor tensor = Tensor::empty({1000}, DType::float32, 0, own);
+    const Tensor above = Tensor::empty({1000}, DType::float32, 0, own);
     void* const block = tensor.data();
+    const TensorView used(static_cast<float*>(block) + GetParam(), DType::float32, {1000 - GetParam()}, 0);
     current.wait_stream(own);
     {
       const StreamGuard guard(current);
       busy(current);
-      const auto result = call(tensor.view());
+      const auto result = call(used);
       tensor = Tensor();
       const Tensor next = Tensor::empty({1000}, DType::float32, 0, own);
       EXPECT_NE(next.data(), block);
@@ -156,11 +162,13 @@ TEST_F(CommOrder, InputsOfOtherStreamsAreRecorded) {
   used_by([](const TensorView& tensor) { return reduce_add({tensor, tensor}, 1); });
   used_by([](const TensorView& tensor) { return scatter(tensor, {1, 0}); });
   used_by([](const TensorView& tensor) { return gather({tensor}, 0, 1); });
-  const Given small(counted(1000), {1000}, 1);
-  used_by([&](const TensorView& tensor) { return broadcast(small, std::vector<TensorView>{tensor}); });
-  used_by([&](const TensorView& tensor) { return gather({small}, 0, tensor); });
-  used_by([&](const TensorView& tensor) { return scatter(small, std::vector<TensorView>{tensor}); });
+  const auto size = static_cast<std::size_t>(1000 - GetParam());
+  const Given other(counted(size), {1000 - GetParam()}, 1);
+  used_by([&](const TensorView& tensor) { return broadcast(other, std::vector<TensorView>{tensor}); });
+  used_by([&](const TensorView& tensor) { return gather({other}, 0, tensor); });
+  used_by([&](const TensorView& tensor) { return scatter(other, std::vector<TensorView>{tensor}); });
 }
+INSTANTIATE_TEST_SUITE_P(FromElement, CommUses, testing::Values(0, 1, 999), testing::PrintToStringParamName());
 
 TEST_F(CommOrder, ResultsOfTheDefaultStreamAreRecordedOnTheCurrentOne) {
   const Given given(counted(1000), {1000}, 0);
@@ -266,6 +274,8 @@ class CommCapture : public CommOrder {
   Given here_{counted(6), {6}, 0};
   Given out_{std::vector<float>(6), {2, 3}, 0};
   Given there_{std::vector<float>(6), {2, 3}, 1};
+  Given part_here_{std::vector<float>(3), {3}, 0};
+  Given part_there_{std::vector<float>(3), {3}, 1};
   Stream other_ = Stream::create({.device = 1});
 };
 
@@ -292,6 +302,21 @@ TEST_F(CommCapture, GatherToTheHostLeavesTheCaptureWhole) {
   flat.strides = {1};
   EXPECT_THROW(gather({here_, flat}, 0, to), NotSupported);
   EXPECT_THROW(static_cast<void>(gather({here_, flat}, 0, "cpu")), NotSupported);
+  expect_no_nodes();
+}
+
+TEST_F(CommCapture, TheHostScattersForNoneThatCaptures) {
+  const Given strided(counted(12), {6, 2}, {1, 6}, Place::host());
+  const std::int64_t live = static_cast<std::int64_t>(memory_allocated(0));
+  EXPECT_THROW(static_cast<void>(scatter(strided, {0, 1}, std::nullopt, 0, {default_stream(0), other_})), NotSupported);
+  EXPECT_EQ(static_cast<std::int64_t>(memory_allocated(0)), live);
+  expect_no_nodes();
+}
+
+// The default stream, which nobody may ask for while others capture, is not asked for.
+TEST_F(CommCapture, ScatterOnDefaultStreamsLeavesTheCaptureWhole) {
+  EXPECT_THROW(static_cast<void>(scatter(here_, {0, 1})), NotSupported);
+  EXPECT_THROW(scatter(here_, std::vector<TensorView>{part_here_, part_there_}), NotSupported);
   expect_no_nodes();
 }
 
