@@ -12,7 +12,7 @@ usage() {
   cat <<'USAGE'
 usage: ./dev bench memory [--name NAME] [--command FILE]
 Replays every real trace under each policy over the simulated device: unlimited, with a thousandth of the sizes
-perturbed, and on the least device that will do. Writes bench/results/NAME.md (by default memory): the goals of
+perturbed, and on the least device that will do. Writes bench/results/NAME.md and NAME.json (by default memory): the goals of
 `paged` with what was measured, then the policies beside the published figures of other allocators, which are read
 from reference/peers.md beside the traces if it is there. docs/paged-policy.md has the goals' meaning.
 

@@ -5,7 +5,8 @@ usage: memory_table.py FOLDER PEERS RESULT
 
 FOLDER holds POLICY.replay, POLICY.perturbed and POLICY.capacity (JSON lines of the cistern command), traces (their
 paths, one a line) and machine (lines of text), as bench_memory.sh makes them. PEERS is a Markdown file with tables of
-other allocators' figures by trace; where it is not, they are left out. Writes RESULT, and prints it.
+other allocators' figures by trace; where it is not, they are left out. Writes RESULT, and prints it; the same figures
+as JSON lie beside it, under its name with .json.
 """
 
 import gzip
@@ -19,6 +20,8 @@ MIB = 1 << 20
 HANDLE = 2 * MIB
 # What mapping a handle costs: a create and a map, as bench/costs.json estimates them.
 HANDLE_MS = 0.043
+# In the peers' tables, and no peers; `direct` is a policy here.
+NO_PEERS = ("live MiB", "page model", "direct")
 
 
 def json_lines(path):
@@ -165,7 +168,7 @@ def goals_table(traces):
 
 
 def beside_peers(traces, figure, peers):
-    names = sorted({name for trace in traces for name in peers(trace)} - {"live MiB"})
+    names = sorted({name for trace in traces for name in peers(trace)})
     lines = ["| trace | " + " | ".join(POLICIES + names) + " |", "| --- |" + " ---: |" * len(POLICIES + names)]
     for trace in traces:
         cells = [trace.name] + [cell(figure(trace, policy)) for policy in POLICIES]
@@ -187,6 +190,21 @@ def policies_table(traces):
     return lines
 
 
+def as_json(trace):
+    policies = {}
+    for policy in POLICIES:
+        run, noisy = trace.runs[policy], trace.perturbed[policy]
+        policies[policy] = {
+            "peak_reserved_over_live": trace.ratio(policy), "min_capacity_over_live": trace.capacity(policy),
+            "repeat_driver_calls": run["repeat_driver_calls"],
+            "perturbed_calls_in_1000": 1000 * noisy["repeat_driver_calls"] / noisy["ops"],
+            "perturbed_peak_reserved_over_live": noisy["peak_reserved_over_live"],
+            "host_synchronizations": run["host_synchronizations"], "modelled_driver_ms": run["modelled_driver_ms"],
+            "ns_per_op": run["ns_per_op"]}
+    return {"peak_live_bytes": trace.live, "streams": trace.streams, "policies": policies, "shortfalls": trace.shortfalls(),
+            "peers": {"peak_reserved_over_live": trace.peer_ratios, "min_capacity_over_live": trace.peer_capacities}}
+
+
 def read_traces(folder, peers):
     text = peers.read_text(encoding="utf-8") if peers.exists() else ""
     ratios = peer_table(text, "Peak reserved over peak live")
@@ -197,7 +215,7 @@ def read_traces(folder, peers):
     for path in (folder / "traces").read_text().splitlines():
         name = pathlib.Path(path).name.removesuffix(".gz").removesuffix(".trace")
         of_trace = {kind: {policy: lines[name] for policy, lines in kinds[kind].items() if name in lines} for kind in kinds}
-        without = {key: {peer: figure for peer, figure in of.get(name, {}).items() if peer not in ("live MiB", "page model")}
+        without = {key: {peer: figure for peer, figure in of.get(name, {}).items() if peer not in NO_PEERS}
                    for key, of in (("ratios", ratios), ("capacities", capacities))}
         traces.append(Trace(name, streams_of(path), of_trace["replay"], of_trace["perturbed"], of_trace["capacity"],
                             without["ratios"], without["capacities"]))
@@ -224,6 +242,8 @@ def main(folder, peers, result):
              "## Calls and modelled driver time", "", *policies_table(traces)]
     text = "\n".join(lines) + "\n"
     pathlib.Path(result).write_text(text, encoding="utf-8")
+    figures = {trace.name: as_json(trace) for trace in traces}
+    pathlib.Path(result).with_suffix(".json").write_text(json.dumps(figures, indent=1, sort_keys=True) + "\n", encoding="utf-8")
     print(text, end="")
 
 

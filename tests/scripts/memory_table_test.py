@@ -60,6 +60,7 @@ class Folder:
             memory_table.main(self.path, self.path / "peers.md", self.path / "result.md")
         text = out.getvalue()
         assert text == (self.path / "result.md").read_text()
+        self.figures = json.loads((self.path / "result.json").read_text())[self.name]
         row = next(line for line in text.splitlines() if line.startswith(f"| {self.name} |"))
         return row.strip("|").split("|")[-1].strip(), text
 
@@ -97,6 +98,13 @@ class MemoryTable(unittest.TestCase):
         self.assertIn("1 of 1 traces meet all", text)
         text = Folder(peak_reserved_over_live=1.2, **folder).verdict()[1]
         self.assertIn("ratio 1.2000, GMLake 1.020", text)
+
+    def test_the_same_figures_lie_beside_it_as_json(self):
+        folder = Folder(peak_reserved_over_live=1.03)
+        verdict = folder.verdict()[0]
+        self.assertEqual("; ".join(folder.figures["shortfalls"]), verdict)
+        self.assertEqual(folder.figures["policies"]["paged"]["peak_reserved_over_live"], 1.03)
+        self.assertIn("GMLake", folder.figures["peers"]["peak_reserved_over_live"])
 
     def test_without_published_figures_they_are_left_out(self):
         text = Folder(peers="").verdict()[1]
