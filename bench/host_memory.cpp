@@ -129,8 +129,10 @@ void operator delete[](void* pointer, std::size_t, std::align_val_t) noexcept { 
 void operator delete(void* pointer, std::align_val_t, const std::nothrow_t&) noexcept { give_back(pointer); }
 void operator delete[](void* pointer, std::align_val_t, const std::nothrow_t&) noexcept { give_back(pointer); }
 
-// The C library's own allocator does not come through these.
-extern "C" void* mmap(void* address, std::size_t bytes, int protection, int flags, int file, off_t offset) noexcept {
+// The C library's own allocator does not come through these. Not hidden, as all else here is, or the library's calls
+// would not come through them either.
+extern "C" [[gnu::visibility("default")]] void* mmap(void* address, std::size_t bytes, int protection, int flags,
+                                                     int file, off_t offset) noexcept {
   const long result = ::syscall(SYS_mmap, address, bytes, protection, flags, file, offset);
   auto* const mapped = reinterpret_cast<void*>(result);
   if (mapped == MAP_FAILED || driver_depth != 0) return mapped;
@@ -142,7 +144,7 @@ extern "C" void* mmap(void* address, std::size_t bytes, int protection, int flag
   return mapped;
 }
 
-extern "C" int munmap(void* address, std::size_t bytes) noexcept {
+extern "C" [[gnu::visibility("default")]] int munmap(void* address, std::size_t bytes) noexcept {
   {
     const std::lock_guard lock(mappings_mutex);
     const auto begin = reinterpret_cast<std::uintptr_t>(address);

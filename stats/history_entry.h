@@ -5,7 +5,6 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <new>
 #include <thread>
 #include <utility>
 
@@ -32,7 +31,7 @@ static_assert(sizeof(HistoryEntry) == 48, "what docs/statistics.md says that an 
 // A free that was complete at once: free_requested and free_completed in one entry.
 inline constexpr std::uint64_t kFreed = 64;
 
-// Entries that come and go together. Not initialised: pages that are not written cost nothing.
+// Entries that come and go together. Pages of its own, not initialised: those that are not written cost nothing.
 struct HistoryChunk {
   // Small enough that a copy of one is soon made (98 KB), and large enough that a ring of a million has few.
   static constexpr std::size_t kEntries = 2048;
@@ -40,6 +39,10 @@ struct HistoryChunk {
   std::atomic<std::uint32_t> holders{1};
   std::atomic<std::uint32_t> fillers{0};  // threads that write to places of their own, without the ring's lock
   HistoryEntry entries[kEntries];
+
+  // Mapped: null if there is no host memory. O(1), a system call.
+  [[nodiscard]] static HistoryChunk* map() noexcept;
+  static void unmap(HistoryChunk* chunk) noexcept;
 };
 
 // A chunk that is held: by a ring, and by snapshots that are being described. The last holder frees it.
@@ -60,7 +63,7 @@ class ChunkHold {
   ~ChunkHold() { reset(); }
 
   // A new one; none if there is no host memory.
-  [[nodiscard]] static ChunkHold make() noexcept { return ChunkHold(new (std::nothrow) HistoryChunk); }
+  [[nodiscard]] static ChunkHold make() noexcept { return ChunkHold(HistoryChunk::map()); }
   explicit operator bool() const noexcept { return chunk_ != nullptr; }
   [[nodiscard]] HistoryEntry* entries() const noexcept { return chunk_->entries; }
   [[nodiscard]] ChunkHold share() const noexcept {
@@ -88,7 +91,7 @@ class ChunkHold {
   [[nodiscard]] HistoryChunk* release() noexcept { return std::exchange(chunk_, nullptr); }
   void reset() noexcept {
     HistoryChunk* chunk = release();
-    if (chunk != nullptr && chunk->holders.fetch_sub(1, std::memory_order_acq_rel) == 1) delete chunk;
+    if (chunk != nullptr && chunk->holders.fetch_sub(1, std::memory_order_acq_rel) == 1) HistoryChunk::unmap(chunk);
   }
 
  private:

@@ -1,5 +1,8 @@
 #include "tests/history/host_memory_hook.h"
 
+#include <dlfcn.h>
+#include <sys/mman.h>
+
 #include <cstddef>
 #include <cstdlib>
 #include <new>
@@ -45,3 +48,15 @@ void operator delete(void* memory) noexcept { give_back(memory); }
 void operator delete[](void* memory) noexcept { give_back(memory); }
 void operator delete(void* memory, std::size_t) noexcept { give_back(memory); }
 void operator delete[](void* memory, std::size_t) noexcept { give_back(memory); }
+
+// The C library's own allocator does not come through these.
+extern "C" void* mmap(void* address, std::size_t bytes, int protection, int flags, int file, off_t offset) noexcept {
+  static const auto next = reinterpret_cast<decltype(&mmap)>(dlsym(RTLD_NEXT, "mmap"));
+  note_use();
+  return next(address, bytes, protection, flags, file, offset);
+}
+extern "C" int munmap(void* address, std::size_t bytes) noexcept {
+  static const auto next = reinterpret_cast<decltype(&munmap)>(dlsym(RTLD_NEXT, "munmap"));
+  note_use();
+  return next(address, bytes);
+}

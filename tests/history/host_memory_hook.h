@@ -1,7 +1,7 @@
 #pragma once
 
 // Calls a function of the test's at each request for host memory, and at each return, by the threads
-// that ask for it. For a program of its own: operator new is replaced.
+// that ask for it. For a program of its own: operator new and mmap are replaced.
 
 namespace cistern::testing_host {
 

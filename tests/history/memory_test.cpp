@@ -2,7 +2,9 @@
 
 #include <cistern/allocator.h>
 #include <cistern/simulated.h>
+#include <dlfcn.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
 #include <atomic>
 #include <cstdlib>
@@ -22,12 +24,13 @@ std::atomic<long> left{kPlenty};  // requests that are served
 std::atomic<std::uint64_t> requests{0};
 std::atomic<long> until_failure{kPlenty};  // the request of that number is refused, and no other
 
-// Out of line, all of these: else the compiler sees new meet free.
-[[gnu::noinline]] void* request(std::size_t bytes) {
+bool is_served() {
   ++requests;
-  if (left.fetch_sub(1) <= 0 || until_failure.fetch_sub(1) == 1) return nullptr;
-  return std::malloc(bytes);
+  return left.fetch_sub(1) > 0 && until_failure.fetch_sub(1) != 1;
 }
+
+// Out of line, both: else the compiler sees new meet free.
+[[gnu::noinline]] void* request(std::size_t bytes) { return is_served() ? std::malloc(bytes) : nullptr; }
 
 [[gnu::noinline]] void give_back(void* memory) { std::free(memory); }
 
@@ -49,6 +52,12 @@ void operator delete(void* memory) noexcept { give_back(memory); }
 void operator delete[](void* memory) noexcept { give_back(memory); }
 void operator delete(void* memory, std::size_t) noexcept { give_back(memory); }
 void operator delete[](void* memory, std::size_t) noexcept { give_back(memory); }
+
+// The history's chunks are mapped. The C library's own allocator does not come through this.
+extern "C" void* mmap(void* address, std::size_t bytes, int protection, int flags, int file, off_t offset) noexcept {
+  static const auto next = reinterpret_cast<decltype(&mmap)>(dlsym(RTLD_NEXT, "mmap"));
+  return is_served() ? next(address, bytes, protection, flags, file, offset) : MAP_FAILED;
+}
 
 namespace cistern {
 namespace {
