@@ -13,7 +13,6 @@
 #include "stats/recorder.h"
 #include "stats/tags.h"
 
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <forward_list>
@@ -122,8 +121,8 @@ struct alignas(64) Block {
   // Of a block in paged memory, the number of its place there: see PagedMemory::attach.
   std::uint64_t paged_place = 0;
   std::uint64_t freed_in_grant = 0;  // see Recorder::grants
-  // When the free was requested that other streams keep waiting.
-  std::chrono::steady_clock::time_point freed_at;
+  std::uint64_t freed_at =
+      0;  // ticks of the history's clock when the free was requested that other streams keep waiting
   // Other streams that used the block since it was handed out.
   StreamUses uses;
 

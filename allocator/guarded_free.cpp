@@ -7,7 +7,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <iterator>
 #include <utility>
 
@@ -46,7 +45,7 @@ bool DeviceAllocator::note_use(Block* block, const StreamUse& use, Lock& lock) n
 void DeviceAllocator::begin_waiting(Block* block) const noexcept {
   block->state = BlockState::active_pending_free;
   block->freed_in_grant = recorder_.grants();
-  block->freed_at = std::chrono::steady_clock::now();
+  block->freed_at = history_.clock().now();
   block->pending_events = static_cast<std::uint32_t>(std::distance(block->uses.begin(), block->uses.end()));
 }
 

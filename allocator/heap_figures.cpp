@@ -77,11 +77,13 @@ std::vector<StreamStats> DeviceAllocator::stream_stats_locked() const {
   };
   pools_.for_each(add_bytes);
   private_pools_.for_each([&](const PrivatePool& pool) { pool.streams.for_each(add_bytes); });
+  const TickClock::Conversion time(history_.clock());
   for_each_awaited([&](const Block& block, const StreamIdentity& stream, int device) {
     StreamStats& stats = table.of(stream, device);
     ++stats.awaited_frees;
     stats.awaited_bytes += static_cast<std::int64_t>(block.bytes);
-    stats.awaited_since = std::min(stats.awaited_since.value_or(block.freed_at), block.freed_at);
+    const auto since = time.steady(block.freed_at);
+    stats.awaited_since = std::min(stats.awaited_since.value_or(since), since);
   });
   return table.take();
 }
@@ -115,15 +117,17 @@ std::vector<DeviceAllocator::StackFigures> DeviceAllocator::stack_figures_locked
 
 std::optional<PendingFree> DeviceAllocator::oldest_pending_free_locked() const {
   std::optional<PendingFree> oldest;
+  const TickClock::Conversion time(history_.clock());
   for_each_awaited([&](const Block& block, const StreamIdentity& stream, int device) {
-    if (oldest && oldest->since <= block.freed_at) return;
+    const auto since = time.steady(block.freed_at);
+    if (oldest && oldest->since <= since) return;
     oldest = PendingFree{block.address,
                          static_cast<std::int64_t>(block.bytes),
                          stream_number(block.segment->stream),
                          stream_number(stream),
                          stream.id,
                          device,
-                         block.freed_at};
+                         since};
   });
   return oldest;
 }

@@ -31,11 +31,7 @@ std::int64_t ns_of(clockid_t clock) noexcept {
   return static_cast<std::int64_t>(time.tv_sec) * 1'000'000'000 + time.tv_nsec;
 }
 
-// The counter and a clock at one moment.
-struct Anchor {
-  std::uint64_t ticks = 0;
-  std::int64_t ns = 0;
-};
+using Anchor = TickClock::Anchor;
 
 // The closest of several: a thread may be put aside between two readings.
 Anchor read_anchor(const TickClock& clock, clockid_t of) noexcept {
@@ -68,17 +64,22 @@ TickClock::TickClock() noexcept {
 
 TickClock::Conversion::Conversion(const TickClock& clock) noexcept {
   const Anchor first = first_anchor(clock);
-  const Anchor now = read_anchor(clock, CLOCK_MONOTONIC);
-  const Anchor unix_time = read_anchor(clock, CLOCK_REALTIME);
-  ticks_ = unix_time.ticks;
-  unix_ns_ = unix_time.ns;
-  if (now.ticks > first.ticks && now.ns > first.ns)
-    ns_per_tick_ = static_cast<double>(now.ns - first.ns) / static_cast<double>(now.ticks - first.ticks);
+  steady_ = read_anchor(clock, CLOCK_MONOTONIC);
+  unix_ = read_anchor(clock, CLOCK_REALTIME);
+  if (steady_.ticks > first.ticks && steady_.ns > first.ns)
+    ns_per_tick_ = static_cast<double>(steady_.ns - first.ns) / static_cast<double>(steady_.ticks - first.ticks);
 }
 
-std::int64_t TickClock::Conversion::unix_us(std::uint64_t ticks) const noexcept {
-  const auto ago = static_cast<double>(static_cast<std::int64_t>(ticks_ - ticks)) * ns_per_tick_;
-  return (unix_ns_ - static_cast<std::int64_t>(ago)) / 1000;
+std::int64_t TickClock::Conversion::ns_at(const Anchor& anchor, std::uint64_t ticks) const noexcept {
+  const auto ago = static_cast<double>(static_cast<std::int64_t>(anchor.ticks - ticks)) * ns_per_tick_;
+  return anchor.ns - static_cast<std::int64_t>(ago);
+}
+
+std::int64_t TickClock::Conversion::unix_us(std::uint64_t ticks) const noexcept { return ns_at(unix_, ticks) / 1000; }
+
+// Linux's steady clock is CLOCK_MONOTONIC, from which the anchor is.
+std::chrono::steady_clock::time_point TickClock::Conversion::steady(std::uint64_t ticks) const noexcept {
+  return std::chrono::steady_clock::time_point(std::chrono::nanoseconds(ns_at(steady_, ticks)));
 }
 
 }  // namespace cistern

@@ -5,6 +5,7 @@
 //
 // Thread safety: everything may be called from any thread.
 
+#include <chrono>
 #include <cstdint>
 #include <ctime>
 
@@ -32,6 +33,11 @@ class TickClock {
 #endif
   }
 
+  // The counter and another clock at one moment.
+  struct Anchor {
+    std::uint64_t ticks = 0;
+    std::int64_t ns = 0;
+  };
   // Turns ticks that were read before it was made into time. What the wall clock says now is taken
   // as right: a clock that was set meanwhile moves all of a history, and never its order.
   class Conversion {
@@ -39,11 +45,14 @@ class TickClock {
     explicit Conversion(const TickClock& clock) noexcept;
     // Microseconds since the Unix epoch.
     [[nodiscard]] std::int64_t unix_us(std::uint64_t ticks) const noexcept;
+    [[nodiscard]] std::chrono::steady_clock::time_point steady(std::uint64_t ticks) const noexcept;
     [[nodiscard]] double ns_per_tick() const noexcept { return ns_per_tick_; }
 
    private:
-    std::uint64_t ticks_ = 0;
-    std::int64_t unix_ns_ = 0;
+    [[nodiscard]] std::int64_t ns_at(const Anchor& anchor, std::uint64_t ticks) const noexcept;
+
+    Anchor steady_;
+    Anchor unix_;
     double ns_per_tick_ = 1.0;
   };
 
