@@ -63,7 +63,13 @@ struct FreeNeighbours {
   explicit FreeNeighbours(const Block& block)
       : before(free_or_null(block.previous)), behind(free_or_null(block.next)) {}
   [[nodiscard]] static Block* free_or_null(Block* block) {
-    return block != nullptr && block->state == BlockState::inactive ? block : nullptr;
+    // By masks, for what lies beside a block cannot be foreseen: a jump on it would be mispredicted every third time.
+    static constexpr BlockState kNone = BlockState::active_allocated;
+    const auto mask_of = [](bool condition) { return ~(std::uintptr_t{condition} - 1); };
+    const auto address = reinterpret_cast<std::uintptr_t>(block != nullptr ? &block->state : nullptr);
+    const auto* const state = reinterpret_cast<const BlockState*>(
+        address | (reinterpret_cast<std::uintptr_t>(&kNone) & mask_of(address == 0)));
+    return reinterpret_cast<Block*>(reinterpret_cast<std::uintptr_t>(block) & mask_of(*state == BlockState::inactive));
   }
 
   Block* before;
@@ -74,9 +80,9 @@ struct FreeNeighbours {
 [[nodiscard]] inline InactiveSplitChange change_by_freeing(const Block& block, const FreeNeighbours& free) {
   const Block& first = free.before != nullptr ? *free.before : block;
   const Block& last = free.behind != nullptr ? *free.behind : block;
-  const std::int64_t joined = (free.before != nullptr ? 1 : 0) + (free.behind != nullptr ? 1 : 0);
+  const std::int64_t joined = std::int64_t{free.before != nullptr} + std::int64_t{free.behind != nullptr};
   const auto bytes = static_cast<std::int64_t>(block.bytes);
-  if (first.previous != nullptr || last.next != nullptr) return {1 - joined, bytes};
+  if ((first.previous != nullptr) | (last.next != nullptr)) return {1 - joined, bytes};
   // All of the segment, which is no split: what its free neighbours were is one no more.
   return {-joined, bytes - static_cast<std::int64_t>(last.address + last.bytes - first.address)};
 }

@@ -28,7 +28,7 @@ void BlockMap::erase_at(std::size_t slot) {
   --size_;
 }
 
-// Half full is the most by choice; without host memory to grow, up to seven eighths serve, slower.
+// A third full is the most by choice; without host memory to grow, up to seven eighths serve, slower.
 void BlockMap::grow_by_choice() {
   try {
     grow(capacity_ == 0 ? 64 : capacity_ * 2);
@@ -39,7 +39,7 @@ void BlockMap::grow_by_choice() {
 
 void BlockMap::reserve(std::size_t blocks) {
   std::size_t capacity = capacity_ == 0 ? 64 : capacity_;
-  while ((size_ + blocks) * 2 > capacity) capacity *= 2;
+  while ((size_ + blocks) * 3 > capacity) capacity *= 2;
   if (capacity > capacity_) grow(capacity);
 }
 

@@ -1,9 +1,5 @@
 #include "allocator/block_pool.h"
 
-#include "allocator/size_policy.h"
-
-#include <algorithm>
-#include <bit>
 #include <stdexcept>
 
 namespace cistern {
@@ -56,14 +52,6 @@ void require(bool condition, const char* what) {
 
 }  // namespace
 
-std::size_t BlockPool::bin_of(std::size_t bytes) {
-  const std::size_t units = bytes / kMinBlockSize;
-  if (units < kExactBins) return units;
-  const auto octave = static_cast<std::size_t>(std::bit_width(units)) - 1;  // from 5 on
-  const std::size_t part = (units >> (octave - 4)) % kBinsOfOctave;
-  return std::min(kExactBins + (octave - 5) * kBinsOfOctave + part, kBins - 1);
-}
-
 std::size_t BlockPool::next_bin(std::size_t bin) const {
   if (bin >= kBins) return kNoBin;
   std::size_t word = bin / 64;
@@ -91,19 +79,22 @@ Block* BlockPool::fit_in_trees(std::size_t bytes) const {
   const std::size_t own = bin_of(bytes);
   const std::size_t bin = next_bin(own);
   if (bin == kNoBin) return nullptr;
-  if (Block* lowest = lowest_of(bin); bin != own || lowest->bytes >= bytes) return lowest;
-  Block* best = nullptr;
-  for (Block* node = roots_[bin]; node != nullptr;) {
-    if (node->bytes >= bytes) {
-      best = node;
-      node = node->left;
-    } else {
-      node = node->right;
-    }
-  }
-  if (best != nullptr) return best;
+  if (bin != own) return lowest_of(bin);
+  if (Block* best = fit_in_bin(bin, bytes)) return best;
   const std::size_t larger = next_bin(bin + 1);
   return larger == kNoBin ? nullptr : lowest_of(larger);
+}
+
+// Requires: the bin has a tree. Each step takes what fits without asking: which way it goes cannot be foreseen.
+Block* BlockPool::fit_in_bin(std::size_t bin, std::size_t bytes) const {
+  if (bin == known_bin_ && known_lowest_->bytes >= bytes) return known_lowest_;
+  Block* best = nullptr;
+  for (Block* node = roots_[bin]; node != nullptr;) {
+    const bool fits = node->bytes >= bytes;
+    best = fits ? node : best;
+    node = fits ? node->left : node->right;
+  }
+  return best;
 }
 
 Block* BlockPool::after(const Block* block) const {
@@ -135,10 +126,15 @@ Block* BlockPool::largest() const {
 
 void BlockPool::insert_in_tree(Block* block) {
   const std::size_t bin = bin_of(block->bytes);
-  has_tree_[bin / 64] |= std::uint64_t{1} << (bin % 64);
-  has_word_ |= std::uint64_t{1} << (bin / 64);
-  if (bin == known_bin_ && comes_before(block, known_lowest_)) known_lowest_ = block;
   Block** place = &roots_[bin];
+  if (*place == nullptr) {
+    has_tree_[bin / 64] |= std::uint64_t{1} << (bin % 64);
+    has_word_ |= std::uint64_t{1} << (bin / 64);
+    block->left = block->right = nullptr;
+    put(block, place);
+    return;
+  }
+  if (bin == known_bin_ && comes_before(block, known_lowest_)) known_lowest_ = block;
   while (*place != nullptr && (*place)->priority >= block->priority)
     place = comes_before(*place, block) ? &(*place)->right : &(*place)->left;
   Block* const below = *place;

@@ -3,9 +3,9 @@
 // The free blocks of one pool and stream: finds the smallest that holds a request, the
 // lowest address among equals.
 //
-// Sizes are parted into bins, and a bit a bin tells which has blocks, so that the blocks of other
-// sizes cost nothing. In a bin they are a treap threaded through the blocks themselves: no host
-// allocation, O(log n) expected in the blocks of that bin to insert and to find; to erase, which looks for
+// Sizes are parted into bins, finest where blocks of the pool's kind are, and a bit a bin tells which has blocks, so
+// that the blocks of other sizes cost nothing. In a bin they are a treap threaded through the blocks themselves: no
+// host allocation, O(log n) expected in the blocks of that bin to insert and to find; to erase, which looks for
 // nothing, O(1) expected. The block that came last stays outside: what a program frees and asks for again in
 // turn touches no tree.
 // Invariant: every block here is free, and no block is here twice.
@@ -13,7 +13,9 @@
 
 #include "allocator/block.h"
 
+#include <algorithm>
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -22,7 +24,7 @@ namespace cistern {
 
 class BlockPool {
  public:
-  BlockPool() = default;
+  explicit BlockPool(PoolKind kind) : bins_(kind == PoolKind::small ? kSmallBins : kLargeBins) {}
   // Blocks point to where their tree begins.
   BlockPool(const BlockPool&) = delete;
   BlockPool& operator=(const BlockPool&) = delete;
@@ -84,16 +86,27 @@ class BlockPool {
   void check() const;
 
  private:
-  // Exact sizes up to 16 KiB, then 16 bins between a power of two and the next, up to 2 TiB.
-  static constexpr std::size_t kExactBins = 32;
-  static constexpr std::size_t kBinsOfOctave = 16;
-  static constexpr std::size_t kBins = kExactBins + kBinsOfOctave * 27;
+  // Sizes in units of 2^unit_bits bytes: each has a bin up to 2^(parts_bits + 1) units, from there as many as
+  // 2^parts_bits are between a power of two and the next. What is larger than all of them is in the last.
+  struct Bins {
+    unsigned unit_bits;
+    unsigned parts_bits;
+  };
+  static constexpr Bins kSmallBins{9, 6};   // every size to 64 KiB, then 64 a power, to 2 MiB
+  static constexpr Bins kLargeBins{15, 5};  // 32 KiB wide to 2 MiB, then 32 a power, to 12 GiB
+  static constexpr std::size_t kBins = 464;
   static constexpr std::size_t kNoBin = kBins;
 
-  [[nodiscard]] static std::size_t bin_of(std::size_t bytes);
-  [[nodiscard]] static bool comes_before(const Block* a, const Block* b) {
-    return a->bytes != b->bytes ? a->bytes < b->bytes : a->address < b->address;
+  [[nodiscard]] std::size_t bin_of(std::size_t bytes) const {
+    const std::size_t units = bytes >> bins_.unit_bits;
+    const auto bits = static_cast<unsigned>(std::bit_width(units | (std::size_t{1} << bins_.parts_bits)));
+    const unsigned octave = bits - 1 - bins_.parts_bits;
+    return std::min((std::size_t{octave} << bins_.parts_bits) + (units >> octave), kBins - 1);
   }
+  // Size and address as one number: comparing two of them takes no jump, which nothing could foresee.
+  __extension__ using Rank = unsigned __int128;
+  [[nodiscard]] static Rank rank_of(const Block& block) { return Rank{block.bytes} << 64 | block.address; }
+  [[nodiscard]] static bool comes_before(const Block* a, const Block* b) { return rank_of(*a) < rank_of(*b); }
   [[nodiscard]] bool is_root(Block* const* place) const {
     return !std::less<>()(place, roots_.data()) && std::less<>()(place, roots_.data() + kBins);
   }
@@ -101,6 +114,7 @@ class BlockPool {
   [[nodiscard]] std::size_t next_bin(std::size_t bin) const;
   [[nodiscard]] Block* lowest_of(std::size_t bin) const;
   [[nodiscard]] Block* fit_in_trees(std::size_t bytes) const;
+  [[nodiscard]] Block* fit_in_bin(std::size_t bin, std::size_t bytes) const;
   void insert_in_tree(Block* block);
   void erase_from_tree(Block* block);
 
@@ -112,6 +126,7 @@ class BlockPool {
     walk(node->right, visit);
   }
 
+  const Bins bins_;
   std::array<Block*, kBins> roots_{};
   std::array<std::uint64_t, (kBins + 63) / 64> has_tree_{};  // a bit a bin
   std::uint64_t has_word_{};                                 // a bit a word of those

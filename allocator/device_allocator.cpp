@@ -227,7 +227,7 @@ Block* DeviceAllocator::find_live(std::uint64_t address) const noexcept {
   return block_map_.find(address);
 }
 
-bool DeviceAllocator::free_by_heap(std::uint64_t address, const StreamUse* last_use) noexcept {
+bool DeviceAllocator::free(std::uint64_t address, const StreamUse* last_use) noexcept {
   const Gathering gathers = gathering();
   const GatheredStack stack(gathers.includes(HistoryContext::all), gathers.most_frames());
   Section section(*this, stack);

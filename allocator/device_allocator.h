@@ -95,9 +95,10 @@ class DeviceAllocator {
   [[nodiscard]] void* allocate_in(PoolId id, std::size_t bytes, const StreamIdentity& stream);
   // Frees the live block at exactly `address`; false, with nothing changed, if there is none
   // in this heap. `last_use`, if not null, is a stream that used the block too.
-  [[nodiscard]] bool free(std::uint64_t address, const StreamUse* last_use) noexcept {
-    return (last_use == nullptr && free_by_stream(address)) || free_by_heap(address, last_use);
-  }
+  [[nodiscard]] bool free(std::uint64_t address, const StreamUse* last_use) noexcept;
+  // stream_hits.cpp: the same with the lock of the block's stream alone; false, with nothing changed, where that does
+  // not suffice.
+  [[nodiscard]] bool free_by_stream(std::uint64_t address) noexcept;
   // Adds a stream to the users of the live block at exactly `address`, which takes `use`; false, with `use` as it
   // was, if there is none.
   bool record_use(std::uint64_t address, StreamUse& use);
@@ -302,16 +303,19 @@ class DeviceAllocator {
 
   // stream_hits.cpp: hits and frees with the lock of their stream alone.
   [[nodiscard]] void* allocate_by_stream(std::size_t bytes, const StreamIdentity& stream) noexcept;
-  [[nodiscard]] bool free_by_stream(std::uint64_t address) noexcept;
   [[nodiscard]] bool record_use_by_stream(std::uint64_t address, StreamUse& use);
   [[nodiscard]] bool may_serve(const StreamHeap& heap) const noexcept;
   [[nodiscard]] bool can_serve_by_stream() const noexcept;
   [[nodiscard]] void* take_hit(StreamHeap& heap, std::size_t bytes) noexcept;
-  [[nodiscard]] bool free_hit(StreamHeap& heap, const BlockMap::Place& place) noexcept;
+  [[nodiscard]] bool free_hit(StreamHeap& heap, std::uint64_t address) noexcept;
   [[nodiscard]] static bool count_free(StreamHeap& heap, const Block& block, const FreeNeighbours& free) noexcept;
   [[nodiscard]] bool settle_by_stream(StreamHeap& heap) noexcept;
   [[nodiscard]] bool carry_out(StreamHeap& heap) noexcept;
-  void trace_by_stream(StreamHeap& heap, std::uint64_t action, const Block& block) noexcept;
+  // `kAction`: alloc, or kFreed.
+  template <std::uint64_t kAction>
+  void trace_by_stream(StreamHeap& heap, const Block& block) noexcept;
+  template <std::uint64_t kAction>
+  void write_by_stream(StreamHeap& heap, const Block& block) noexcept;
   void write_staged_alone(StreamHeap& heap) noexcept;
   void write_staged(StreamHeap& heap) noexcept;
   // The same by who has the heap's lock.
@@ -333,7 +337,6 @@ class DeviceAllocator {
 
   // device_allocator.cpp: hits, and frees on the block's own stream, with the heap's lock.
   [[nodiscard]] void* allocate_by_heap(std::size_t bytes, const StreamIdentity& stream);
-  [[nodiscard]] bool free_by_heap(std::uint64_t address, const StreamUse* last_use) noexcept;
   [[nodiscard]] void* serve(Request& request, const StreamIdentity& stream, Lock& lock);
   [[nodiscard]] Request make_request(std::size_t bytes) const;
   [[nodiscard]] AllocatorOptions served(AllocatorOptions options) const;

@@ -141,9 +141,10 @@ void DeviceAllocator::check() const {
   require(linked == 0, "a segment has blocks while it is linked, and only then");
   std::size_t pooled = 0;
   const auto check_pool = [&](const StreamHeap& pool) {
-    pool.small.check();
-    pool.large.check();
-    pooled += pool.small.size() + pool.large.size();
+    for (const BlockPool& free : pool.pools) {
+      free.check();
+      pooled += free.size();
+    }
   };
   pools_.for_each(check_pool);
   private_pools_.for_each([&](const PrivatePool& pool) { pool.streams.for_each(check_pool); });

@@ -64,6 +64,14 @@ DeviceAllocator& DeviceHeaps::make_heap(int device) {
   return *slot.load(std::memory_order_acquire);
 }
 
+void DeviceHeaps::deallocate(void* pointer) noexcept {
+  const auto address = reinterpret_cast<std::uintptr_t>(pointer);
+  if (address == 0) return;
+  if (find_owner(address, [&](DeviceAllocator& heap) { return heap.free_by_stream(address); })) [[likely]]
+    return;
+  deallocate(pointer, nullptr);
+}
+
 void DeviceHeaps::deallocate(void* pointer, const StreamUse* last_use) noexcept {
   const auto address = reinterpret_cast<std::uintptr_t>(pointer);
   if (address == 0) return;

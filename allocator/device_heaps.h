@@ -36,7 +36,9 @@ class DeviceHeaps final : private PeerListener, private SnapshotSource {
   [[nodiscard]] void* allocate(std::size_t bytes, const StreamIdentity& stream, int device) {
     return bytes == 0 ? nullptr : heap(device).allocate(bytes, stream);
   }
-  void deallocate(void* pointer, const StreamUse* last_use = nullptr) noexcept;
+  void deallocate(void* pointer) noexcept;
+  // `last_use`, if not null, is a stream that used the block too.
+  void deallocate(void* pointer, const StreamUse* last_use) noexcept;
   void record_stream(void* pointer, StreamUse use);
   // The same for the block that the byte belongs to: see DeviceAllocator::record_use_around.
   void record_stream_around(const void* pointer, StreamUse use);
@@ -70,8 +72,9 @@ class DeviceHeaps final : private PeerListener, private SnapshotSource {
     return false;
   }
 
-  // The heap of a device, made at first use. Throws InvalidArgument, DriverError.
-  [[nodiscard]] DeviceAllocator& heap(int device) {
+  // The heap of a device, made at first use. Throws InvalidArgument, DriverError. On the path of every request, where
+  // a call costs as much as what it does.
+  [[nodiscard, gnu::always_inline]] DeviceAllocator& heap(int device) {
     if (const auto place = static_cast<std::size_t>(device); place < heaps_.size())
       if (DeviceAllocator* heap = heaps_[place].load(std::memory_order_acquire)) return *heap;
     return make_heap(device);

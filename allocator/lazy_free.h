@@ -18,6 +18,15 @@
 namespace cistern {
 
 struct LazyFree {
+  // The block was handed out. Member by member: copied as a whole, it is read back before it is written.
+  void begin(Block* allocated, const InactiveSplitChange& brought) {
+    block = allocated;
+    change.count = brought.count;
+    change.bytes = brought.bytes;
+    turns = 0;
+    is_free = false;
+  }
+
   Block* block = nullptr;      // null: something else happened
   InactiveSplitChange change;  // that it brought; a free takes it back
   std::int64_t turns = 0;      // times that it was freed and handed out again since

@@ -123,7 +123,7 @@ StreamNumber DeviceAllocator::paged_stream(StreamHeap& heap) {
   segment->stream = heap.stream;
   segment->kind = PoolKind::large;  // paged memory has one kind of blocks
   segment->owner = &heap;
-  segment->pool = &heap.large;
+  segment->pool = &heap.of(PoolKind::large);
   segment->paged_stream = number;
   paged_->set_segment(number, segment);
   link_segment(segment);

@@ -17,6 +17,7 @@ std::size_t divisions_bucket(std::size_t bytes) {
 SizePolicy::SizePolicy(const AllocatorOptions& options)
     : one_segment_each_(options.policy == Policy::direct),
       splits_finely_(options.policy == Policy::expandable),
+      least_rest_{kMinBlockSize, splits_finely_ ? kMinBlockSize : kSmallSize + 1},
       max_split_size_(one_segment_each_ ? kUnlimited : options.max_split_size_bytes),
       max_non_split_rounding_(options.max_non_split_rounding_bytes),
       divisions_(options.roundup_power2_divisions),

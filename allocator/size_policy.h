@@ -58,9 +58,8 @@ class SizePolicy {
   }
   // Whether what is left of the block becomes a free block of its own.
   [[nodiscard]] bool should_split(std::size_t block_bytes, std::size_t rounded, PoolKind pool) const {
-    const std::size_t rest = block_bytes - rounded;
-    if (pool == PoolKind::small || splits_finely_) return rest >= kMinBlockSize;
-    return rounded < max_split_size_ && rest > kSmallSize;
+    const bool rest_serves = block_bytes - rounded >= least_rest_[static_cast<std::size_t>(pool)];
+    return rest_serves && (rounded < max_split_size_ || pool == PoolKind::small || splits_finely_);
   }
   [[nodiscard]] bool is_oversize(std::size_t bytes) const { return bytes >= max_split_size_; }
   [[nodiscard]] std::size_t max_split_size() const { return max_split_size_; }
@@ -74,6 +73,7 @@ class SizePolicy {
 
   bool one_segment_each_;
   bool splits_finely_;
+  std::array<std::size_t, 2> least_rest_;  // that becomes a block, by pool
   std::size_t max_split_size_;
   std::size_t max_non_split_rounding_;
   std::array<std::uint32_t, 16> divisions_;

@@ -19,6 +19,7 @@
 #include "stats/history_stage.h"
 #include "stats/recorder.h"
 
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -45,8 +46,7 @@ struct StreamEnd {
 // long as the heap (StreamHeapArena), so that a thread may come to lock it at any time.
 struct StreamHeap {
   BiasedMutex mutex;
-  BlockPool small;
-  BlockPool large;
+  std::array<BlockPool, 2> pools{BlockPool(PoolKind::small), BlockPool(PoolKind::large)};  // by kind
   BlockMap live;  // of segments that are found by page
   StreamLedger ledger;
   BlockSpares spares;
@@ -73,7 +73,8 @@ struct StreamHeap {
   bool has_hidden_segments = false;
   StreamHeap* next_unused = nullptr;
 
-  [[nodiscard]] BlockPool& of(PoolKind kind) { return kind == PoolKind::small ? small : large; }
+  [[nodiscard]] BlockPool& of(PoolKind kind) { return pools[static_cast<std::size_t>(kind)]; }
+  [[nodiscard]] const BlockPool& of(PoolKind kind) const { return pools[static_cast<std::size_t>(kind)]; }
 };
 
 }  // namespace cistern

@@ -16,6 +16,31 @@ constexpr auto kAllocated = static_cast<std::uint64_t>(TraceAction::alloc);
 
 }  // namespace
 
+// Not inline, for what has no history.
+template <std::uint64_t kAction>
+[[gnu::noinline]] void DeviceAllocator::write_by_stream(StreamHeap& heap, const Block& block) noexcept {
+  if (one_stream_serves_) {
+    // As point_of has it of such a block, from what is at hand.
+    TracePoint at;
+    at.address = block.address;
+    at.size = as_signed(block.requested);
+    at.stream = stream_number(heap.stream);
+    if constexpr (kAction == kFreed)
+      history_.add_freed(at);
+    else
+      history_.add(TraceAction::alloc, at);
+    return;
+  }
+  if (heap.stage.is_full()) write_staged_alone(heap);
+  heap.stage.add(history_.staged(kAction, block.address, as_signed(block.requested)));
+}
+
+// A stream that serves alone writes to the history itself; else what it does waits for others.
+template <std::uint64_t kAction>
+inline void DeviceAllocator::trace_by_stream(StreamHeap& heap, const Block& block) noexcept {
+  if (history_.is_on()) write_by_stream<kAction>(heap, block);
+}
+
 // Null: not without the heap's lock.
 void* DeviceAllocator::allocate_by_stream(std::size_t bytes, const StreamIdentity& stream) noexcept {
   StreamHeap* const heap = stream_heaps_.find(stream);
@@ -28,14 +53,14 @@ void* DeviceAllocator::allocate_by_stream(std::size_t bytes, const StreamIdentit
     if (lazy.is_free && lazy.block->requested == bytes) {
       lazy.is_free = false;
       ++lazy.turns;
-      trace_by_stream(*heap, kAllocated, *lazy.block);
+      trace_by_stream<kAllocated>(*heap, *lazy.block);
       api_.note_allocate(lazy.block->address, lazy.block->bytes, stream.handle);
       return reinterpret_cast<void*>(lazy.block->address);
     }
   } else if (!take_returned(*heap)) {
     return nullptr;
   }
-  return bytes < kTooLarge && settle_by_stream(*heap) ? take_hit(*heap, bytes) : nullptr;
+  return take_hit(*heap, bytes);
 }
 
 bool DeviceAllocator::free_by_stream(std::uint64_t address) noexcept {
@@ -51,13 +76,11 @@ bool DeviceAllocator::free_by_stream(std::uint64_t address) noexcept {
   LazyFree& lazy = heap->lazy_free;
   if (lazy.block != nullptr && lazy.block->address == address && !lazy.is_free) {
     api_.note_free(address, lazy.block->bytes, heap->stream.handle);
-    trace_by_stream(*heap, kFreed, *lazy.block);
+    trace_by_stream<kFreed>(*heap, *lazy.block);
     lazy.is_free = true;
     return true;
   }
-  if (!settle_by_stream(*heap)) return false;
-  const BlockMap::Place place = heap->live.place_of(address);
-  return is_free_at_once(place.block) && free_hit(*heap, place);
+  return free_hit(*heap, address);
 }
 
 // False: not without the heap's lock. Throws std::bad_alloc, unchanged.
@@ -97,7 +120,9 @@ bool DeviceAllocator::can_serve_by_stream() const noexcept {
          !collects_garbage() && searches_[0] == 0 && searches_[1] == 0;
 }
 
-inline void* DeviceAllocator::take_hit(StreamHeap& heap, std::size_t bytes) noexcept {
+// Not inline, as free_hit: what a lazy free serves would save the registers that this takes.
+[[gnu::noinline]] void* DeviceAllocator::take_hit(StreamHeap& heap, std::size_t bytes) noexcept {
+  if (bytes >= kTooLarge || !settle_by_stream(heap)) return nullptr;
   const std::size_t rounded = policy_.round(bytes);
   const PoolKind kind = policy_.pool(rounded);
   BlockPool& pool = heap.of(kind);
@@ -105,6 +130,7 @@ inline void* DeviceAllocator::take_hit(StreamHeap& heap, std::size_t bytes) noex
   if (free == nullptr || (heap.has_hidden_segments && !free->segment->is_found_by_page) || !heap.live.has_room() ||
       heap.spares.size() == 0 || !policy_.may_serve(free->bytes, rounded))
     return nullptr;
+  heap.live.fetch_place_of(free->address);
   const std::size_t taken = policy_.should_split(free->bytes, rounded, kind) ? rounded : free->bytes;
   const InactiveSplitChange change = change_by_taking(*free, taken);
   if (!heap.ledger.blocks.came(kind, as_signed(taken), as_signed(bytes), change)) {
@@ -121,19 +147,22 @@ inline void* DeviceAllocator::take_hit(StreamHeap& heap, std::size_t bytes) noex
   block->oversize = false;
   heap.live.insert(block->address, block);
   if (!heap.has_served_alone) heap.has_served_alone = true;  // on a line that other threads' frees read
-  heap.lazy_free = {block, change, 0, false};
-  trace_by_stream(heap, kAllocated, *block);
+  heap.lazy_free.begin(block, change);
+  trace_by_stream<kAllocated>(heap, *block);
   api_.note_allocate(block->address, block->bytes, heap.stream.handle);
   return reinterpret_cast<void*>(block->address);
 }
 
-// False, with nothing changed: a peak may move.
-inline bool DeviceAllocator::free_hit(StreamHeap& heap, const BlockMap::Place& place) noexcept {
+// False, with nothing changed: it takes the heap's lock.
+[[gnu::noinline]] bool DeviceAllocator::free_hit(StreamHeap& heap, std::uint64_t address) noexcept {
+  if (!settle_by_stream(heap)) return false;
+  const BlockMap::Place place = heap.live.place_of(address);
   Block* const block = place.block;
+  if (!is_free_at_once(block)) return false;
   const FreeNeighbours free(*block);
   if (!count_free(heap, *block, free)) return false;
   api_.note_free(block->address, block->bytes, heap.stream.handle);
-  trace_by_stream(heap, kFreed, *block);
+  trace_by_stream<kFreed>(heap, *block);
   heap.live.erase(place);
   put_free(block, free, heap.of(block->kind), heap.spares);
   return true;
@@ -148,10 +177,8 @@ inline bool DeviceAllocator::count_free(StreamHeap& heap, const Block& block, co
 
 // Frees what other threads returned. False: some of it takes the heap's lock.
 bool DeviceAllocator::take_returned(StreamHeap& heap) noexcept {
-  if (!settle_by_stream(heap)) return false;
   for (std::uint64_t address = heap.returned.first(); address != 0; address = heap.returned.first()) {
-    const BlockMap::Place place = heap.live.place_of(address);
-    if (!is_free_at_once(place.block) || !free_hit(heap, place)) return false;
+    if (!free_hit(heap, address)) return false;
     heap.returned.drop_first();
   }
   return true;
@@ -204,25 +231,6 @@ bool DeviceAllocator::carry_out(StreamHeap& heap) noexcept {
   }
   lazy = {};
   return true;
-}
-
-// A stream that serves alone writes to the history itself; else what it does waits for others.
-inline void DeviceAllocator::trace_by_stream(StreamHeap& heap, std::uint64_t action, const Block& block) noexcept {
-  if (!history_.is_on()) return;
-  if (one_stream_serves_) {
-    // As point_of has it of such a block, from what is at hand.
-    TracePoint at;
-    at.address = block.address;
-    at.size = as_signed(block.requested);
-    at.stream = stream_number(heap.stream);
-    if (action == kFreed)
-      history_.add_freed(at);
-    else
-      history_.add(TraceAction::alloc, at);
-    return;
-  }
-  if (heap.stage.is_full()) write_staged_alone(heap);
-  heap.stage.add(history_.staged(action, block.address, as_signed(block.requested)));
 }
 
 // Requires: the stream's lock. Who has the heap's finds the entries written, for it has that, too.

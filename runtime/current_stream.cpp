@@ -15,8 +15,9 @@ namespace cistern {
 namespace {
 
 // By device; a device beyond the end is on its default stream. Behind a plain pointer, so
-// that static destructors, which run after the thread's own, still find a valid state.
-thread_local std::vector<Stream>* streams = nullptr;
+// that static destructors, which run after the thread's own, still find a valid state. At a fixed offset of the
+// thread's block: asked with every request.
+[[gnu::tls_model("initial-exec")]] constinit thread_local std::vector<Stream>* streams = nullptr;
 
 struct EndsWithThread {
   ~EndsWithThread() { delete std::exchange(streams, nullptr); }

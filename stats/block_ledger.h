@@ -10,6 +10,7 @@
 
 #include <cistern/stats.h>
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -104,8 +105,8 @@ class BlockLedger {
                           InactiveSplitChange split) {
     if (split.bytes != 0) {
       Amounts& added = added_[static_cast<std::size_t>(pool)];
-      if (split.count > 0) added.splits += split.count;
-      if (split.bytes > 0) added.split_bytes += split.bytes;
+      added.splits += std::max<std::int64_t>(split.count, 0);
+      added.split_bytes += std::max<std::int64_t>(split.bytes, 0);
     }
     return take_room(pool, blocks, bytes, requested, split);
   }
@@ -126,8 +127,8 @@ class BlockLedger {
   // Undoes take.
   void undo(PoolKind pool, std::int64_t blocks, std::int64_t bytes, std::int64_t requested, InactiveSplitChange split) {
     Amounts& added = added_[static_cast<std::size_t>(pool)];
-    if (split.count > 0) added.splits -= split.count;
-    if (split.bytes > 0) added.split_bytes -= split.bytes;
+    added.splits -= std::max<std::int64_t>(split.count, 0);
+    added.split_bytes -= std::max<std::int64_t>(split.bytes, 0);
     static_cast<void>(take_room(pool, -blocks, -bytes, -requested, {-split.count, -split.bytes}));
   }
 

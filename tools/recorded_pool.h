@@ -45,7 +45,7 @@ class RecordedPool {
 
   BlockArena arena_;
   std::deque<AddressRange> ranges_;
-  BlockPool free_blocks_;
+  BlockPool free_blocks_{PoolKind::large};
 };
 
 // visit(begin, end) for each run of free and pending blocks side by side, which become one free block: offsets in

@@ -15,6 +15,7 @@ namespace {
 // Made-up addresses: the index touches no memory but its own.
 class BlockPoolTest : public testing::Test {
  protected:
+  explicit BlockPoolTest(PoolKind kind = PoolKind::small) : pool_(kind) {}
   Block* make(std::uint64_t address, std::size_t bytes) {
     arena_.reserve(1);
     Block* block = arena_.take_block();
@@ -40,6 +41,12 @@ class BlockPoolTest : public testing::Test {
   BlockPool pool_;
 };
 
+class EitherBlockPoolTest : public BlockPoolTest, public testing::WithParamInterface<PoolKind> {
+ protected:
+  EitherBlockPoolTest() : BlockPoolTest(GetParam()) {}
+};
+INSTANTIATE_TEST_SUITE_P(BlockPool, EitherBlockPoolTest, testing::Values(PoolKind::small, PoolKind::large));
+
 TEST_F(BlockPoolTest, EmptyPoolHasNoFit) {
   EXPECT_TRUE(pool_.empty());
   EXPECT_EQ(pool_.best_fit(1), nullptr);
@@ -60,7 +67,7 @@ TEST_F(BlockPoolTest, SmallestThatHoldsTheRequestAndLowestAddressAmongEquals) {
   EXPECT_EQ(pool_.best_fit(1024), high);
 }
 
-TEST_F(BlockPoolTest, AgreesWithASortedSetOverRandomInsertionsAndRemovals) {
+TEST_P(EitherBlockPoolTest, AgreesWithASortedSetOverRandomInsertionsAndRemovals) {
   std::mt19937_64 random(7);
   Expected expected;
   std::vector<Block*> inside;

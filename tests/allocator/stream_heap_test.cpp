@@ -25,13 +25,13 @@ struct SegmentOfBlocks {
     segment.address = 1 << 21;
     segment.bytes = kSegment;
     segment.owner = &heap;
-    segment.pool = &heap.small;
+    segment.pool = &heap.of(PoolKind::small);
     Block* block = arena.take_block();
     block->address = segment.address;
     block->bytes = segment.bytes;
     block->segment = &segment;
     segment.first = segment.last = block;
-    heap.small.insert(block);
+    heap.of(PoolKind::small).insert(block);
   }
   // Inactive splits, as PyTorch counts them, and that blocks tile the segment and are coalesced.
   [[nodiscard]] InactiveSplitChange walk() const {
@@ -48,15 +48,15 @@ struct SegmentOfBlocks {
       free_blocks += is_free ? 1 : 0;
       previous = block;
       if (!is_free) continue;
-      EXPECT_TRUE(heap.small.contains(block));
+      EXPECT_TRUE(heap.of(PoolKind::small).contains(block));
       if (!block->is_split()) continue;
       ++found.count;
       found.bytes += static_cast<std::int64_t>(block->bytes);
     }
     EXPECT_EQ(segment.last, previous);
     EXPECT_EQ(address, segment.address + segment.bytes);
-    EXPECT_EQ(heap.small.size(), free_blocks);
-    heap.small.check();
+    EXPECT_EQ(heap.of(PoolKind::small).size(), free_blocks);
+    heap.of(PoolKind::small).check();
     return found;
   }
 
@@ -73,18 +73,18 @@ RC_GTEST_PROP(StreamHeapProperties, ChangesAreThoseThatAWalkFinds, ()) {
   const auto steps = *rc::gen::container<std::vector<std::size_t>>(rc::gen::inRange<std::size_t>(0, 1000));
   for (const std::size_t step : steps) {
     InactiveSplitChange change;
-    Block* const free = world.heap.small.best_fit((step % 16 + 1) * 512);
+    Block* const free = world.heap.of(PoolKind::small).best_fit((step % 16 + 1) * 512);
     if (step % 3 != 0 && free != nullptr) {
       const std::size_t bytes = step % 5 == 0 ? free->bytes : (step % 16 + 1) * 512;
       change = change_by_taking(*free, bytes);
-      Block* block = take_front(free, bytes, world.heap.small, spares);
+      Block* block = take_front(free, bytes, world.heap.of(PoolKind::small), spares);
       block->state = BlockState::active_allocated;
       live.push_back(block);
     } else if (!live.empty()) {
       const auto place = live.begin() + static_cast<std::ptrdiff_t>(step % live.size());
       const FreeNeighbours neighbours(**place);
       change = change_by_freeing(**place, neighbours);
-      static_cast<void>(put_free(*place, neighbours, world.heap.small, spares));
+      static_cast<void>(put_free(*place, neighbours, world.heap.of(PoolKind::small), spares));
       live.erase(place);
     }
     splits.count += change.count;
