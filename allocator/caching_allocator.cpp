@@ -5,7 +5,13 @@
 namespace cistern {
 
 CachingAllocator::CachingAllocator(const CachingAllocatorOptions& options) : state_(std::make_unique<State>(options)) {}
-CachingAllocator::~CachingAllocator() = default;
+
+// In a forked child the driver is the parent's, and so is what this holds of it.
+CachingAllocator::~CachingAllocator() {
+  if (state_->contexts.own != nullptr || process_driver_loaded()) return;
+  state_->heaps.link()->heaps = nullptr;
+  static_cast<void>(state_.release());
+}
 
 void* CachingAllocator::allocate(std::size_t bytes, StreamHandle stream, int device) {
   if (stream == nullptr) return state_->heaps.allocate(bytes, {}, device);

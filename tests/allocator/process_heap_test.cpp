@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <memory>
 #include <thread>
 
 namespace cistern {
@@ -154,6 +155,23 @@ TEST_F(ProcessHeap, AnUnbuiltPolicyIsRefusedByName) {
       EXPECT_NE(std::string(error.what()).find("not built"), std::string::npos) << error.what();
     }
   }
+}
+
+TEST_F(ProcessHeap, AForkedChildLeavesItsParentsAllocatorsAlone) {
+  auto own = std::make_unique<CachingAllocator>();
+  static_cast<void>(own->allocate(kMega));
+  const SimulatedDriver& driver = simulated::driver();
+  const std::uint64_t calls = driver.calls();
+  const pid_t child = fork();
+  if (child == 0) {
+    own.reset();
+    _exit(driver.calls() == calls ? 0 : 1);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+  own.reset();
+  EXPECT_GT(driver.calls(), calls);
 }
 
 TEST_F(ProcessHeap, AForkedChildReadsStatisticsAndIsRefusedTheRest) {
