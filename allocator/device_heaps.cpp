@@ -80,9 +80,9 @@ void DeviceHeaps::deallocate(void* pointer, const StreamUse* last_use) noexcept 
   contexts_.api().note_free(address, 0, nullptr);
 }
 
-void DeviceHeaps::record_stream(void* pointer, StreamUse use) {
+bool DeviceHeaps::record_stream(void* pointer, StreamUse use) {
   const auto address = reinterpret_cast<std::uintptr_t>(pointer);
-  find_owner(address, [&](DeviceAllocator& heap) { return heap.record_use(address, use); });
+  return find_owner(address, [&](DeviceAllocator& heap) { return heap.record_use(address, use); });
 }
 
 void DeviceHeaps::record_stream_around(const void* pointer, StreamUse use) {

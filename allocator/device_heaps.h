@@ -20,6 +20,7 @@
 #include <iosfwd>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 namespace cistern {
@@ -39,7 +40,10 @@ class DeviceHeaps final : private PeerListener, private SnapshotSource {
   void deallocate(void* pointer) noexcept;
   // `last_use`, if not null, is a stream that used the block too.
   void deallocate(void* pointer, const StreamUse* last_use) noexcept;
-  void record_stream(void* pointer, StreamUse use);
+  // The same, for who tells by itself that nothing was freed: false.
+  [[nodiscard]] bool try_deallocate(void* pointer, const StreamUse* last_use) noexcept;
+  // False: no live block begins there.
+  bool record_stream(void* pointer, StreamUse use);
   // The same for the block that the byte belongs to: see DeviceAllocator::record_use_around.
   void record_stream_around(const void* pointer, StreamUse use);
   // What a Stream means: its identity, device and owner. Throws InvalidArgument if it belongs
@@ -57,6 +61,8 @@ class DeviceHeaps final : private PeerListener, private SnapshotSource {
   }
   // The device of the heap that the block at `pointer` belongs to; -1 if there is none.
   [[nodiscard]] int device_of(void* pointer) const noexcept;
+  // What the live block at `pointer` was asked for; none if there is no such block.
+  [[nodiscard]] std::optional<std::size_t> requested_bytes(void* pointer) const noexcept;
   // The last resort of a free whose stream cannot be identified: waits for every device, then
   // frees. If that fails too, the block stays allocated, and standard error says so.
   void deallocate_after_waiting(void* pointer) noexcept;

@@ -110,6 +110,8 @@ int index_for_reading(Device device) {
 
 DeviceHeaps& process_heaps() { return heaps(); }
 
+DeviceHeaps* process_heaps_if_made() { return heaps_if_made() == nullptr ? nullptr : &heaps(); }
+
 void* allocate(std::size_t bytes) { return allocate(bytes, current_stream()); }
 
 void* allocate(std::size_t bytes, const Stream& stream) {

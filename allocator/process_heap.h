@@ -8,6 +8,8 @@ namespace cistern {
 
 // Made by the first call. Throws as the driver's loading does; NotSupported in a forked child.
 [[nodiscard]] DeviceHeaps& process_heaps();
+// The same without making them: null before the first use.
+[[nodiscard]] DeviceHeaps* process_heaps_if_made();
 
 // cistern::record_stream for memory of which somebody knows a part: `address` is any byte of the block. Ignored if
 // there is no such block.

@@ -51,6 +51,17 @@ namespace cistern {
 CISTERN_EXPORT void deallocate(void* pointer) noexcept;
 CISTERN_EXPORT void deallocate(void* pointer, const Stream& stream) noexcept;
 
+// For interfaces whose requests have an alignment and whose frees have a size.
+//
+// As allocate. Throws InvalidArgument, too, for an alignment that is no power of two or above 512.
+[[nodiscard]] CISTERN_EXPORT void* allocate_aligned(std::size_t bytes, std::size_t alignment, const Stream& stream);
+// As deallocate, of a block that was asked for with exactly `bytes`. With another size, with a stream of another
+// driver, or with a handle that is no stream of the driver (`device`: whose default stream is meant), nothing is
+// freed, and standard error says so. Costs one look-up more, under the device's lock.
+CISTERN_EXPORT void deallocate_sized(void* pointer, std::size_t bytes) noexcept;
+CISTERN_EXPORT void deallocate_sized(void* pointer, std::size_t bytes, const Stream& stream) noexcept;
+CISTERN_EXPORT void deallocate_sized(void* pointer, std::size_t bytes, StreamHandle stream, Device device) noexcept;
+
 // Tells that work on `stream` uses the block: after its free it is not reused before the
 // work queued there by then is done. The block's own stream, nullptr and addresses that
 // are not a live block's start are ignored. Orders nothing by itself. A Stream that somebody

@@ -2,17 +2,22 @@
 #define CISTERN_C_API_H
 
 /*
- * cistern for C: random numbers, communication, marks for profilers, the cuBLAS handle and PyTorch's other names. Each
- * function is that of the C++ header of its section, without the prefix; what it does stands there.
+ * cistern for C: C99 and later, and C++ without exceptions. Each function is that of the C++ header of its section,
+ * without the prefix; what it does stands there.
  *
  * Every function but those that cannot fail returns a status: CISTERN_SUCCESS, or what went wrong, and
  * then nothing was done, and nothing is written to its results. Nothing is thrown across this border.
  * A device is an index; CISTERN_CURRENT_DEVICE is the calling thread's. A stream is the driver's handle
  * (CUstream, or cudaStream_t), on the device that is given with it; NULL is the default stream.
  * Pointers to results must not be NULL; strings are read during the call alone, and may be NULL for "".
- * Thread safety: any function may be called from any thread.
+ * Structs that may grow begin with their size: see c/status.h.
+ * Thread safety: any function may be called from any thread; one object is not to be destroyed while it is used.
  */
 
+#include <cistern/c/allocator.h>
+#include <cistern/c/device.h>
+#include <cistern/c/statistics.h>
+#include <cistern/c/status.h>
 #include <cistern/export.h>
 
 #include <stddef.h>
@@ -21,25 +26,6 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-enum {
-  CISTERN_SUCCESS = 0,
-  CISTERN_ERROR_INVALID_ARGUMENT = 1,
-  CISTERN_ERROR_NOT_SUPPORTED = 2,
-  CISTERN_ERROR_NOT_READY = 3,
-  CISTERN_ERROR_OUT_OF_MEMORY = 4, /* of the device, or of the host */
-  CISTERN_ERROR_DRIVER = 5,
-  CISTERN_ERROR_LIBRARY = 6, /* cuRAND, cuBLAS or NCCL */
-  CISTERN_ERROR_UNKNOWN = 7
-};
-typedef int cistern_status;
-
-/* What went wrong in this thread's latest call that failed, in words: "" if none has. Valid until the
- * next one fails. */
-CISTERN_EXPORT const char* cistern_last_error(void);
-
-enum { CISTERN_CURRENT_DEVICE = -1 };
-typedef struct CUstream_st* cistern_stream;
 
 /* --- random.h ------------------------------------------------------------------------------- */
 

@@ -29,4 +29,6 @@
 #include <cistern/snapshot.h>
 #include <cistern/stats.h>
 #include <cistern/stream.h>
+#include <cistern/stream_allocator.h>
 #include <cistern/tensor.h>
+#include <cistern/unique_ptr.h>

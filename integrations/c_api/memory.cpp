@@ -5,10 +5,7 @@
 #include <cistern/pytorch_names.h>
 #include <cistern/stats.h>
 
-#include <algorithm>
-#include <cstring>
 #include <optional>
-#include <string>
 
 #include "integrations/c_api/status.h"
 
@@ -57,14 +54,8 @@ cistern_status cistern_reset_max_memory_cached(int device) {
 
 cistern_status cistern_list_gpu_processes(int device, char* text, size_t bytes, size_t* needed) {
   return guarded([&] {
-    require(needed, "needed");
-    if (bytes != 0) require(text, "text");
-    const std::string all = cistern::list_gpu_processes(device);
-    *needed = all.size() + 1;
-    if (bytes == 0) return;
-    const std::size_t written = std::min(all.size(), bytes - 1);
-    std::memcpy(text, all.data(), written);
-    text[written] = '\0';
+    cistern::c_api::require_room(text, bytes, needed);
+    cistern::c_api::write_text(cistern::list_gpu_processes(device), text, bytes, needed);
   });
 }
 

@@ -17,6 +17,17 @@ int story_broadcasts(void);
 int story_sums_and_parts(void);
 int story_tensors(void);
 int story_errors(void);
+int story_versions(void);
+int story_sizes_of_structs(void);
+int story_devices(void);
+int story_streams_and_events(void);
+int story_blocks(void);
+int story_out_of_memory(void);
+int story_pools(void);
+int story_statistics(void);
+int story_scopes(void);
+int story_snapshots(void);
+int story_without_exceptions(void);
 
 #ifdef __cplusplus
 }

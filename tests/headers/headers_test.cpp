@@ -26,6 +26,25 @@ TEST(PublicHeaders, AllWereCompiledAloneInBothStandards) {
   EXPECT_GE(present.size(), 10u);
 }
 
+TEST(PublicHeaders, ThoseThatAdaptOthersWereCompiledToo) {
+  std::set<std::string> compiled;
+  std::istringstream list(CISTERN_ADAPTERS_COMPILED);
+  for (std::string header; std::getline(list, header, ',');) compiled.insert(header);
+  std::set<std::string> present;
+  const fs::path include = fs::path(CISTERN_SOURCE_DIR) / "include";
+  for (const auto& entry : fs::directory_iterator(include / "cistern/integrations"))
+    present.insert(entry.path().lexically_relative(include).generic_string());
+  if (compiled.count("cistern/integrations/cuda_mr.h") == 0)
+    GTEST_SKIP() << "CCCL is not among the CUDA Toolkit's headers: cuda_mr.h and thrust.h were not compiled";
+  EXPECT_EQ(compiled, present);
+}
+
+TEST(PublicHeaders, WereCompiledByNvcc) {
+#ifndef CISTERN_HEADERS_BY_NVCC
+  GTEST_SKIP() << "nvcc was not found";
+#endif
+}
+
 TEST(PublicHeaders, AreAllBroughtByTheOneThatBringsAll) {
   const fs::path folder = fs::path(CISTERN_SOURCE_DIR) / "include" / "cistern";
   std::stringstream all;

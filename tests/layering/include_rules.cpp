@@ -28,11 +28,11 @@ const std::array kLayers = {
     Layer{"runtime", {"include"}},
     Layer{"stats", {"include"}},
     Layer{"allocator", {"include", "runtime", "stats"}},
-    Layer{"integrations", {"include", "runtime", "stats", "allocator"}},
+    Layer{"integrations", {"include", "include/cistern/integrations", "runtime", "stats", "allocator"}},
     Layer{"bench/workloads", {}},
     Layer{"tools", {"include", "runtime", "stats", "allocator", "bench/workloads"}},
     Layer{"bench", {"include", "runtime", "stats", "allocator", "tools", "bench/workloads"}},
-    Layer{"examples", {"include"}},
+    Layer{"examples", {"include", "include/cistern/integrations"}},
 };
 
 bool is_inside(std::string_view path, std::string_view folder) {

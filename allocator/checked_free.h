@@ -1,0 +1,21 @@
+#pragma once
+
+// Frees of the process-wide heaps that tell what is wrong with them, for doors whose frees have errors.
+//
+// Each throws InvalidArgument for an address that is not a live block's start, a block that was not asked for with
+// `bytes`, or a stream of another driver; NotSupported in a forked child. Nothing is freed then. nullptr is nothing.
+// A second free by another thread may be told on standard error instead: what goes back to the thread that
+// allocates is looked at by that one.
+
+#include <cistern/stream.h>
+
+#include <cstddef>
+#include <optional>
+
+namespace cistern {
+
+void deallocate_checked(void* pointer, std::optional<std::size_t> bytes, const std::optional<Stream>& last_use);
+// As record_stream, and InvalidArgument for an address that is not a live block's start.
+void record_stream_checked(void* pointer, const Stream& stream);
+
+}  // namespace cistern
