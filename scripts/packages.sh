@@ -5,7 +5,7 @@
 # What each kind of build needs. Release builds configure the tests too (./dev gpu uses some).
 # shellcheck disable=SC2034  # used by the scripts that source this
 build_packages=(cmake ninja-build g++ libfmt-dev nlohmann-json3-dev libcli11-dev zlib1g-dev
-  libgtest-dev libgmock-dev librapidcheck-dev libbenchmark-dev python3)
+  libgtest-dev libgmock-dev librapidcheck-dev libbenchmark-dev python3 'pkgconf|pkg-config' binutils)
 # shellcheck disable=SC2034
 bench_packages=('libtcmalloc-minimal4|libtcmalloc-minimal4t64')
 # The other peers of ./dev bench hot, and what counts instructions.
