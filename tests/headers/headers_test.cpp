@@ -19,8 +19,10 @@ TEST(PublicHeaders, AllWereCompiledAloneInBothStandards) {
 
   std::set<std::string> present;
   const fs::path include = fs::path(CISTERN_SOURCE_DIR) / "include";
-  for (const auto& entry : fs::directory_iterator(include / "cistern")) {
-    if (entry.path().extension() == ".h") present.insert(entry.path().lexically_relative(include).generic_string());
+  for (const fs::path& folder : {include / "cistern", include / "cistern" / "c"}) {
+    for (const auto& entry : fs::directory_iterator(folder)) {
+      if (entry.path().extension() == ".h") present.insert(entry.path().lexically_relative(include).generic_string());
+    }
   }
   EXPECT_EQ(compiled, present);
   EXPECT_GE(present.size(), 10u);
