@@ -23,7 +23,8 @@ struct CachingAllocator::State {
   explicit State(const CachingAllocatorOptions& options)
       : contexts(options.driver), heaps(contexts.get(), options.options) {}
   OwnContexts contexts;
-  DeviceHeaps heaps;  // after the contexts: its end still uses them
+  DeviceHeaps heaps;             // after the contexts: its end still uses them
+  State* left_before = nullptr;  // of those that a forked child left to its parent
 };
 
 // For what works on an allocator's heaps from outside: scopes, budgets.

@@ -42,8 +42,9 @@ int exit_with_live_memory() {
   void* const pointer = allocate(kMega, stream);
   fill_async(pointer, 1, kMega, stream);
   record_stream(pointer, Stream::from_pool());
-  static_cast<void>(new Event(stream.record_event()));
-  static_cast<void>(new DeviceBuffer<int>(1000));
+  static const Event* const event = new Event(stream.record_event());
+  static const DeviceBuffer<int>* const buffer = new DeviceBuffer<int>(1000);
+  REQUIRE(event->is_created() && buffer->size() == 1000);
   return 0;
 }
 
