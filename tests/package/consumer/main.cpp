@@ -5,6 +5,7 @@
 
 #include <cstdio>
 #include <new>
+#include <unordered_set>
 #include <vector>
 
 int main() {
@@ -30,7 +31,8 @@ int main() {
   } catch (const std::bad_alloc&) {
     is_bad_alloc = true;
   }
-  const bool holds = back == values && refused && is_bad_alloc && cistern::memory_allocated() == 0;
+  const std::unordered_set<cistern::MemoryHandle> handles(3);  // its hash is the library's
+  const bool holds = handles.empty() && back == values && refused && is_bad_alloc && cistern::memory_allocated() == 0;
   std::puts(holds ? "C++: all is as it should be" : "C++: something is wrong");
   return holds ? 0 : 1;
 }
