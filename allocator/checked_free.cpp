@@ -44,6 +44,8 @@ std::optional<std::size_t> DeviceHeaps::requested_bytes(void* pointer) const noe
 
 bool DeviceHeaps::try_deallocate(void* pointer, const StreamUse* last_use) noexcept {
   const auto address = reinterpret_cast<std::uintptr_t>(pointer);
+  if (last_use == nullptr && find_owner(address, [&](DeviceAllocator& heap) { return heap.free_by_stream(address); }))
+    return true;
   if (find_owner(address, [&](DeviceAllocator& heap) { return heap.free(address, last_use); })) return true;
   contexts_.api().note_free(address, 0, nullptr);
   return false;
