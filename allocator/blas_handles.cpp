@@ -75,10 +75,13 @@ class ThreadHandle {
   ThreadHandle& operator=(const ThreadHandle&) = delete;
 
   BlasHandle bound_to(const Stream& stream, const Binding& binding) {
-    if (workspace_ != nullptr && binding == binding_) return handle_;
+    // Each time: the caller may have bound it elsewhere meanwhile.
+    if (workspace_ != nullptr && binding == binding_) {
+      bind_blas_handle(handle_, stream.native_handle(), workspace_, bytes_);
+      return handle_;
+    }
+    // The old workspace goes last: what throws meanwhile leaves a handle that uses it still.
     const std::size_t bytes = workspace_bytes(Device(device_));
-    // Unbound until all is done: what throws meanwhile leaves a handle that the next call binds.
-    deallocate(std::exchange(workspace_, nullptr));
     void* const workspace = allocate(bytes, stream);
     try {
       bind_blas_handle(handle_, stream.native_handle(), workspace, bytes);
@@ -86,7 +89,8 @@ class ThreadHandle {
       deallocate(workspace);
       throw;
     }
-    workspace_ = workspace;
+    deallocate(std::exchange(workspace_, workspace));
+    bytes_ = bytes;
     binding_ = binding;
     return handle_;
   }
@@ -95,6 +99,7 @@ class ThreadHandle {
   int device_;
   BlasHandle handle_;
   void* workspace_ = nullptr;
+  std::size_t bytes_ = 0;  // of that
   Binding binding_;
 };
 

@@ -30,8 +30,9 @@ std::string list_gpu_processes(Device device) {
     if (processes.empty()) text += "\nno processes are running";
     for (const GpuProcess& process : processes) {
       constexpr double mebibyte = 1024.0 * 1024.0;
-      text += fmt::format("\nprocess {:>10d} uses {:>12.3f} MB GPU memory", process.id,
-                          static_cast<double>(process.bytes.value_or(0)) / mebibyte);
+      const std::string used =
+          process.bytes ? fmt::format("{:.3f}", static_cast<double>(*process.bytes) / mebibyte) : "unknown";
+      text += fmt::format("\nprocess {:>10d} uses {:>12} MB GPU memory", process.id, used);
     }
   } catch (const NotSupported& error) {
     text += fmt::format("\nits processes are not known: {}", error.what());

@@ -112,7 +112,7 @@ enum { CISTERN_COALESCING_BYTES = 10485760 };
 
 /* Somebody's elements, read during the call alone. */
 typedef struct cistern_tensor_view {
-  void* data; /* the start of the memory, of the block if it is one of this allocator's */
+  void* data; /* where the elements lie, or what they are a part of */
   size_t byte_offset;
   int dtype;
   int device;        /* or CISTERN_HOST */

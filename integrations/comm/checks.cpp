@@ -66,6 +66,8 @@ int device_index(const TensorView& tensor) {
 }
 
 void check_layout(const TensorView& tensor, std::string_view name) {
+  if (tensor.dtype > DType::complex128)
+    throw InvalidArgument(fmt::format("{} of dtype {}: expected one of DType's", name, static_cast<int>(tensor.dtype)));
   if (tensor.shape.size() != tensor.strides.size())
     throw InvalidArgument(fmt::format("{} of {} sizes and {} strides: expected as many", name, tensor.shape.size(),
                                       tensor.strides.size()));

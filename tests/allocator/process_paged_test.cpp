@@ -66,6 +66,7 @@ TEST_F(ProcessPaged, AUseIsRecordedByAnyByteOfTheBlock) {
   std::vector<void*> blocks;
   for (const std::size_t bytes : {std::size_t{512}, 3 * kMega, 24 * kMega, std::size_t{4096}})
     blocks.push_back(allocate(bytes));
+  blocks.push_back(allocate(3 * kMega, Stream::from_pool()));  // another stream's, looked at first
   auto* const used = static_cast<char*>(blocks[1]);
   fill_async(used, 7, 3 * kMega, user);
   record_stream_around(used + 3 * kMega - 1, user);

@@ -60,7 +60,7 @@ TEST_F(BlasHandles, AreBoundToTheCurrentStreamWithMemoryOfThePools) {
   EXPECT_EQ(memory_allocated(), 32 * kMiB);  // the other stream's went back
 }
 
-TEST_F(BlasHandles, AreAskedForAgainWithoutACall) {
+TEST_F(BlasHandles, AreAskedForAgainWithoutAnAllocation) {
   const BlasHandle handle = current_blas_handle();
   const Told before = told(handle);
   const MemoryStats stats = memory_stats();
@@ -135,6 +135,40 @@ TEST_F(BlasHandles, ThatFailAreTypedErrorsAndNothingIsKept) {
   const BlasHandle handle = current_blas_handle();
   EXPECT_NE(told(handle).workspace, nullptr);
   EXPECT_EQ(handles_made(), 1);
+}
+
+TEST_F(BlasHandles, ThatCannotBeBoundAnewKeepTheirWorkspace) {
+  const BlasHandle handle = current_blas_handle();
+  const Told before = told(handle);
+  const Stream other = Stream::create();
+  const StreamGuard guard(other);
+  for (const char* function : {"an allocation", "cublasSetStream", "cublasSetWorkspace"}) {
+    setenv("CISTERN_FAKE_CUBLAS_FAILS", function, 1);
+    if (function == std::string("an allocation")) set_memory_fraction(0.0001);
+    testing::internal::CaptureStderr();
+    EXPECT_THROW(static_cast<void>(current_blas_handle()), std::exception) << function;
+    static_cast<void>(testing::internal::GetCapturedStderr());
+    set_memory_fraction(1);
+    unsetenv("CISTERN_FAKE_CUBLAS_FAILS");
+    const Told after = told(handle);
+    const bool is_ours = after.stream == before.stream && after.workspace == before.workspace;
+    EXPECT_TRUE(is_ours || after.workspace == nullptr) << function;
+    EXPECT_EQ(memory_allocated(), 32 * kMiB) << function;
+    const StreamGuard back{default_stream()};
+    EXPECT_EQ(current_blas_handle(), handle);
+    EXPECT_EQ(told(handle).workspace, before.workspace) << function;
+  }
+}
+
+TEST_F(BlasHandles, ThatTheCallerBoundElsewhereComeBack) {
+  const BlasHandle handle = current_blas_handle();
+  const Told before = told(handle);
+  const Stream other = Stream::create();
+  static_cast<void>(of_fake<cublasStatus_t (*)(BlasHandle, cudaStream_t)>("cublasSetStream_v2")(
+      handle, other.native_handle()));
+  EXPECT_EQ(current_blas_handle(), handle);
+  EXPECT_EQ(told(handle).stream, nullptr);
+  EXPECT_EQ(told(handle).workspace, before.workspace);
 }
 
 TEST_F(BlasHandles, WithoutMemoryForTheWorkspaceAreAnOutOfMemoryError) {

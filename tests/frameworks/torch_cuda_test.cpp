@@ -41,6 +41,19 @@ TEST_F(TorchCuda, CanDeviceAccessPeerBothWays) {
   EXPECT_THROW(static_cast<void>(can_access_peer(0, 2)), InvalidArgument);
 }
 
+class TorchCudaWithoutPeers : public TorchCuda {
+ protected:
+  static void SetUpTestSuite() {
+    TorchCuda::SetUpTestSuite();
+    setenv("CISTERN_DEVICE", "simulated:devices=2,capacity=4GiB,races=report,peers=none", 1);
+  }
+};
+
+TEST_F(TorchCudaWithoutPeers, CanDeviceAccessPeerIsFalse) {
+  EXPECT_FALSE(can_access_peer(0, 1));
+  EXPECT_FALSE(can_access_peer(1, 0));
+}
+
 TEST_F(TorchCuda, CurrentAndDefaultStreamOfADevice) {
   const Stream mine = Stream::create({.device = 1});
   EXPECT_EQ(current_stream(1), default_stream(1));
@@ -182,6 +195,11 @@ TEST_F(TorchCuda, SynchronizeWaitsForAllStreamsOfTheDevice) {
   EXPECT_THAT(ran, testing::UnorderedElementsAre(1, 2, 3));
   synchronize(1);
   EXPECT_THAT(ran, testing::UnorderedElementsAre(1, 2, 3, 4));
+  note(default_stream(0), 5);
+  note(default_stream(1), 6);
+  set_device(1);
+  synchronize();
+  EXPECT_THAT(ran, testing::UnorderedElementsAre(1, 2, 3, 4, 6));
 }
 
 TEST_F(TorchCuda, AStreamOfMinusOneIsOnTheCurrentDevice) {

@@ -2,6 +2,10 @@
 
 #include <cistern/error.h>
 #include <gmock/gmock.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <string>
 
 #include "tests/frameworks/framework_device.h"
 
@@ -21,6 +25,10 @@ class TorchCudaMemory : public FrameworkDevice {
     FrameworkDevice::TearDown();
   }
 };
+
+std::string padded(const std::string& text, std::size_t width) {
+  return std::string(width - std::min(width, text.size()), ' ') + text;
+}
 
 TEST_F(TorchCudaMemory, EmptyCacheGivesUnusedMemoryBack) {
   const std::size_t before = memory_info().free;
@@ -53,6 +61,8 @@ TEST_F(TorchCudaMemory, MemoryStatsOfADevice) {
   EXPECT_EQ(flat.at("allocation.large_pool.freed"), 1);
   EXPECT_EQ(flat.at("allocated_bytes.small_pool.current"), 1024);
   EXPECT_EQ(memory_stats(1).flat().at("allocation.all.allocated"), 0);
+  set_device(1);
+  EXPECT_EQ(memory_stats().flat().at("allocation.all.allocated"), 0);
   deallocate(first);
 }
 
@@ -79,7 +89,10 @@ TEST_F(TorchCudaMemory, MemorySummaryFullAndAbbreviated) {
   const std::string abbreviated = memory_summary({}, true);
   EXPECT_THAT(full, HasSubstr("from large pool"));
   EXPECT_THAT(abbreviated, Not(HasSubstr("from large pool")));
+  EXPECT_THAT(full, HasSubstr("device ID 0"));
   EXPECT_THAT(memory_summary(1), HasSubstr("device ID 1"));
+  set_device(1);
+  EXPECT_THAT(memory_summary(), HasSubstr("device ID 1"));
 }
 
 TEST_F(TorchCudaMemory, MemorySnapshotHasTheBlocksOfAllDevices) {
@@ -100,8 +113,14 @@ TEST_F(TorchCudaMemory, ScalarsAreOfTheDeviceThatIsNamed) {
   EXPECT_EQ(memory_reserved(1), 20 * kMiB);
   EXPECT_EQ(max_memory_allocated(1), 5 * kMiB);
   EXPECT_EQ(max_memory_reserved(1), 20 * kMiB);
+  EXPECT_EQ(memory_reserved(), 0U);
+  EXPECT_EQ(max_memory_allocated(), 0U);
+  EXPECT_EQ(max_memory_reserved(), 0U);
   set_device(1);
   EXPECT_EQ(memory_allocated(), 5 * kMiB);
+  EXPECT_EQ(memory_reserved(), 20 * kMiB);
+  EXPECT_EQ(max_memory_allocated(), 5 * kMiB);
+  EXPECT_EQ(max_memory_reserved(), 20 * kMiB);
   EXPECT_THAT(memory_report(1), HasSubstr("20.00 MiB"));
   deallocate(memory);
 }
@@ -116,6 +135,14 @@ TEST_F(TorchCudaMemory, PeaksStartAgainAtAReset) {
   EXPECT_EQ(max_memory_allocated(), 2 * kMiB);
 }
 
+TEST_F(TorchCudaMemory, PeaksOfTheCurrentDeviceStartAgain) {
+  for (const int device : {0, 1}) deallocate(allocate(30 * kMiB, default_stream(device)));
+  set_device(1);
+  reset_peak_memory_stats();
+  EXPECT_EQ(max_memory_allocated(0), 30 * kMiB);
+  EXPECT_EQ(max_memory_allocated(1), 0U);
+}
+
 TEST_F(TorchCudaMemory, MemoryFractionLimitsTheAllocator) {
   set_memory_fraction(0.5);
   EXPECT_LE(memory_info().free, memory_info().total);
@@ -128,11 +155,21 @@ TEST_F(TorchCudaMemory, MemoryFractionLimitsTheAllocator) {
   set_memory_fraction(1.0);
   EXPECT_THROW(set_memory_fraction(1.5), InvalidArgument);
   EXPECT_THROW(set_memory_fraction(-0.1), InvalidArgument);
+  set_device(1);
+  set_memory_fraction(0.25);
+  EXPECT_EQ(memory_fraction(), 0.25);
+  EXPECT_EQ(memory_fraction(1), 0.25);
+  EXPECT_EQ(memory_fraction(0), 1.0);
 }
 
 TEST_F(TorchCudaMemory, ListGpuProcessesIsAPrintout) {
-  EXPECT_THAT(list_gpu_processes(), HasSubstr("GPU:0"));
-  EXPECT_THAT(list_gpu_processes(1), HasSubstr("GPU:1"));
+  void* memory = allocate(5 * kMiB, default_stream(1));
+  EXPECT_THAT(list_gpu_processes(), HasSubstr("GPU:0\n"));
+  EXPECT_THAT(list_gpu_processes(1), HasSubstr("GPU:1\n"));
+  set_device(1);
+  EXPECT_EQ(list_gpu_processes(), "GPU:1\nprocess " + padded(std::to_string(getpid()), 10) + " uses " +
+                                      padded("20.000", 12) + " MB GPU memory");
+  deallocate(memory);
 }
 
 }  // namespace

@@ -38,6 +38,11 @@ TEST_F(TorchCudaNames, CachedMeansReserved) {
   EXPECT_EQ(memory_cached(1), 0U);
   EXPECT_EQ(max_memory_cached(1), 20 * kMiB);
   EXPECT_EQ(max_memory_cached(), 0U);
+  set_device(1);
+  EXPECT_EQ(max_memory_cached(), 20 * kMiB);
+  memory = allocate(5 * kMiB);
+  EXPECT_EQ(memory_cached(), 20 * kMiB);
+  deallocate(memory);
 }
 
 TEST_F(TorchCudaNames, EitherResetIsOfAllPeaks) {
@@ -57,6 +62,16 @@ TEST_F(TorchCudaNames, ResetsAreOfTheDeviceThatIsNamed) {
     deallocate(allocate(30 * kMiB, default_stream(0)));
     deallocate(allocate(30 * kMiB, default_stream(1)));
     reset(1);
+    EXPECT_EQ(max_memory_allocated(0), 30 * kMiB);
+    EXPECT_EQ(max_memory_allocated(1), 0U);
+  }
+}
+
+TEST_F(TorchCudaNames, ResetsAreOfTheCurrentDeviceIfNoneIsNamed) {
+  set_device(1);
+  for (void (*reset)(Device) : {&reset_max_memory_allocated, &reset_max_memory_cached}) {
+    for (const int device : {0, 1}) deallocate(allocate(30 * kMiB, default_stream(device)));
+    reset({});
     EXPECT_EQ(max_memory_allocated(0), 30 * kMiB);
     EXPECT_EQ(max_memory_allocated(1), 0U);
   }

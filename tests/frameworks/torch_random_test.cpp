@@ -46,6 +46,26 @@ TEST_F(TorchCudaRandom, StatesAreOfTheDeviceThatIsNamed) {
   set_rng_state(get_rng_state(0), 1);
   set_device(1);
   EXPECT_EQ(initial_seed(), 5U);
+  manual_seed_all(1);
+  static_cast<void>(draw(0));
+  EXPECT_NE(get_rng_state(0), get_rng_state(1));
+  EXPECT_EQ(get_rng_state(), get_rng_state(1));
+  const RngState state = get_rng_state(1);
+  set_rng_state(get_rng_state(0));
+  EXPECT_NE(get_rng_state(1), state);
+  EXPECT_EQ(get_rng_state(1), get_rng_state(0));
+}
+
+TEST_F(TorchCudaRandom, SeedsAreOfTheCurrentDevice) {
+  manual_seed_all(11);
+  const RngState first = get_rng_state(0);
+  set_device(1);
+  manual_seed(12);
+  EXPECT_EQ(initial_seed(), 12U);
+  EXPECT_EQ(get_rng_state(0), first);
+  seed();
+  EXPECT_NE(initial_seed(), 12U);
+  EXPECT_EQ(get_rng_state(0), first);
 }
 
 TEST_F(TorchCudaRandom, AStateThatIsSetIsGoneOnFrom) {
