@@ -164,8 +164,8 @@ TEST_F(BlasHandles, ThatTheCallerBoundElsewhereComeBack) {
   const BlasHandle handle = current_blas_handle();
   const Told before = told(handle);
   const Stream other = Stream::create();
-  static_cast<void>(of_fake<cublasStatus_t (*)(BlasHandle, cudaStream_t)>("cublasSetStream_v2")(
-      handle, other.native_handle()));
+  static_cast<void>(
+      of_fake<cublasStatus_t (*)(BlasHandle, cudaStream_t)>("cublasSetStream_v2")(handle, other.native_handle()));
   EXPECT_EQ(current_blas_handle(), handle);
   EXPECT_EQ(told(handle).stream, nullptr);
   EXPECT_EQ(told(handle).workspace, before.workspace);
