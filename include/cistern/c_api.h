@@ -10,6 +10,7 @@
  * A device is an index; CISTERN_CURRENT_DEVICE is the calling thread's. A stream is the driver's handle
  * (CUstream, or cudaStream_t), on the device that is given with it; NULL is the default stream.
  * Pointers to results must not be NULL; strings are read during the call alone, and may be NULL for "".
+ * A function without a status takes no NULL for the object that it is of, but to destroy it.
  * Structs that may grow begin with their size: see c/status.h.
  * Thread safety: any function may be called from any thread; one object is not to be destroyed while it is used.
  */
@@ -22,6 +23,13 @@
 
 #include <stddef.h>
 #include <stdint.h>
+
+/* A call of what is marked so is warned of, with the words. */
+#if defined(__GNUC__)
+#define CISTERN_DEPRECATED(words) __attribute__((deprecated(words)))
+#else
+#define CISTERN_DEPRECATED(words)
+#endif
 
 #ifdef __cplusplus
 extern "C" {
@@ -76,10 +84,14 @@ CISTERN_EXPORT cistern_status cistern_current_blas_handle(struct cublasContext**
 CISTERN_EXPORT cistern_status cistern_caching_allocator_alloc(size_t bytes, int device, const cistern_stream* stream,
                                                               void** pointer);
 CISTERN_EXPORT void cistern_caching_allocator_delete(void* pointer);
-/* Deprecated as in PyTorch: what each stands for is in pytorch_names.h. */
+/* Deprecated, as in PyTorch. */
+CISTERN_DEPRECATED("use cistern_memory_reserved")
 CISTERN_EXPORT cistern_status cistern_memory_cached(int device, size_t* bytes);
+CISTERN_DEPRECATED("use cistern_max_memory_reserved")
 CISTERN_EXPORT cistern_status cistern_max_memory_cached(int device, size_t* bytes);
+CISTERN_DEPRECATED("use cistern_reset_peak_memory_stats")
 CISTERN_EXPORT cistern_status cistern_reset_max_memory_allocated(int device);
+CISTERN_DEPRECATED("use cistern_reset_peak_memory_stats")
 CISTERN_EXPORT cistern_status cistern_reset_max_memory_cached(int device);
 /* Writes the text and its null byte, as far as `bytes` of room reach, and how many bytes all of it
  * takes to `needed`. `text` may be NULL where `bytes` is 0. */

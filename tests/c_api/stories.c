@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations" /* those are held to their contract, too */
+
 #define HOLDS(condition)               \
   do {                                 \
     if (!(condition)) return __LINE__; \

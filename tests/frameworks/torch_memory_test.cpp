@@ -93,6 +93,8 @@ TEST_F(TorchCudaMemory, MemorySummaryFullAndAbbreviated) {
   EXPECT_THAT(memory_summary(1), HasSubstr("device ID 1"));
   set_device(1);
   EXPECT_THAT(memory_summary(), HasSubstr("device ID 1"));
+  deallocate(allocate(kMiB));  // and so with a heap
+  EXPECT_THAT(memory_summary(), HasSubstr("device ID 1"));
 }
 
 TEST_F(TorchCudaMemory, MemorySnapshotHasTheBlocksOfAllDevices) {

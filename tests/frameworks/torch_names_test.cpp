@@ -109,7 +109,8 @@ TEST_F(TorchCudaNames, CachingAllocatorAllocTakesTheCurrentStreamOfItsDevice) {
 
 // What the compiler says of a call.
 std::string words_of_the_compiler(const std::string& call) {
-  const std::string command = "echo '#include <cistern/cistern.h>\nvoid use() { static_cast<void>(cistern::" + call +
+  const std::string command = "echo '#include <cistern/c_api.h>\n#include <cistern/cistern.h>\n" +
+                              std::string("void use() { static_cast<void>(") + call +
                               "); }' | LC_ALL=C " CISTERN_CXX_COMPILER
                               " -std=c++17 -fsyntax-only -Wdeprecated "
                               "-Wdeprecated-declarations -I" CISTERN_SOURCE_DIR "/include -x c++ - 2>&1";
@@ -128,8 +129,10 @@ TEST_F(TorchCudaNames, DeprecatedOnesAreMarkedAndNameWhatToUse) {
       {"reset_max_memory_allocated", "reset_peak_memory_stats"},
       {"reset_max_memory_cached", "reset_peak_memory_stats"}};
   for (const auto& [name, replacement] : names) {
-    EXPECT_THAT(words_of_the_compiler(name + "()"), HasSubstr("use " + replacement)) << name;
-    EXPECT_EQ(words_of_the_compiler(replacement + "()"), "");
+    EXPECT_THAT(words_of_the_compiler("cistern::" + name + "()"), HasSubstr("use " + replacement)) << name;
+    EXPECT_EQ(words_of_the_compiler("cistern::" + replacement + "()"), "");
+    const std::string in_c = "cistern_" + name + (name[0] == 'r' ? "(0)" : "(0, nullptr)");
+    EXPECT_THAT(words_of_the_compiler(in_c), HasSubstr("use cistern_" + replacement)) << name;
   }
 }
 
