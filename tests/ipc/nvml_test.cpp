@@ -36,7 +36,7 @@ TEST_F(NvmlProcesses, AreListedByTheirNumbersWithTheirMemory) {
   set("CISTERN_FAKE_NVML_PROCESSES", "2");
   EXPECT_EQ(list(),
             "GPU:0|process       1000 uses     1000.000 MB GPU memory"
-            "|process       1001 uses        0.000 MB GPU memory")
+            "|process       1001 uses      unknown MB GPU memory")
       << "NVML does not know the second one's";
 }
 
@@ -44,7 +44,7 @@ TEST_F(NvmlProcesses, AreAllListedThoughMoreComeWhileTheyAreAskedFor) {
   set("CISTERN_FAKE_NVML_PROCESSES", "200");
   const std::string text = list();
   EXPECT_THAT(text, StartsWith("GPU:0|process       1000 uses     1000.000 MB GPU memory|process       1001 "));
-  EXPECT_THAT(text, EndsWith("|process       1200 uses        0.000 MB GPU memory"));
+  EXPECT_THAT(text, EndsWith("|process       1200 uses      unknown MB GPU memory"));
   EXPECT_EQ(std::count(text.begin(), text.end(), '|'), 201);
 }
 
