@@ -121,8 +121,8 @@ struct alignas(64) Block {
   // Of a block in paged memory, the number of its place there: see PagedMemory::attach.
   std::uint64_t paged_place = 0;
   std::uint64_t freed_in_grant = 0;  // see Recorder::grants
-  std::uint64_t freed_at =
-      0;  // ticks of the history's clock when the free was requested that other streams keep waiting
+  // When the free was requested that other streams keep waiting, in ticks of the history's clock.
+  std::uint64_t freed_at = 0;
   // Other streams that used the block since it was handed out.
   StreamUses uses;
 

@@ -5,11 +5,14 @@
 //
 // CCCL renamed the interface in its version 3.1, and the members here have the names of the version that is included:
 //
-//   stream-ordered, before 3.1   allocate_async(bytes, alignment, stream)   deallocate_async(pointer, bytes, alignment,
-//   stream) stream-ordered, since        allocate(stream, bytes, alignment)         deallocate(stream, pointer, bytes,
-//   alignment) synchronous, before 3.1      allocate(bytes, alignment)                 deallocate(pointer, bytes,
-//   alignment) synchronous, since           allocate_sync(bytes, alignment)            deallocate_sync(pointer, bytes,
-//   alignment)
+//   before 3.1, stream-ordered   allocate_async(bytes, alignment, stream)
+//                                deallocate_async(pointer, bytes, alignment, stream)
+//   before 3.1, synchronous      allocate(bytes, alignment)
+//                                deallocate(pointer, bytes, alignment)
+//   since 3.1, stream-ordered    allocate(stream, bytes, alignment)
+//                                deallocate(stream, pointer, bytes, alignment)
+//   since 3.1, synchronous       allocate_sync(bytes, alignment)
+//                                deallocate_sync(pointer, bytes, alignment)
 //
 // Stream-ordered memory is for work on `stream` from now on; freed, it may serve that stream at once. Synchronous
 // memory may be used on any stream at once: such a request waits for the device's default stream; before such a free
