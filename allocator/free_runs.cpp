@@ -87,6 +87,11 @@ bool FreeRuns::is_free_of(Sectors address, Sectors count, StreamNumber stream) c
   return run != runs_.end() && run->second.stream == stream && run->first + run->second.sectors >= address + count;
 }
 
+bool FreeRuns::is_one_run(Sectors address, Sectors count) const {
+  const auto run = holding(address);
+  return run != runs_.end() && run->first + run->second.sectors >= address + count;
+}
+
 std::size_t FreeRuns::pieces(Sectors address, Sectors count) const {
   std::size_t found = 0;
   for_each_from(address, [&](const FreeRun& run) {

@@ -54,6 +54,8 @@ class FreeRuns {
   [[nodiscard]] bool is_free(Sectors address, Sectors count) const;
   // The same on one stream.
   [[nodiscard]] bool is_free_of(Sectors address, Sectors count, StreamNumber stream) const;
+  // Whether all of it is in one run.
+  [[nodiscard]] bool is_one_run(Sectors address, Sectors count) const;
   // How many pieces `take` adds. Requires: is_free.
   [[nodiscard]] std::size_t pieces(Sectors address, Sectors count) const;
 

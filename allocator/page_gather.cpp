@@ -127,7 +127,7 @@ void PagePlacement::plan_miss(PagePlan& plan) {
         plan.keeps_length = true;
         return;
       }
-      if (is_refused) return;
+      if (is_refused) return plan_last_resort(plan);
     }
   }
   plan.kind = PlanKind::placed;
@@ -146,11 +146,19 @@ bool PagePlacement::plan_window_of_parts(PagePlan& plan, bool of_all_streams) {
   const FreeFragments fragments = free_fragments(free_, table_, request.stream, of_all_streams);
   const auto window = plan_window(fragments.endings, fragments.beginnings, request.sectors, table_.page());
   if (!window) return false;
-  const std::vector<FreeHandle> donors =
-      choose_donors(free_handles(free_, table_, request.stream, 0, 0, request.may_take_others), window->pages, false);
+  std::vector<FreeHandle> handles = free_handles(free_, table_, request.stream, 0, 0, request.may_take_others);
+  // A fragment's handle may be wholly free, in parts of several streams.
+  std::erase_if(handles, [&](const FreeHandle& handle) {
+    return (window->head > 0 && handle.handle == window->ending.slot.handle) ||
+           (window->tail > 0 && handle.handle == window->beginning.slot.handle);
+  });
+  const std::vector<FreeHandle> donors = choose_donors(handles, window->pages, false);
   std::int64_t created = window->pages;
   for (const FreeHandle& donor : donors) created -= donor.pages;
   if (created > page_limit_ - table_.pages()) return false;
+  // Beyond what was ever live memory is created for want of free handles alone, be they too large for the window.
+  if (created > 0 && donors.size() < handles.size() && table_.pages() + created > pages_within_peak(request))
+    return false;
 
   plan.kind = PlanKind::placed;
   plan.keeps_exact = true;
@@ -169,6 +177,29 @@ bool PagePlacement::plan_window_of_parts(PagePlan& plan, bool of_all_streams) {
   }
   ++counts_.chosen;
   return true;
+}
+
+// The limit leaves no whole pages for it: free bytes of any streams side by side; or all that is free in whole handles,
+// and the ends of two more. If that does not serve, no placement would.
+void PagePlacement::plan_last_resort(PagePlan& plan) {
+  const PageRequest& request = plan.request;
+  if (request.may_take_others)
+    if (const auto address = free_stretch(free_, request.sectors)) return place_at(plan, *address, counts_.fits);
+  const std::int64_t most = std::max<std::int64_t>(0, page_limit_ - table_.pages());
+  const auto window = last_window(free_, table_, request.stream, request.may_take_others, request.sectors, most);
+  if (!window) return;
+  plan.kind = PlanKind::placed;
+  const auto add_part = [&](const EdgePart& part) {
+    if (part.handle < 0) return;
+    take(plan, part.address, part.sectors);
+    add_mapped(plan, part.handle, table_.pages_of(part.handle), false);
+  };
+  add_part(window->ending);
+  plan.address = table_.end_of(arena_of(request.stream)) - window->ending.sectors;
+  add_donors(plan, window->handles);
+  if (window->created > 0) add_new(plan, window->created, false);
+  add_part(window->beginning);
+  ++counts_.chosen;
 }
 
 // The driver has done its part: the mappings are recorded, and what the block does not take of the handles is free.

@@ -155,6 +155,7 @@ class PagePlacement {
 
   // page_gather.cpp
   void plan_miss(PagePlan& plan);
+  void plan_last_resort(PagePlan& plan);
   [[nodiscard]] bool plan_window_of_parts(PagePlan& plan, bool of_all_streams);
   void provide_addresses(const PageRequest& request);
   [[nodiscard]] Sectors tail_of(const PageRequest& request);

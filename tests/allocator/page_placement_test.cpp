@@ -1,4 +1,5 @@
 #include "allocator/page_placement.h"
+#include "tests/allocator/naive_bytes.h"
 
 #include <gtest/gtest.h>
 
@@ -14,66 +15,6 @@ namespace cistern {
 namespace {
 
 constexpr PageSize kPage(7);  // 128 sectors
-
-// Does everything, or refuses the call that is to be refused; knows what is created and mapped where.
-struct ScriptedDriver final : PageDriver {
-  std::optional<int> refused;  // counted down
-  int calls = 0;
-  std::map<Sectors, PageTable::Handle> mapped;
-  std::map<PageTable::Handle, std::int32_t> created;
-
-  bool next() {
-    ++calls;
-    return !refused || (*refused)-- != 0;
-  }
-  bool create(PageTable::Handle handle, std::int32_t pages) override {
-    return next() && created.emplace(handle, pages).second;
-  }
-  bool map(PageTable::Handle handle, Sectors address) override {
-    return created.contains(handle) && next() && mapped.emplace(address, handle).second;
-  }
-  bool allow(Sectors /*address*/, std::int64_t /*pages*/) override { return next(); }
-  void release(PageTable::Handle handle) override { EXPECT_EQ(created.erase(handle), 1U); }
-  void unmap(PageTable::Handle handle, Sectors address) override {
-    EXPECT_EQ(mapped.at(address), handle);
-    mapped.erase(address);
-  }
-};
-
-// Which block has which byte of which handle, one entry a sector.
-class NaiveBytes {
- public:
-  void arrive(const PageTable& table, const PagedBlock& block, int id) {
-    for (Sectors at = block.address; at < block.address + block.sectors; ++at) {
-      int& owner = owner_of(table, at);
-      ASSERT_EQ(owner, kNobody) << "it shares a byte with block " << id;
-      owner = id;
-    }
-    live_ += block.sectors;
-  }
-  void leave(const PageTable& table, const PagedBlock& block, int id) {
-    for (Sectors at = block.address; at < block.address + block.sectors; ++at) {
-      int& owner = owner_of(table, at);
-      ASSERT_EQ(owner, id);
-      owner = kNobody;
-    }
-    live_ -= block.sectors;
-  }
-  [[nodiscard]] Sectors live() const { return live_; }
-
- private:
-  static constexpr int kNobody = -1;
-
-  int& owner_of(const PageTable& table, Sectors at) {
-    const PageTable::Slot slot = table.slot_at(at);
-    std::vector<int>& owners = owners_[slot.handle];
-    owners.resize(static_cast<std::size_t>(table.sectors_of(slot.handle)), kNobody);
-    return owners[static_cast<std::size_t>(kPage.sectors(slot.page) + kPage.offset(at))];
-  }
-
-  std::map<PageTable::Handle, std::vector<int>> owners_;
-  Sectors live_ = 0;
-};
 
 class PagePlacementTest : public testing::Test {
  protected:
@@ -154,7 +95,7 @@ class PagePlacementTest : public testing::Test {
 
   PagePlacement placement_{kPage};
   ScriptedDriver driver_;
-  NaiveBytes bytes_;
+  NaiveBytes bytes_{kPage};
   std::map<int, PagedBlock> live_;
 };
 
