@@ -33,12 +33,6 @@ void CreationHarm::add_stream(StreamNumber stream) {
   while (streams_.size() <= static_cast<std::size_t>(stream)) streams_.emplace_back().fill(1);
 }
 
-void CreationHarm::ended(Sectors sectors, StreamNumber stream, bool memory_was_created) {
-  add_stream(stream);
-  double& harm = streams_[static_cast<std::size_t>(stream)][class_of(sectors)];
-  harm += ((memory_was_created ? 1.0 : 0.0) - harm) * kWeightOfLast;
-}
-
 double CreationHarm::of(Sectors sectors, StreamNumber stream) const {
   const auto index = static_cast<std::size_t>(stream);
   return index < streams_.size() ? streams_[index][class_of(sectors)] : 1;

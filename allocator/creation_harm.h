@@ -25,7 +25,14 @@ class CreationHarm {
   // The stream's classes can be kept, so that `ended` needs no host memory. Throws std::bad_alloc, unchanged.
   void add_stream(StreamNumber stream);
   // A block of this size ended.
-  void ended(Sectors sectors, StreamNumber stream, bool memory_was_created);
+  void ended(Sectors sectors, StreamNumber stream, bool memory_was_created) {
+    ended_of_class(class_of(sectors), stream, memory_was_created);
+  }
+  void ended_of_class(std::size_t size_class, StreamNumber stream, bool memory_was_created) {
+    add_stream(stream);
+    double& harm = streams_[static_cast<std::size_t>(stream)][size_class];
+    harm += ((memory_was_created ? 1.0 : 0.0) - harm) * kWeightOfLast;
+  }
   [[nodiscard]] double of(Sectors sectors, StreamNumber stream) const;
 
  private:

@@ -254,6 +254,10 @@ bool DeviceAllocator::free(std::uint64_t address, const StreamUse* last_use) noe
     complete_plain_free(block, lock);
     return true;
   }
+  if (block->segment->is_paged() && !block->has_uses) {
+    free_paged_at_once(block, lock);
+    return true;
+  }
   recorder_.free_requested(block->segment->kind, as_signed(block->bytes), block->oversize, attribution(*block),
                            [&] { return point_of(*block, lock); });
   if (!block->segment->is_plain)

@@ -453,6 +453,7 @@ class DeviceAllocator {
     allowed,
     none,
   };
+  [[nodiscard]] Block* take_known_place(const Request& request, const Lock& lock);
   [[nodiscard]] std::optional<PagedBlock> find_place(const Request& request, Lock& lock);
   [[nodiscard]] std::optional<PagedBlock> try_place(const Request& request, Growth growth, Lock& lock);
   // What a plan takes of the driver beside the heap's lock.
@@ -472,6 +473,7 @@ class DeviceAllocator {
   [[nodiscard]] StreamNumber paged_stream(StreamHeap& heap);
   void set_page_limit(Growth growth) noexcept;
   [[nodiscard]] Block* hand_out(const PagedBlock& place, const Request& request, const Lock& lock) noexcept;
+  void free_paged_at_once(Block* block, const Lock& lock) noexcept;
   Block* complete_paged_free(Block* block, const Lock& lock);
 
   // paged_release.cpp

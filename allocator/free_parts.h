@@ -23,8 +23,8 @@ struct FreeHandle {
   StreamNumber stream = 0;
 };
 
-// Those with no byte in [kept_begin, kept_end): the stream's own first, then larger ones, then those in smaller runs. Those
-// of the stream; or of all, those too that are free in parts of several streams.
+// Those with no byte in [kept_begin, kept_end): the stream's own first, then larger ones, then those in smaller runs.
+// Those of the stream; or of all, those too that are free in parts of several streams.
 [[nodiscard]] std::vector<FreeHandle> free_handles(const FreeRuns& runs, const PageTable& table, StreamNumber stream,
                                                    Sectors kept_begin, Sectors kept_end, bool of_all_streams);
 

@@ -83,6 +83,31 @@ void PagePlacement::add_donors(PagePlan& plan, const std::vector<FreeHandle>& do
   }
 }
 
+// Keeps room for what the moves of its home need. Throws std::bad_alloc, unchanged.
+PageTable::Handle PagePlacement::add_handle(std::int32_t pages) {
+  free_.keep_room(kRunsOfMove);
+  try {
+    const PageTable::Handle handle = table_.add_handle(pages);
+    if (const auto count = static_cast<std::size_t>(handle) + 1; decided_.size() < count) {
+      try {
+        decided_.resize(count);
+      } catch (...) {
+        table_.remove_handle(handle);
+        throw;
+      }
+    }
+    return handle;
+  } catch (...) {
+    free_.drop_room(kRunsOfMove);
+    throw;
+  }
+}
+
+void PagePlacement::remove_handle(PageTable::Handle handle) noexcept {
+  table_.remove_handle(handle);
+  free_.drop_room(kRunsOfMove);
+}
+
 // With `may_round_up` handles are as large as thrift asks for, and may be more than `pages` in all.
 void PagePlacement::add_new(PagePlan& plan, std::int64_t pages, bool may_round_up) {
   DriverSpending spending = spending_;
@@ -94,7 +119,7 @@ void PagePlacement::add_new(PagePlan& plan, std::int64_t pages, bool may_round_u
       if (count < least && least <= page_limit_ - table_.pages()) count = least;
     }
     add_step(plan, count, true);
-    plan.gather.steps.back().handle = table_.add_handle(count);
+    plan.gather.steps.back().handle = add_handle(count);
     plan.gather.steps.back().is_new = true;
     spending.created(1);
     spending.mapped(1);
@@ -222,13 +247,14 @@ void PagePlacement::adopt(const PagePlan& plan) {
 }
 
 void PagePlacement::abandon(const PagePlan& plan) {
+  if (plan.is_out) --plans_out_;
   for (const FreeRun& piece : plan.taken) free_.give(piece.address, piece.sectors, piece.stream);
   free_.drop_room(plan.room);
   if (!plan.is_under_way) return;
   --under_way_;
   if (plan.gather.pages != 0) table_.cancel(plan.gather.address, plan.gather.pages);
   for (const Gather::Step& step : plan.gather.steps)
-    if (step.is_new) table_.remove_handle(step.handle);
+    if (step.is_new) remove_handle(step.handle);
 }
 
 }  // namespace cistern

@@ -22,7 +22,7 @@ constexpr std::int64_t kMostPagesOfAWindow = 16;
 }  // namespace
 
 PagePlacement::PagePlacement(PageSize page, std::int64_t page_limit, std::int64_t arena_pages)
-    : table_(page), log_(kLogEntries), page_limit_(page_limit), arena_pages_(arena_pages) {}
+    : table_(page), one_run_(1), log_(kLogEntries), page_limit_(page_limit), arena_pages_(arena_pages) {}
 
 // What its frees need is there from its first request on.
 void PagePlacement::add_stream(StreamNumber stream) {
@@ -83,13 +83,20 @@ void PagePlacement::place_at(PagePlan& plan, Sectors address, std::int64_t& coun
 PagePlan PagePlacement::plan(const PageRequest& request) {
   PagePlan plan;
   plan.request = request;
+  catch_up();
   try {
     add_stream(request.stream);
+    places_.provide(static_cast<std::size_t>(plans_out_) + 1, log_.capacity() + 2 * static_cast<std::size_t>(blocks_));
     choose_place(plan);
+    if (plan.kind != PlanKind::placed) return plan;
+    free_.keep_room(kRunsOfBlock);
+    plan.room += kRunsOfBlock;
     for (const FreeRun& piece : plan.taken)
       if (piece.stream != request.stream &&
           std::find(plan.owners.begin(), plan.owners.end(), piece.stream) == plan.owners.end())
         plan.owners.push_back(piece.stream);
+    plan.is_out = true;
+    ++plans_out_;
     return plan;
   } catch (...) {
     abandon(plan);
@@ -102,12 +109,17 @@ void PagePlacement::choose_place(PagePlan& plan) {
   const PageSize page = table_.page();
   const auto usable = [&](Sectors address) { return is_usable(address, request); };
   plan.key = log_.key_of(request.stream);
+  plan.taken_then = log_.taken();
 
   log_.candidates(plan.key, request.sectors, candidates_);
-  for (const LoggedPlace& place : candidates_) {
+  for (const PlacementLog::Number number : candidates_) {
+    const LoggedPlace place = log_.entry(number).place;
     if (usable(place.address)) {
       place_at(plan, place.address, counts_.logged);
+      plan.logged = number;
       plan.logged_sectors = place.sectors;
+      plan.is_exact = log_.entry(number).asked() == request.sectors;
+      log_.follow(number);
       return;
     }
     // The place may be only late: taking another would change the state for ever.
@@ -130,65 +142,83 @@ void PagePlacement::choose_place(PagePlan& plan) {
   plan_miss(plan);
 }
 
-// Handles that the block covers whole come home to it: what is free again later is one run there.
-void PagePlacement::move_covered_homes(const PagePlan& plan) {
+// Handles that the block covers whole come home to it: what is free again later is one run there. Returns whether there
+// are any.
+bool PagePlacement::move_covered_homes(const PagePlan& plan) {
   const Sectors end = plan.address + plan.request.sectors;
+  bool covers = false;
   for (Sectors at = plan.address; at < end;) {
     const PageTable::Handle handle = table_.handle_at(at);
     const Sectors mapped = table_.mapping_begin(at);
     const Sectors count = table_.sectors_of(handle);
-    if (mapped >= plan.address && mapped + count <= end) table_.move_home(handle, mapped);
+    if (mapped >= plan.address && mapped + count <= end) {
+      table_.move_home(handle, mapped);
+      covers = true;
+    }
     at = mapped + count;
   }
+  return covers;
 }
 
 // What is known of places only saves calls: without host memory it is forgotten.
-void PagePlacement::note(const PagePlan& plan, const LoggedPlace& place) noexcept {
+void PagePlacement::note(const PagePlan& plan, const LoggedPlace& place, KnownPlaces::Number known) noexcept {
   const Sectors sectors = plan.request.sectors;
   const StreamNumber stream = plan.request.stream;
   try {
     if (plan.keeps_exact) windows_.note_exact(sectors, stream, plan.address);
     if (plan.keeps_length) windows_.note_length(sectors, stream, plan.address);
-    if (plan.logged_sectors != 0) return;
+    if (plan.is_exact) return log_.note_free(plan.logged, plan.key, plan.taken_then, place, known);
+    // What a larger request's entry served is told, too: the same request is served so again, whatever came before it.
+    const auto less = static_cast<std::uint32_t>(place.sectors - sectors);
     log_.grow(kLogEntries + kLogEntriesOfPage * static_cast<std::size_t>(table_.pages()));
-    log_.append(plan.key, place);
+    log_.append(plan.key, plan.taken_then, place, known, {less, less == 0 ? PlacementLog::kNone : plan.logged});
   } catch (const std::bad_alloc&) {
   }
+}
+
+// All of the place is its stream's from here on, until bytes go to another stream.
+KnownPlaces::Number PagePlacement::know(const PagePlan& plan, bool covers_handles) noexcept {
+  if (!plan.owners.empty()) ++epoch_;
+  const KnownPlaces::Number number = places_.obtain(plan.address, plan.request.sectors);
+  KnownPlace& place = places_[number];
+  place.mark = PlacementLog::mark_of({place.address, place.sectors});
+  place.stream = plan.request.stream;
+  place.epoch = epoch_;
+  place.size_class = static_cast<std::uint16_t>(CreationHarm::class_of(place.sectors));
+  place.covers_handles = covers_handles;
+  place.room = kRunsOfBlock;
+  place.is_live = place.is_taken = true;
+  return number;
 }
 
 PagedBlock PagePlacement::commit(PagePlan& plan) {
   const Sectors sectors = plan.request.sectors;
   const StreamNumber stream = plan.request.stream;
-  if (plan.gather.empty())
-    move_covered_homes(plan);
-  else
-    adopt(plan);
+  if (!plan.gather.empty()) adopt(plan);
+  const KnownPlaces::Number known = know(plan, move_covered_homes(plan));
   const LoggedPlace place{plan.address, plan.logged_sectors != 0 ? plan.logged_sectors : sectors};
-  note(plan, place);
-  log_.arrived(place);
+  note(plan, place, known);
+  log_.arrived(PlacementLog::mark_of(place), places_[known].mark);
   live_ += sectors;
   peak_live_ = std::max(peak_live_, live_);
-  std::size_t pieces = 0;
-  table_.for_each_piece(plan.address, sectors, [&pieces](Sectors, Sectors) { return ++pieces != 0; });
-  free_.drop_room(plan.room - pieces);
-  return {plan.address, sectors, stream, place, table_.pages(), pieces};
+  free_.drop_room(plan.room - kRunsOfBlock);
+  plan.is_out = false;
+  --plans_out_;
+  ++blocks_;
+  return {plan.address, sectors, stream, place, table_.pages(), known};
 }
 
 void PagePlacement::freed(const PagedBlock& block) {
+  const KnownPlace& place = places_[block.known];
   live_ -= block.sectors;
-  log_.left(block.logged);
-  harm_.ended(block.sectors, block.stream, table_.pages() > block.pages_then);
-}
-
-void PagePlacement::settle(const PagedBlock& block) {
-  table_.for_each_piece(block.address, block.sectors, [&](Sectors home, Sectors length) {
-    free_.give(home, length, block.stream);
-    return true;
-  });
-  free_.drop_room(block.pieces);
+  log_.left(block.logged.sectors == block.sectors ? place.mark : PlacementLog::mark_of(block.logged), place.mark);
+  harm_.ended_of_class(place.size_class, block.stream, table_.pages() > block.pages_then);
+  ++unsettled_;
 }
 
 void PagePlacement::audit() const {
+  catch_up();
+  places_.audit();
   table_.audit();
   free_.audit();
   log_.audit();

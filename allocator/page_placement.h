@@ -4,6 +4,7 @@
 // created. Decides and keeps the records; the driver's calls are its caller's.
 //
 // The caller holds the heap's lock, but for the driver's part:
+//   if (auto block = placement.take_known(request)) return *block;   // a step that comes again
 //   PagePlan plan = placement.plan(request);       // has what it takes to itself from here on
 //   if (!plan.gather.empty()) without the lock: carry_out(plan.gather, driver)
 //   PagedBlock block = placement.commit(plan);     // or placement.abandon(plan), after which all is as before
@@ -14,9 +15,14 @@
 //   Departure leaving = placement.leave(...);      // has wholly free handles to itself
 //   without the lock: unmap and release them, noting what is gone
 //   placement.left(leaving);
-// Only plan and leave take host memory; they throw std::bad_alloc with nothing changed.
+// Only take_known, plan and leave take host memory; they throw std::bad_alloc with nothing changed.
+//
+// A block that comes to a known place in a known state, and any block that goes, is noted with its place alone: the
+// free runs, and the homes of handles, are brought up to date by who looks at them next (page_shortcut.cpp). What
+// they are then is what they would have been, so no decision depends on it.
 // Invariant: every byte of every handle is free at home, part of one block, had by one plan under way, or leaving.
-// Complexity: see the parts; a miss is linear in the free runs. Not thread-safe.
+// Complexity: take_known, freed and settle O(1) expected; else see the parts: a miss is linear in the free runs. Each
+// place that changed costs O(log n) a piece, once, when the free runs are looked at. Not thread-safe.
 
 #include <cstdint>
 #include <limits>
@@ -28,6 +34,7 @@
 #include "allocator/free_parts.h"
 #include "allocator/free_runs.h"
 #include "allocator/gather.h"
+#include "allocator/known_places.h"
 #include "allocator/page_table.h"
 #include "allocator/past_windows.h"
 #include "allocator/placement_log.h"
@@ -58,13 +65,17 @@ struct PagePlan {
   // queued then, before the block is handed out.
   std::vector<StreamNumber> owners;
 
-  PlacementLog::Key key = 0;
-  Sectors logged_sectors = 0;  // of the log's entry; 0: the place is new to the log
-  bool keeps_exact = false;    // the gather becomes a window of this size
-  bool keeps_length = false;   // and one for smaller requests
-  std::vector<FreeRun> taken;  // of the free bytes
-  std::size_t room = 0;        // for so many runs is kept, for what comes of it
-  bool is_under_way = false;   // it has addresses that nothing is mapped at yet
+  PlacementLog::Key key;                              // of the log when it was made
+  PlacementLog::Key taken_then;                       // likewise
+  PlacementLog::Number logged = PlacementLog::kNone;  // the log's entry; none: the place is new to it
+  Sectors logged_sectors = 0;                         // of it
+  bool is_exact = false;                              // it was of a request of this size
+  bool keeps_exact = false;                           // the gather becomes a window of this size
+  bool keeps_length = false;                          // and one for smaller requests
+  std::vector<FreeRun> taken;                         // of the free bytes
+  std::size_t room = 0;                               // for so many runs is kept, for what comes of it
+  bool is_under_way = false;                          // it has addresses that nothing is mapped at yet
+  bool is_out = false;                                // it was made, and is neither committed nor abandoned
 };
 
 struct PagedBlock {
@@ -73,7 +84,7 @@ struct PagedBlock {
   StreamNumber stream = 0;
   LoggedPlace logged;
   std::int64_t pages_then = 0;  // how many there were when it came
-  std::size_t pieces = 0;       // that it is at the homes of its handles: room for so many runs is kept
+  KnownPlaces::Number known = KnownPlaces::kNone;
 };
 
 // Wholly free handles on their way to the driver. Who carries it out notes what is gone.
@@ -118,6 +129,9 @@ class PagePlacement {
 
   // Plans that come create no memory beyond so many pages.
   void set_page_limit(std::int64_t pages) { page_limit_ = pages; }
+  // The place that the log has for the request, if all is as it was then: nothing is pending or under way, and no
+  // other stream has bytes of it. What `plan` would say is the same, and takes the free runs to be looked at.
+  [[nodiscard]] std::optional<PagedBlock> take_known(const PageRequest& request);
   [[nodiscard]] PagePlan plan(const PageRequest& request);
   PagedBlock commit(PagePlan& plan);
   void abandon(const PagePlan& plan);
@@ -131,8 +145,12 @@ class PagePlacement {
   [[nodiscard]] std::optional<PageTable::Arena> take_empty_arena() noexcept;
   void give_arena(PageTable::Arena arena) noexcept { spare_arenas_.push_back(arena); }
 
+  // The homes in it are those of the last time that the free runs were asked for.
   [[nodiscard]] const PageTable& table() const { return table_; }
-  [[nodiscard]] const FreeRuns& free_runs() const { return free_; }
+  [[nodiscard]] const FreeRuns& free_runs() const {
+    catch_up();
+    return free_;
+  }
   [[nodiscard]] const DriverSpending& spending() const { return spending_; }
   [[nodiscard]] const PlacementCounts& counts() const { return counts_; }
 
@@ -147,8 +165,22 @@ class PagePlacement {
   [[nodiscard]] bool is_worth_a_window(const PageRequest& request) const;
   void place_at(PagePlan& plan, Sectors address, std::int64_t& count);
   void take(PagePlan& plan, Sectors address, Sectors sectors);
-  void move_covered_homes(const PagePlan& plan);
-  void note(const PagePlan& plan, const LoggedPlace& place) noexcept;
+  bool move_covered_homes(const PagePlan& plan);
+  void note(const PagePlan& plan, const LoggedPlace& place, KnownPlaces::Number known) noexcept;
+  KnownPlaces::Number know(const PagePlan& plan, bool covers_handles) noexcept;
+
+  // page_shortcut.cpp
+  // What the free runs and homes say is brought up to date. Takes no host memory: there is room.
+  void catch_up() const noexcept {
+    if (!places_.changed().empty()) carry_out_changes();
+  }
+  void carry_out_changes() const noexcept;
+  void give_left_bytes(bool of_live_ones) const noexcept;
+  void bring_homes() const noexcept;
+  void take_known_bytes() const noexcept;
+  [[nodiscard]] bool some_homes_move() const noexcept;
+  template <class Visit>
+  bool for_each_new_home(Visit&& visit) const;
 
   // page_release.cpp
   void list_mappings(Departure& departure) const;
@@ -167,9 +199,28 @@ class PagePlacement {
   void add_donors(PagePlan& plan, const std::vector<FreeHandle>& donors);
   void add_new(PagePlan& plan, std::int64_t pages, bool may_round_up);
   void adopt(const PagePlan& plan);
+  [[nodiscard]] PageTable::Handle add_handle(std::int32_t pages);
+  void remove_handle(PageTable::Handle handle) noexcept;
 
-  PageTable table_;
-  FreeRuns free_;
+  // A block keeps room for so many free runs, for its free: it has at most a part of a handle at each end, and between
+  // these handles that are at home side by side. One that came to a known place, for what its taking parts, too.
+  static constexpr std::size_t kRunsOfBlock = 3;
+  // A handle whose home moves is cut out of one run and becomes another.
+  static constexpr std::size_t kRunsOfMove = 2;
+
+  // What follows the changes of known places, later: see catch_up.
+  mutable PageTable table_;
+  mutable FreeRuns free_;
+  mutable KnownPlaces places_;
+  mutable std::vector<std::uint32_t> decided_;  // of handles: in which round their homes were
+  mutable std::uint32_t round_ = 0;
+  mutable std::vector<FreeRun> one_run_;  // room for one
+  std::uint64_t clock_ = 0;               // of KnownPlace::came_at
+  std::uint32_t epoch_ = 0;               // a byte that no block has belongs to another stream only in another one
+  std::int64_t plans_out_ = 0;
+  std::int64_t departures_ = 0;  // under way
+  std::int64_t unsettled_ = 0;   // blocks that were freed, and their bytes are not free
+  std::int64_t blocks_ = 0;      // live and unsettled
   PlacementLog log_;
   PastWindows windows_;
   CreationHarm harm_;
@@ -183,7 +234,7 @@ class PagePlacement {
   std::int64_t under_way_ = 0;  // plans with addresses that nothing is mapped at yet
   Sectors live_ = 0;
   Sectors peak_live_ = 0;
-  std::vector<LoggedPlace> candidates_;  // room that is kept
+  std::vector<PlacementLog::Number> candidates_;  // room that is kept
 };
 
 }  // namespace cistern

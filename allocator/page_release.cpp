@@ -11,6 +11,7 @@ namespace cistern {
 
 // Whoever carries it out unmaps a handle at its home last: what is refused before leaves it where it was.
 Departure PagePlacement::leave(std::int64_t pages) {
+  catch_up();
   std::vector<std::pair<Sectors, PageTable::Handle>> free;  // by home
   table_.for_each_handle([&](PageTable::Handle handle) {
     const Sectors home = table_.home_of(handle);
@@ -33,6 +34,7 @@ Departure PagePlacement::leave(std::int64_t pages) {
   departure.room = pieces + departure.handles.size();
   for (const Departure::Leaving& leaving : departure.handles)
     free_.take(table_.home_of(leaving.handle), table_.sectors_of(leaving.handle), departure.taken);
+  if (!departure.empty()) ++departures_;
   return departure;
 }
 
@@ -65,13 +67,14 @@ void PagePlacement::list_mappings(Departure& departure) const {
 // Places that were known may lie in what is gone, and their addresses may be given to others.
 void PagePlacement::left(const Departure& departure) {
   if (departure.empty()) return;
+  --departures_;
   for (const Departure::Leaving& leaving : departure.handles) {
     for (std::size_t i = 0; i < leaving.mappings; ++i) {
       const Departure::Mapping& mapping = departure.mappings[leaving.first_mapping + i];
       if (mapping.is_gone) table_.unmap(leaving.handle, mapping.address);
     }
     if (leaving.is_gone) {
-      table_.remove_handle(leaving.handle);
+      remove_handle(leaving.handle);
       spending_.gone(leaving.pages);
       continue;
     }
@@ -82,6 +85,7 @@ void PagePlacement::left(const Departure& departure) {
   }
   free_.drop_room(departure.room);
   log_.forget();
+  ++epoch_;
   windows_.forget();
   if (under_way_ != 0) return;
   for (PageTable::Arena arena = 0; arena < table_.arenas(); ++arena) table_.cut_end(arena);

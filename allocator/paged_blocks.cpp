@@ -32,6 +32,7 @@ std::int64_t created_pages(const PagePlan& plan) {
 Block* DeviceAllocator::serve_paged(Request& request, Lock& lock) {
   request.segment_bytes = request.rounded;
   if (!budgets_.empty()) require_within_budgets(request, nullptr, lock);
+  if (Block* block = take_known_place(request, lock)) return block;
   const PoolReference keeps(*request.pools, lock);
   const std::optional<PagedBlock> place = find_place(request, lock);
   if (!place) {
@@ -52,6 +53,18 @@ Block* DeviceAllocator::serve_paged(Request& request, Lock& lock) {
     throw;
   }
   return hand_out(*place, request, lock);
+}
+
+// A step that comes again: without the driver, and without giving the lock up. Null: what it would take is not known.
+// Throws std::bad_alloc, unchanged.
+Block* DeviceAllocator::take_known_place(const Request& request, const Lock& lock) {
+  const StreamNumber stream = paged_->find(*request.pools);
+  if (stream < 0) return nullptr;
+  arena_.reserve(1, 0);
+  block_map_.make_room();
+  paged_->provide_record();
+  const auto place = paged_->placement.take_known({PagedMemory::sectors_for(request.rounded), stream, false, true});
+  return place ? hand_out(*place, request, lock) : nullptr;
 }
 
 // Nothing: there is no memory for the request.
@@ -229,6 +242,19 @@ PagedBlock DeviceAllocator::commit(PagePlan& plan, const Lock& lock) noexcept {
   at.size = as_signed(paged_->bytes_of(pages));
   recorder_.range_mapped(segment.kind, at.size, at);
   return place;
+}
+
+// A free that nobody waits for, counted as one.
+void DeviceAllocator::free_paged_at_once(Block* block, const Lock& lock) noexcept {
+  recorder_.trace_freed([&] { return point_of(*block, lock); });
+  const PagedBlock& place = paged_->place_of(*block);
+  paged_->placement.freed(place);
+  paged_->placement.settle(place);
+  recorder_.freed(block->kind, as_signed(block->bytes), as_signed(block->requested), {}, block->oversize,
+                  attribution(*block));
+  history_.let_go(block->stack);
+  paged_->detach(*block);
+  arena_.give_back(block);
 }
 
 Block* DeviceAllocator::complete_paged_free(Block* block, const Lock& lock) {

@@ -202,9 +202,10 @@ void DeviceAllocator::add_paged(Usage& usage) const {
     free += bytes;
     usage.largest_free_block = std::max(usage.largest_free_block, bytes);
   });
+  const FreeRuns& runs = placement.free_runs();
   placement.table().for_each_handle([&](PageTable::Handle handle) {
     const Sectors sectors = placement.table().sectors_of(handle);
-    if (placement.free_runs().is_free(placement.table().home_of(handle), sectors))
+    if (runs.is_free(placement.table().home_of(handle), sectors))
       whole += static_cast<std::size_t>(sectors * kSectorBytes);
   });
   usage.free_whole += whole;

@@ -1,7 +1,9 @@
 #include "allocator/placement_log.h"
 
 #include <algorithm>
+#include <bit>
 #include <stdexcept>
+#include <tuple>
 
 namespace cistern {
 namespace {
@@ -18,90 +20,162 @@ std::uint64_t mix(std::uint64_t bits) {
   return bits ^ bits >> 31;
 }
 
-// A request up to an eighth smaller takes a part of the place, and the state goes on as if it took all of it.
-bool serves(const LoggedPlace& place, Sectors sectors) {
-  return place.sectors >= sectors && sectors >= place.sectors - place.sectors / 8 - 1;
-}
-
 }  // namespace
 
-std::uint64_t PlacementLog::mark_of(const LoggedPlace& place) {
-  return mix(static_cast<std::uint64_t>(place.address) * 0x9E3779B97F4A7C15ULL +
-             static_cast<std::uint64_t>(place.sectors));
+PlacementLog::Key PlacementLog::mark_of(const LoggedPlace& place) {
+  const auto address = static_cast<std::uint64_t>(place.address);
+  const auto sectors = static_cast<std::uint64_t>(place.sectors);
+  return {mix(address * 0x9E3779B97F4A7C15ULL + sectors), mix(sectors * 0xC2B2AE3D27D4EB4FULL + ~address)};
 }
 
-PlacementLog::Key PlacementLog::key_of(StreamNumber stream) const {
-  return mix(state_ + mix(static_cast<std::uint64_t>(stream) + 1));
+std::size_t PlacementLog::slot_of(const Key& key) const {
+  const std::size_t last = slots_.size() - 1;
+  std::size_t slot = first_slot(key);
+  for (; slots_[slot].oldest != kNone; slot = (slot + 1) & last)
+    if (slots_[slot].tag == tag_of(key) && ring_[slots_[slot].oldest].key == key) break;
+  return slot;
 }
 
-void PlacementLog::candidates(Key key, Sectors sectors, std::vector<LoggedPlace>& places) const {
-  places.clear();
-  const auto chain = chains_.find(key);
-  if (chain == chains_.end()) return;
+// Whether it is of a request as large or up to an eighth larger, and most of its place is asked for.
+bool PlacementLog::serves(Number number, Sectors sectors) const {
+  const Sectors asked = ring_[number].asked();
+  return asked >= sectors && sectors >= asked - asked / 8 - 1 && 4 * sectors >= 3 * ring_[number].place.sectors - 4;
+}
+
+void PlacementLog::candidates(const Key& key, Sectors sectors, std::vector<Number>& entries) const {
+  entries.clear();
+  if (slots_.empty()) return;
+  const auto rank = [&](Number number) {
+    const bool is_exact = ring_[number].asked() == sectors;
+    return is_exact ? std::tuple(false, false, Sectors{0})
+                    : std::tuple(true, number != expected_, ring_[number].place.sectors);
+  };
   int looked_at = 0;
-  for (Number at = chain->second.oldest; at != kNone && looked_at < kMostLookedAt; at = entry(at).next, ++looked_at) {
-    const LoggedPlace& place = entry(at).place;
-    if (!serves(place, sectors)) continue;
-    const auto after = std::upper_bound(places.begin(), places.end(), place,
-                                        [](const auto& a, const auto& b) { return a.sectors < b.sectors; });
-    places.insert(after, place);
+  for (Number at = slots_[slot_of(key)].oldest; at != kNone && looked_at < kMostLookedAt;
+       at = ring_[at].next, ++looked_at) {
+    if (ring_[at].asked() != sectors && !serves(at, sectors)) continue;
+    const auto after =
+        std::upper_bound(entries.begin(), entries.end(), at, [&](Number a, Number b) { return rank(a) < rank(b); });
+    entries.insert(after, at);
   }
 }
 
-void PlacementLog::append(Key key, const LoggedPlace& place) {
+PlacementLog::Number PlacementLog::exact(const Key& key, Sectors sectors) const {
+  if (size_ == 0) return kNone;
+  if (expected_ < ring_.size()) {
+    const Entry& next = ring_[expected_];
+    if (next.is_foremost && next.key == key && next.asked() == sectors) return expected_;
+  }
+  int looked_at = 0;
+  Number at = slots_[slot_of(key)].oldest;
+  while (at != kNone && ring_[at].asked() != sectors) at = ++looked_at < kMostLookedAt ? ring_[at].next : kNone;
+  return at;
+}
+
+void PlacementLog::append(const Key& key, const Key& taken, const LoggedPlace& place, Number known, const Served& by) {
   if (capacity_ == 0) return;
-  if (size() == ring_.size()) {
+  if (size_ == ring_.size()) {
     if (ring_.size() < capacity_)
       enlarge_ring();
     else
       drop_oldest();
   }
-  const Number number = next_;
-  const auto [chain, is_new] = chains_.try_emplace(key, Chain{number, number});
-  ++next_;
-  entry(number) = {key, place, kNone};
-  if (is_new) return;
-  entry(chain->second.newest).next = number;
-  chain->second.newest = number;
+  const auto at = static_cast<Number>((oldest_ + size_) % ring_.size());
+  ++size_;
+  ring_[at] = {key, taken, place, known, kNone, by.less, by.entry, false};
+  link(at);
+}
+
+void PlacementLog::note_free(Number number, const Key& key, const Key& taken, const LoggedPlace& place, Number known) {
+  if (number >= ring_.size() || ring_[number].key != key || ring_[number].place != place) return;
+  ring_[number].taken = taken;
+  ring_[number].known = known;
+}
+
+// Puts the entry at the end of its key's chain.
+void PlacementLog::link(Number place) {
+  Entry& entry = ring_[place];
+  entry.is_foremost = true;
+  Chain& chain = slots_[slot_of(entry.key)];
+  if (chain.oldest == kNone) {
+    chain = {place, place, tag_of(entry.key)};
+    return;
+  }
+  int looked_at = 0;
+  for (Number at = chain.oldest; at != kNone && entry.is_foremost; at = ring_[at].next)
+    entry.is_foremost = ++looked_at < kMostLookedAt && ring_[at].asked() != entry.asked();
+  ring_[chain.newest].next = place;
+  chain.newest = place;
 }
 
 void PlacementLog::forget() {
-  oldest_ = next_;
-  chains_.clear();
+  for (Entry& entry : ring_) entry = {};
+  std::fill(slots_.begin(), slots_.end(), Chain{});
+  oldest_ = 0;
+  size_ = 0;
 }
 
 void PlacementLog::grow(std::size_t capacity) { capacity_ = std::max(capacity_, capacity); }
 
 // The oldest entry of all is the oldest of its key.
 void PlacementLog::drop_oldest() {
-  const Entry& dropped = entry(oldest_++);
-  const auto chain = chains_.find(dropped.key);
+  const Entry& dropped = ring_[oldest_];
+  const std::size_t slot = slot_of(dropped.key);
   if (dropped.next == kNone)
-    chains_.erase(chain);
+    empty_slot(slot);
   else
-    chain->second.oldest = dropped.next;
+    slots_[slot].oldest = dropped.next;
+  oldest_ = behind(oldest_);
+  --size_;
+}
+
+// Chains that are found by way of this slot move up.
+void PlacementLog::empty_slot(std::size_t slot) {
+  const std::size_t last = slots_.size() - 1;
+  for (std::size_t at = (slot + 1) & last; slots_[at].oldest != kNone; at = (at + 1) & last) {
+    const std::size_t first = first_slot(ring_[slots_[at].oldest].key);
+    if (((at - first) & last) < ((at - slot) & last)) continue;
+    slots_[slot] = slots_[at];
+    slot = at;
+  }
+  slots_[slot] = {};
 }
 
 void PlacementLog::enlarge_ring() {
-  std::vector<Entry> larger(std::min(capacity_, std::max(kFirstEntries, 2 * ring_.size())));
-  for (Number number = oldest_; number < next_; ++number)
-    larger[static_cast<std::size_t>(number % larger.size())] = entry(number);
+  const std::size_t entries = std::min(capacity_, std::max(kFirstEntries, 2 * ring_.size()));
+  const std::size_t count = std::bit_ceil(2 * entries);
+  std::vector<Chain> slots(count);
+  std::vector<Entry> larger(entries);
+  for (std::size_t i = 0; i < size_; ++i) larger[i] = ring_[(oldest_ + i) % ring_.size()];
+  if (expected_ < ring_.size()) expected_ = static_cast<Number>((expected_ + ring_.size() - oldest_) % ring_.size());
   ring_.swap(larger);
+  slots_.swap(slots);
+  shift_ = 64 - std::countr_zero(count);
+  oldest_ = 0;
+  for (std::size_t i = 0; i < size_; ++i) {
+    ring_[i].next = kNone;
+    link(static_cast<Number>(i));
+  }
 }
 
 void PlacementLog::audit() const {
+  const auto age = [this](Number place) { return (place + ring_.size() - oldest_) % ring_.size(); };
   std::size_t chained = 0;
-  for (const auto& [key, chain] : chains_) {
+  for (std::size_t slot = 0; slot < slots_.size(); ++slot) {
+    const Chain& chain = slots_[slot];
+    if (chain.oldest == kNone) continue;
+    const Key key = ring_[chain.oldest].key;
+    if (slot_of(key) != slot) throw std::logic_error("a chain of the placement log is not found");
     Number last = kNone;
-    for (Number at = chain.oldest; at != kNone; last = at, at = entry(at).next) {
-      if (at < oldest_ || at >= next_) throw std::logic_error("a chain of the placement log leaves the ring");
-      if (entry(at).key != key) throw std::logic_error("an entry of the placement log is in a foreign chain");
-      if (last != kNone && last >= at) throw std::logic_error("a chain of the placement log is not by age");
+    for (Number at = chain.oldest; at != kNone; last = at, at = ring_[at].next) {
+      if (age(at) >= size_) throw std::logic_error("a chain of the placement log leaves the ring");
+      if (ring_[at].key != key) throw std::logic_error("an entry of the placement log is in a foreign chain");
+      if (last != kNone && age(last) >= age(at)) throw std::logic_error("a chain of the placement log is not by age");
       ++chained;
     }
     if (last != chain.newest) throw std::logic_error("a chain of the placement log does not end at its newest");
   }
-  if (chained != size()) throw std::logic_error("an entry of the placement log is in no chain");
+  if (chained != size_) throw std::logic_error("an entry of the placement log is in no chain");
 }
 
 }  // namespace cistern

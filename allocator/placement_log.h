@@ -3,14 +3,17 @@
 // Where each request was placed, by what was live then: the same request in the same state is placed there again.
 //
 // The state is a sum over all blocks that were not freed yet, so that an allocation and a free are one addition
-// each, and equal sets of places are equal states however they came about. Of one state and stream several places
-// may be known; none is overwritten while the ring has room, or repeated passes would alternate between two.
-// Host memory: a ring of at most `capacity` entries, in which the oldest makes way; 24 bytes an entry, and its key.
-// Complexity: O(1) expected, and O(64) for candidates. Not thread-safe: the heap's lock is held.
+// each, and equal sets of places are equal states however they came about. It has 128 bits: that two different sets
+// of places look alike is not to be expected in the life of any machine, and who takes an equal state for an equal
+// set relies on it. Of one state and stream several places may be known; none is overwritten while the ring has room,
+// or repeated passes would alternate between two.
+// A request up to an eighth smaller takes a part of a place, and the state goes on as if it took all of it. So equal
+// states are not equal bytes: a second sum is of what was really taken.
+// Host memory: a ring of at most `capacity` entries, in which the oldest makes way; 72 bytes an entry, and 24 of a
+// table. Complexity: O(1) expected, and O(64) for candidates. Not thread-safe: the heap's lock is held.
 
 #include <cstddef>
 #include <cstdint>
-#include <unordered_map>
 #include <vector>
 
 #include "allocator/free_runs.h"
@@ -26,60 +29,114 @@ struct LoggedPlace {
 
 class PlacementLog {
  public:
-  using Key = std::uint64_t;
+  // Of a state, or what one place adds to it.
+  struct Key {
+    std::uint64_t hash = 0;
+    std::uint64_t check = 0;  // independent of `hash`
+    friend bool operator==(const Key&, const Key&) = default;
+  };
+  // What the owner knows of a place: a number of its own, which the log hands back.
+  using Number = std::uint32_t;
+  static constexpr Number kNone = ~Number{0};
+
+  struct Entry {
+    Key key;
+    Key taken;  // what was, when the place was free last
+    LoggedPlace place;
+    Number known = kNone;
+    Number next = kNone;       // of the key; none: it is the newest
+    std::uint32_t less = 0;    // sectors that the request was smaller than the place's
+    Number served_by = kNone;  // the entry that said so, if it was smaller
+    bool is_foremost = false;  // of its key none of its size was older when it came, and few in all
+    [[nodiscard]] Sectors asked() const { return place.sectors - static_cast<Sectors>(less); }
+  };
+
+  // How a request was served that was smaller than an entry's.
+  struct Served {
+    std::uint32_t less;  // sectors
+    Number entry;
+  };
 
   explicit PlacementLog(std::size_t capacity) : capacity_(capacity) {}
 
-  // A block is live at this place, or was freed: what the state is made of.
-  void arrived(const LoggedPlace& place) { state_ += mark_of(place); }
-  void left(const LoggedPlace& place) { state_ -= mark_of(place); }
+  [[nodiscard]] static Key mark_of(const LoggedPlace& place);
+  // A block is live at the place of this mark, or was freed: what the state is made of. `taken` is the mark of what it
+  // has of the place.
+  void arrived(const Key& place, const Key& taken) {
+    state_ = {state_.hash + place.hash, state_.check + place.check};
+    taken_ = {taken_.hash + taken.hash, taken_.check + taken.check};
+  }
+  void left(const Key& place, const Key& taken) {
+    state_ = {state_.hash - place.hash, state_.check - place.check};
+    taken_ = {taken_.hash - taken.hash, taken_.check - taken.check};
+  }
+  // Of the bytes that blocks have which were not freed.
+  [[nodiscard]] const Key& taken() const { return taken_; }
 
   // What places are known under, now.
-  [[nodiscard]] Key key_of(StreamNumber stream) const;
-  // The places that were of a request as large or up to an eighth larger: the smallest first, then the oldest.
-  // Replaces what is in `places`.
-  void candidates(Key key, Sectors sectors, std::vector<LoggedPlace>& places) const;
-  // Throws std::bad_alloc, unchanged.
-  void append(Key key, const LoggedPlace& place);
+  [[nodiscard]] Key key_of(StreamNumber stream) const {
+    const auto number = static_cast<std::uint64_t>(stream);
+    return {state_.hash + number * kOfStream, state_.check + number};
+  }
+  // Entries whose request was just as large, the oldest first; then those up to an eighth larger: first the one that
+  // came behind what was followed last, for a state may have been passed twice with much the same request, then the
+  // smallest, then the oldest. Replaces what is in `entries`.
+  void candidates(const Key& key, Sectors sectors, std::vector<Number>& entries) const;
+  // The first of these, if it was of just that size; else none.
+  [[nodiscard]] Number exact(const Key& key, Sectors sectors) const;
+  // Until the log changes.
+  [[nodiscard]] const Entry& entry(Number number) const { return ring_[number]; }
+  // The request was served as the entry says.
+  void follow(Number number) {
+    const Number by = ring_[number].served_by;
+    expected_ = behind(by < ring_.size() ? by : number);
+  }
+  // The place was found free when these bytes were taken. Throws std::bad_alloc, unchanged.
+  void append(const Key& key, const Key& taken, const LoggedPlace& place, Number known = kNone,
+              const Served& by = {0, kNone});
+  // The same of an entry, if it is still that of the key and place, and what the owner knows of it now.
+  void note_free(Number number, const Key& key, const Key& taken, const LoggedPlace& place, Number known);
   // All entries go; the state stays.
   void forget();
   // More entries than now; never fewer.
   void grow(std::size_t capacity);
 
-  [[nodiscard]] std::size_t size() const { return static_cast<std::size_t>(next_ - oldest_); }
+  [[nodiscard]] std::size_t size() const { return size_; }
   [[nodiscard]] std::size_t capacity() const { return capacity_; }
   // Throws std::logic_error unless each entry is in its chain, once and by age. O(n).
   void audit() const;
 
  private:
-  // Entries are numbered in the order in which they came.
-  using Number = std::uint64_t;
-  static constexpr Number kNone = ~Number{0};
-
-  struct Entry {
-    Key key;
-    LoggedPlace place;
-    Number next;  // of the key; kNone: it is the newest
-  };
+  // The entries of one key, by their places in the ring. Empty: `oldest` is none.
   struct Chain {
-    Number oldest;
-    Number newest;
+    Number oldest = kNone;
+    Number newest = kNone;
+    Number tag = 0;  // of the key
   };
+  static constexpr std::uint64_t kOfStream = 0xD6E8FEB86659FD93ULL;
 
-  [[nodiscard]] static std::uint64_t mark_of(const LoggedPlace& place);
-  [[nodiscard]] Entry& entry(Number number) { return ring_[static_cast<std::size_t>(number % ring_.size())]; }
-  [[nodiscard]] const Entry& entry(Number number) const {
-    return ring_[static_cast<std::size_t>(number % ring_.size())];
+  [[nodiscard]] std::size_t first_slot(const Key& key) const {
+    return static_cast<std::size_t>(key.hash * 0x9E3779B97F4A7C15ULL >> shift_);
   }
+  [[nodiscard]] static Number tag_of(const Key& key) { return static_cast<Number>(key.check); }
+  // The key's chain, or the empty slot where it belongs. Requires: there are slots.
+  [[nodiscard]] std::size_t slot_of(const Key& key) const;
+  [[nodiscard]] Number behind(Number place) const { return place + 1 == ring_.size() ? 0 : place + 1; }
+  [[nodiscard]] bool serves(Number number, Sectors sectors) const;
+  void link(Number place);
+  void empty_slot(std::size_t slot);
   void drop_oldest();
   void enlarge_ring();
 
   std::size_t capacity_;
-  std::uint64_t state_ = 0;
-  std::vector<Entry> ring_;  // number modulo its size
-  Number oldest_ = 0;
-  Number next_ = 0;
-  std::unordered_map<Key, Chain> chains_;
+  Key state_;
+  Key taken_;
+  std::vector<Entry> ring_;
+  Number oldest_ = 0;  // a place in the ring
+  std::size_t size_ = 0;
+  std::vector<Chain> slots_;  // a power of two, at least twice the ring's: open addressing
+  int shift_ = 0;
+  Number expected_ = kNone;  // behind what was followed last
 };
 
 }  // namespace cistern

@@ -84,6 +84,10 @@ bool PlacementReplay::allocate(const TraceOperation& operation) {
   request.sectors = (static_cast<Sectors>(operation.bytes) + kSectorBytes - 1) / kSectorBytes;
   request.stream = number_of(operation.stream);
   request.has_pending = !pending_.empty();
+  if (const auto known = placement_.take_known(request)) {
+    hand_out(operation, *known);
+    return true;
+  }
   PagePlan plan = placement_.plan(request);
   bool waits = false;
   if (plan.kind == PlanKind::awaits_pending) {
@@ -97,11 +101,14 @@ bool PlacementReplay::allocate(const TraceOperation& operation) {
     placement_.abandon(plan);
     return false;
   }
-  const PagedBlock block = placement_.commit(plan);
   if (waits || !plan.owners.empty()) ++waits_;
+  hand_out(operation, placement_.commit(plan));
+  return true;
+}
+
+void PlacementReplay::hand_out(const TraceOperation& operation, const PagedBlock& block) {
   if (settings_.checks_bytes) oracle_.arrive(placement_.table(), block.address, block.sectors);
   live_[operation.id] = Live{block, false};
-  return true;
 }
 
 void PlacementReplay::record(const TraceOperation& operation) {

@@ -77,6 +77,7 @@ class PlacementReplay {
   };
 
   [[nodiscard]] bool allocate(const TraceOperation& operation);
+  void hand_out(const TraceOperation& operation, const PagedBlock& block);
   void record(const TraceOperation& operation);
   void free(std::uint32_t id);
   void settle_due(bool all);

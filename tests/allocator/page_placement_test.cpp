@@ -33,6 +33,7 @@ class PagePlacementTest : public testing::Test {
     return made;
   }
   PagedBlock allocate(Sectors sectors, StreamNumber stream = 0) {
+    if (const auto known = placement_.take_known({sectors, stream, false})) return *known;
     PagePlan made = plan(sectors, stream);
     if (made.kind != PlanKind::placed) throw std::runtime_error("refused");
     return placement_.commit(made);

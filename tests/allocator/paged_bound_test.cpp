@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <random>
 #include <vector>
 
@@ -26,16 +27,20 @@ class PagedBoundTest : public testing::Test {
 
   // False: it is refused, and nothing could have served it.
   bool allocate(Sectors sectors, StreamNumber stream = 0) {
-    PagePlan plan = placement_.plan({sectors, stream, false});
-    if (plan.kind != PlanKind::placed) {
-      const std::int64_t more = std::max<std::int64_t>(0, limit_ - placement_.table().pages());
-      EXPECT_FALSE(bytes_.could_serve(placement_.table(), sectors, more)) << sectors << " sectors were refused";
-      return false;
+    const PageRequest request{sectors, stream, false};
+    std::optional<PagedBlock> block = placement_.take_known(request);
+    if (!block) {
+      PagePlan plan = placement_.plan(request);
+      if (plan.kind != PlanKind::placed) {
+        const std::int64_t more = std::max<std::int64_t>(0, limit_ - placement_.table().pages());
+        EXPECT_FALSE(bytes_.could_serve(placement_.table(), sectors, more)) << sectors << " sectors were refused";
+        return false;
+      }
+      EXPECT_TRUE(plan.gather.empty() || carry_out(plan.gather, driver_));
+      block = placement_.commit(plan);
     }
-    EXPECT_TRUE(plan.gather.empty() || carry_out(plan.gather, driver_));
-    const PagedBlock block = placement_.commit(plan);
-    bytes_.arrive(placement_.table(), block, next_);
-    live_.push_back({next_++, block});
+    bytes_.arrive(placement_.table(), *block, next_);
+    live_.push_back({next_++, *block});
     peak_live_ = std::max(peak_live_, bytes_.live());
     check();
     return true;

@@ -12,9 +12,18 @@ namespace {
 
 using Places = std::vector<LoggedPlace>;
 
+void arrive(PlacementLog& log, const LoggedPlace& place) {
+  log.arrived(PlacementLog::mark_of(place), PlacementLog::mark_of(place));
+}
+void leave(PlacementLog& log, const LoggedPlace& place) {
+  log.left(PlacementLog::mark_of(place), PlacementLog::mark_of(place));
+}
+
 Places candidates(const PlacementLog& log, StreamNumber stream, Sectors sectors) {
+  std::vector<PlacementLog::Number> entries;
+  log.candidates(log.key_of(stream), sectors, entries);
   Places places;
-  log.candidates(log.key_of(stream), sectors, places);
+  for (const PlacementLog::Number number : entries) places.push_back(log.entry(number).place);
   return places;
 }
 
@@ -23,31 +32,31 @@ TEST(PlacementLogTest, TheStateIsWhatLivesNotHowItCameAbout) {
   const LoggedPlace first{1000, 8};
   const LoggedPlace second{2000, 16};
   const auto empty = log.key_of(0);
-  log.arrived(first);
-  log.arrived(second);
+  arrive(log, first);
+  arrive(log, second);
   const auto both = log.key_of(0);
-  log.left(first);
+  leave(log, first);
   EXPECT_NE(log.key_of(0), both);
-  log.arrived(first);
+  arrive(log, first);
   EXPECT_EQ(log.key_of(0), both);
   EXPECT_NE(log.key_of(1), both);
-  log.left(second);
-  log.left(first);
+  leave(log, second);
+  leave(log, first);
   EXPECT_EQ(log.key_of(0), empty);
-  log.arrived({1000, 9});
+  arrive(log, {1000, 9});
   const auto larger = log.key_of(0);
-  log.left({1000, 9});
-  log.arrived(first);
+  leave(log, {1000, 9});
+  arrive(log, first);
   EXPECT_NE(log.key_of(0), larger);
 }
 
 TEST(PlacementLogTest, RequestsUpToAnEighthSmallerTheSmallestPlaceFirstThenTheOldest) {
   PlacementLog log(100);
   const auto key = log.key_of(0);
-  log.append(key, {1, 90});
-  log.append(key, {2, 80});
-  log.append(key, {3, 90});
-  log.append(key, {4, 80});
+  log.append(key, log.taken(), {1, 90});
+  log.append(key, log.taken(), {2, 80});
+  log.append(key, log.taken(), {3, 90});
+  log.append(key, log.taken(), {4, 80});
   EXPECT_EQ(candidates(log, 0, 79), (Places{{2, 80}, {4, 80}, {1, 90}, {3, 90}}));
   EXPECT_EQ(candidates(log, 0, 78), (Places{{2, 80}, {4, 80}, {1, 90}, {3, 90}}));  // 90 - 11 - 1
   EXPECT_EQ(candidates(log, 0, 77), (Places{{2, 80}, {4, 80}}));
@@ -58,21 +67,38 @@ TEST(PlacementLogTest, RequestsUpToAnEighthSmallerTheSmallestPlaceFirstThenTheOl
   EXPECT_EQ(candidates(log, 1, 80), Places());
 }
 
+// A state may be passed twice with much the same request.
+TEST(PlacementLogTest, ASmallerRequestPrefersWhatCameNextAndGetsTheSameAgain) {
+  PlacementLog log(100);
+  const auto key = log.key_of(0);
+  log.append(key, log.taken(), {1, 80});
+  log.append(key, log.taken(), {2, 84});
+  EXPECT_EQ(candidates(log, 0, 78), (Places{{1, 80}, {2, 84}}));
+  log.follow(0);
+  EXPECT_EQ(candidates(log, 0, 78), (Places{{2, 84}, {1, 80}}));
+  EXPECT_EQ(candidates(log, 0, 80), (Places{{1, 80}, {2, 84}})) << "the same request needs no guess";
+  log.append(key, log.taken(), {2, 84}, PlacementLog::kNone, {6, 1});
+  log.follow(1);
+  EXPECT_EQ(log.exact(key, 78), 2U);
+  EXPECT_EQ(candidates(log, 0, 78).front(), (LoggedPlace{2, 84})) << "whatever came before it";
+  log.audit();
+}
+
 TEST(PlacementLogTest, AFullRingDropsTheOldestAndGrowsWhenToldSo) {
   PlacementLog log(2);
   const auto key = log.key_of(0);
-  for (Sectors address = 1; address <= 3; ++address) log.append(key, {address, 8});
+  for (Sectors address = 1; address <= 3; ++address) log.append(key, log.taken(), {address, 8});
   EXPECT_EQ(candidates(log, 0, 8), (Places{{2, 8}, {3, 8}}));
   log.grow(3);
   log.grow(1);
   EXPECT_EQ(log.capacity(), 3U);
-  log.append(key, {4, 8});
+  log.append(key, log.taken(), {4, 8});
   EXPECT_EQ(candidates(log, 0, 8), (Places{{2, 8}, {3, 8}, {4, 8}}));
-  log.append(key, {5, 8});
+  log.append(key, log.taken(), {5, 8});
   EXPECT_EQ(candidates(log, 0, 8), (Places{{3, 8}, {4, 8}, {5, 8}}));
   log.audit();
   PlacementLog none(0);
-  none.append(key, {1, 8});
+  none.append(key, none.taken(), {1, 8});
   EXPECT_EQ(none.size(), 0U);
 }
 
@@ -103,16 +129,16 @@ TEST(PlacementLogTest, RandomProgramsAgreeWithAListOfEntries) {
     }
     if (random() % 2 == 0) {
       const LoggedPlace place{static_cast<Sectors>(random() % 50), sectors};
-      log.append(key, place);
+      log.append(key, log.taken(), place);
       known.push_back({key, place});
       if (known.size() > capacity) known.pop_front();
     }
     // Few blocks, so that states come again.
     if (live.size() < 3 && random() % 2 == 0) {
       live.push_back({static_cast<Sectors>(random() % 3), 8});
-      log.arrived(live.back());
+      arrive(log, live.back());
     } else if (!live.empty()) {
-      log.left(live.back());
+      leave(log, live.back());
       live.pop_back();
     }
   }

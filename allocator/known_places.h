@@ -1,0 +1,78 @@
+#pragma once
+
+// Places that blocks have had, with what became of them since the free runs were last brought up to date.
+//
+// A block that comes to a place of before, and goes again, leaves the free bytes as they were. So who takes such a
+// place, or frees a block, notes it here alone, and the free runs and homes follow when somebody looks at them: each
+// place that changed meanwhile once, however often it changed.
+// Complexity: O(1) expected, but for `provide`, which at times is O(places). Not thread-safe: the heap's lock is held.
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "allocator/free_runs.h"
+#include "allocator/page_size.h"
+#include "allocator/placement_log.h"
+
+namespace cistern {
+
+struct KnownPlace {
+  Sectors address = 0;
+  Sectors sectors = 0;
+  PlacementLog::Key mark;
+  // When a block came there last without the homes of its handles being brought there; 0: not since.
+  std::uint64_t came_at = 0;
+  // All of its bytes belonged to this stream in this epoch.
+  StreamNumber stream = 0;
+  std::uint32_t epoch = 0;
+  std::uint16_t size_class = 0;  // of CreationHarm
+  std::uint8_t room = 0;         // for so many free runs is kept
+  bool covers_handles = false;   // whole ones
+  bool is_live = false;
+  bool is_taken = false;    // in the free runs: its bytes are not free there
+  bool is_changed = false;  // in the list of these
+};
+
+class KnownPlaces {
+ public:
+  using Number = PlacementLog::Number;
+  static constexpr Number kNone = PlacementLog::kNone;
+
+  // So many `obtain`s take no host memory from here on, and no `change` does. Where there is no room and `most` places
+  // are known, those that no block has are forgotten, if no change waits. Throws std::bad_alloc, unchanged.
+  void provide(std::size_t places, std::size_t most);
+  // The place; a new one if it is not known. Requires: provide.
+  [[nodiscard]] Number obtain(Sectors address, Sectors sectors) noexcept;
+  [[nodiscard]] bool has(Number number) const { return number < places_.size(); }
+  [[nodiscard]] KnownPlace& operator[](Number number) { return places_[number]; }
+  [[nodiscard]] const KnownPlace& operator[](Number number) const { return places_[number]; }
+
+  // Puts the place into the list of those that changed.
+  void change(Number number) noexcept {
+    KnownPlace& place = places_[number];
+    if (place.is_changed) return;
+    place.is_changed = true;
+    changed_.push_back(number);  // there is room
+  }
+  // May be put into another order.
+  [[nodiscard]] std::vector<Number>& changed() { return changed_; }
+  [[nodiscard]] const std::vector<Number>& changed() const { return changed_; }
+
+  [[nodiscard]] std::size_t size() const { return places_.size() - unused_.size(); }
+  // Throws std::logic_error unless each place is found. O(n).
+  void audit() const;
+
+ private:
+  [[nodiscard]] std::size_t room() const { return unused_.size() + slots_.size() / 2 - places_.size(); }
+  [[nodiscard]] std::size_t slot_of(Sectors address, Sectors sectors) const;
+  void forget_idle() noexcept;
+  void fill_slots() noexcept;
+
+  std::vector<KnownPlace> places_;
+  std::vector<Number> unused_;
+  std::vector<Number> slots_;  // a power of two, twice the places for which there is room: open addressing
+  std::vector<Number> changed_;
+};
+
+}  // namespace cistern

@@ -1,0 +1,225 @@
+// Places that are known are taken without a look at the free runs: what is taken so is free, and nothing is placed
+// otherwise than it would have been.
+
+#include "allocator/page_placement.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <random>
+#include <utility>
+#include <vector>
+
+#include "tests/allocator/naive_bytes.h"
+
+namespace cistern {
+namespace {
+
+constexpr PageSize kPage(7);  // 128 sectors
+
+class PageShortcutTest : public testing::Test {
+ protected:
+  struct Operation {
+    int id;
+    Sectors sectors;  // 0: a free
+    StreamNumber stream;
+  };
+
+  // A program that frees all it allocates.
+  static std::vector<Operation> any_program(std::mt19937_64& random, int length, Sectors most, int streams) {
+    std::vector<Operation> program;
+    std::vector<int> live;
+    for (int id = 0; id < length; ++id) {
+      const auto sectors = static_cast<Sectors>(1 + random() % (1 + random() % static_cast<std::uint64_t>(most)));
+      program.push_back({id, sectors, static_cast<StreamNumber>(random() % static_cast<std::uint64_t>(streams))});
+      live.push_back(id);
+      while (!live.empty() && random() % 5 >= 3) {
+        const std::size_t at = random() % live.size();
+        program.push_back({live[at], 0, 0});
+        live.erase(live.begin() + static_cast<std::ptrdiff_t>(at));
+      }
+    }
+    for (const int id : live) program.push_back({id, 0, 0});
+    return program;
+  }
+  static std::vector<FreeRun> runs_of(const PagePlacement& placement) {
+    std::vector<FreeRun> found;
+    placement.free_runs().for_each([&](const FreeRun& run) { found.push_back(run); });
+    return found;
+  }
+  [[nodiscard]] std::optional<PagedBlock> known(Sectors sectors) { return placement_.take_known({sectors, 0, false}); }
+  PagedBlock allocate(Sectors sectors) {
+    if (const auto block = known(sectors)) return *block;
+    PagePlan plan = placement_.plan({sectors, 0, false});
+    EXPECT_EQ(plan.kind, PlanKind::placed);
+    EXPECT_TRUE(plan.gather.empty() || carry_out(plan.gather, driver_));
+    return placement_.commit(plan);
+  }
+  void release(const PagedBlock& block) {
+    placement_.freed(block);
+    placement_.settle(block);
+  }
+
+  PagePlacement placement_{kPage};
+  ScriptedDriver driver_;
+};
+
+TEST_F(PageShortcutTest, WhatComesAgainIsKnown) {
+  const PagedBlock first = allocate(20);
+  release(first);
+  const auto again = known(20);
+  ASSERT_TRUE(again);
+  EXPECT_EQ(again->address, first.address);
+  EXPECT_EQ(runs_of(placement_), (std::vector<FreeRun>{{first.address + 20, 108, 0}}));
+  release(*again);
+  EXPECT_EQ(runs_of(placement_), (std::vector<FreeRun>{{first.address, 128, 0}}));
+  placement_.audit();
+}
+
+// The state is that of the place, whose first bytes wait for an event.
+TEST_F(PageShortcutTest, NothingIsTakenWhileAFreeWaits) {
+  release(allocate(20));
+  const PagedBlock small = allocate(10);
+  placement_.freed(small);
+  EXPECT_FALSE(known(20));
+  placement_.settle(small);
+  EXPECT_TRUE(known(20));
+}
+
+TEST_F(PageShortcutTest, NothingIsTakenWhileAPlanHasBytes) {
+  release(allocate(20));
+  PagePlan small = placement_.plan({10, 0, false});
+  ASSERT_EQ(small.kind, PlanKind::placed);
+  EXPECT_FALSE(known(20));
+  placement_.abandon(small);
+  EXPECT_TRUE(known(20));
+}
+
+// A smaller request had a part of a place, and another block the rest: later the place is had whole.
+TEST_F(PageShortcutTest, EqualStatesAreNotEqualBytes) {
+  const PagedBlock place = allocate(20);
+  const PagedBlock rest = allocate(108);
+  release(place);
+  release(allocate(20));
+  const PagedBlock part = allocate(18);
+  EXPECT_EQ(part.logged.sectors, 20);
+  const PagedBlock between = allocate(2);
+  EXPECT_EQ(between.address, part.address + 18);
+  release(between);
+  release(part);
+  const PagedBlock whole = allocate(20);
+  EXPECT_EQ(whole.address, part.address);
+  EXPECT_FALSE(known(2));
+  EXPECT_NE(allocate(2).address, between.address);
+  placement_.audit();
+  release(rest);
+}
+
+// Which of two places a smaller request gets depends on what came before it, once: then it is known.
+TEST_F(PageShortcutTest, WhatServedASmallerRequestServesItAgain) {
+  release(allocate(80));
+  release(allocate(84));
+  release(allocate(80));
+  const PagedBlock first = allocate(78);
+  EXPECT_EQ(first.logged.sectors, 84) << "84 came behind 80";
+  release(first);
+  release(allocate(84));
+  const auto again = known(78);
+  ASSERT_TRUE(again);
+  EXPECT_EQ(again->logged.sectors, 84);
+}
+
+// The same requests without the shortcut: it decides nothing, whenever the free runs are looked at, whatever is
+// pending, goes back to the driver or is of other streams.
+TEST_F(PageShortcutTest, ItChangesNoDecision) {
+  PagePlacement plain(kPage);
+  ScriptedDriver plain_driver;
+  const auto give_back = [](PagePlacement& placement, ScriptedDriver& driver, std::int64_t pages) {
+    Departure departure = placement.leave(pages);
+    for (Departure::Leaving& leaving : departure.handles) {
+      for (std::size_t i = 0; i < leaving.mappings; ++i) {
+        Departure::Mapping& mapping = departure.mappings[leaving.first_mapping + i];
+        driver.unmap(leaving.handle, mapping.address);
+        mapping.is_gone = true;
+      }
+      driver.release(leaving.handle);
+      leaving.is_gone = true;
+    }
+    placement.left(departure);
+  };
+  const auto place = [](PagePlacement& placement, ScriptedDriver& driver, const PageRequest& request) {
+    PagePlan made = placement.plan(request);
+    EXPECT_EQ(made.kind, PlanKind::placed);
+    EXPECT_TRUE(made.gather.empty() || carry_out(made.gather, driver));
+    return placement.commit(made);
+  };
+  std::int64_t known = 0;
+  for (std::uint64_t seed = 1; seed <= 12; ++seed) {
+    std::mt19937_64 random(seed);
+    const int streams = seed % 3 == 0 ? 2 : 1;
+    // A step that varies: some of its operations are of another size, late, or left out.
+    const std::vector<Operation> step = any_program(random, 60, seed % 2 == 0 ? 1500 : 300, streams);
+    for (int pass = 0; pass < 12; ++pass) {
+      const std::uint64_t noise = pass % 3 == 0 ? 25 : 1000000;
+      std::map<int, std::pair<PagedBlock, PagedBlock>> live;
+      std::vector<std::pair<PagedBlock, PagedBlock>> pending;
+      const auto settle = [&](const std::pair<PagedBlock, PagedBlock>& both) {
+        placement_.settle(both.first);
+        plain.settle(both.second);
+      };
+      for (const auto& [id, sectors, stream] : step) {
+        if (random() % 20 == 0) {
+          for (const auto& both : pending) settle(both);
+          pending.clear();
+        }
+        if (random() % 150 == 0) {
+          ASSERT_EQ(runs_of(placement_), runs_of(plain)) << "seed " << seed << " pass " << pass;
+          placement_.audit();
+        }
+        if (sectors == 0) {
+          const auto both = live.extract(id);
+          if (both.empty()) continue;
+          placement_.freed(both.mapped().first);
+          plain.freed(both.mapped().second);
+          if (random() % noise == 0)
+            pending.push_back(both.mapped());
+          else
+            settle(both.mapped());
+          continue;
+        }
+        if (random() % noise == 0) continue;
+        const Sectors wanted =
+            random() % noise == 0 ? 1 + sectors / 2 : sectors - (random() % noise == 0 ? sectors / 10 : 0);
+        const PageRequest request{wanted, stream, false, random() % noise != 0};
+        std::optional<PagedBlock> block = placement_.take_known(request);
+        if (block)
+          ++known;
+        else
+          block = place(placement_, driver_, request);
+        const PagedBlock other = place(plain, plain_driver, request);
+        ASSERT_EQ(block->address, other.address) << "seed " << seed << " pass " << pass << " block " << id;
+        live.emplace(id, std::pair(*block, other));
+        ASSERT_EQ(placement_.table().pages(), plain.table().pages());
+      }
+      for (const auto& both : pending) settle(both);
+      for (const auto& [id, both] : live) {
+        placement_.freed(both.first);
+        plain.freed(both.second);
+        settle(both);
+      }
+      if (pass % 5 == 4) {
+        give_back(placement_, driver_, 3);
+        give_back(plain, plain_driver, 3);
+      }
+    }
+    ASSERT_EQ(runs_of(placement_), runs_of(plain));
+    ASSERT_EQ(driver_.mapped, plain_driver.mapped);
+    ASSERT_EQ(driver_.calls, plain_driver.calls);
+  }
+  EXPECT_GT(known, 2000);
+}
+
+}  // namespace
+}  // namespace cistern
