@@ -1,6 +1,7 @@
 // CachingAllocator: the public face of a DeviceHeaps of one's own.
 
 #include "allocator/caching_allocator_state.h"
+#include "allocator/host_sizes.h"
 
 #include <atomic>
 
@@ -11,7 +12,7 @@ CachingAllocator::CachingAllocator(const CachingAllocatorOptions& options) : sta
 // In a forked child the driver is the parent's, and so is what this holds of it. It stays reachable: who looks for
 // leaks finds none.
 CachingAllocator::~CachingAllocator() {
-  if (state_->contexts.own != nullptr || process_driver_loaded()) return;
+  if (!state_->is_left_to_parent()) return;
   state_->heaps.link()->heaps = nullptr;
   static std::atomic<State*> left{nullptr};
   state_->left_before = left.load(std::memory_order_relaxed);
@@ -21,21 +22,24 @@ CachingAllocator::~CachingAllocator() {
 }
 
 void* CachingAllocator::allocate(std::size_t bytes, StreamHandle stream, int device) {
-  if (stream == nullptr) return state_->heaps.allocate(bytes, {}, device);
+  if (stream == nullptr) return state_->usable().allocate(bytes, {}, device);
   if (bytes == 0) return nullptr;
-  const StreamUse use = state_->heaps.use_of(stream, device);
-  return state_->heaps.allocate(bytes, use.stream, use.device);
+  const StreamUse use = state_->usable().use_of(stream, device);
+  return state_->usable().allocate(bytes, use.stream, use.device);
 }
 
 void* CachingAllocator::allocate(std::size_t bytes, const Stream& stream) {
   if (bytes == 0) return nullptr;
-  const StreamUse use = state_->heaps.request_of(stream);
-  return state_->heaps.allocate(bytes, use.stream, use.device);
+  const StreamUse use = state_->usable().request_of(stream);
+  return state_->usable().allocate(bytes, use.stream, use.device);
 }
 
-void CachingAllocator::deallocate(void* pointer) noexcept { state_->heaps.deallocate(pointer); }
+void CachingAllocator::deallocate(void* pointer) noexcept {
+  if (!state_->is_left_to_parent()) state_->heaps.deallocate(pointer);
+}
 
 void CachingAllocator::deallocate(void* pointer, StreamHandle last_used_on) noexcept {
+  if (state_->is_left_to_parent()) return;
   const int device = state_->heaps.device_of(pointer);
   if (device < 0) {
     deallocate(pointer);
@@ -50,42 +54,42 @@ void CachingAllocator::deallocate(void* pointer, StreamHandle last_used_on) noex
 }
 
 void CachingAllocator::record_stream(void* pointer, StreamHandle stream) {
-  const int device = state_->heaps.device_of(pointer);
-  if (device >= 0) state_->heaps.record_stream(pointer, state_->heaps.use_of(stream, device));
+  const int device = state_->usable().device_of(pointer);
+  if (device >= 0) state_->usable().record_stream(pointer, state_->usable().use_of(stream, device));
 }
 
 void CachingAllocator::record_stream(void* pointer, const Stream& stream) {
-  state_->heaps.record_stream(pointer, state_->heaps.use_of(stream));
+  state_->usable().record_stream(pointer, state_->usable().use_of(stream));
 }
 
 void CachingAllocator::release_stream(StreamHandle stream, int device) {
-  const StreamUse use = state_->heaps.use_of(stream, device);
-  state_->heaps.end_stream(use);
+  const StreamUse use = state_->usable().use_of(stream, device);
+  state_->usable().end_stream(use);
 }
 
 void CachingAllocator::empty_cache() {
-  state_->heaps.for_each([](DeviceAllocator& heap) { heap.empty_cache(); });
+  state_->usable().for_each([](DeviceAllocator& heap) { heap.empty_cache(); });
 }
 
 std::size_t CachingAllocator::trim(std::size_t target_bytes, int device) {
-  return state_->heaps.heap(device).trim(target_bytes);
+  return state_->usable().heap(device).trim(target_bytes);
 }
 
 void CachingAllocator::set_memory_fraction(double fraction, int device) {
-  state_->heaps.heap(device).set_memory_fraction(fraction);
+  state_->usable().heap(device).set_memory_fraction(fraction);
 }
 
 double CachingAllocator::memory_fraction(int device) const { return state_->heaps.heap(device).memory_fraction(); }
 
-void CachingAllocator::set_options(std::string_view text) { state_->heaps.set_options(text); }
+void CachingAllocator::set_options(std::string_view text) { state_->usable().set_options(text); }
 AllocatorOptions CachingAllocator::options() const { return state_->heaps.options(); }
 
 ObserverId CachingAllocator::add_out_of_memory_observer(OutOfMemoryObserver observer) {
-  return state_->heaps.observers().add(std::move(observer));
+  return state_->usable().observers().add(std::move(observer));
 }
 
 ObserverId CachingAllocator::add_free_memory_callback(FreeMemoryCallback callback) {
-  return state_->heaps.observers().add(std::move(callback));
+  return state_->usable().observers().add(std::move(callback));
 }
 
 bool CachingAllocator::remove_observer(ObserverId id) { return state_->heaps.observers().remove(id); }
@@ -128,48 +132,48 @@ FragmentationStats CachingAllocator::fragmentation_stats(std::size_t request_byt
 }
 
 DeviceMemoryStats CachingAllocator::device_memory_stats(int device) const {
-  return state_->heaps.heap(device).device_memory_stats();
+  return state_->usable().heap(device).device_memory_stats();
 }
 
 Snapshot CachingAllocator::snapshot() const { return state_->heaps.snapshot(); }
 
-void CachingAllocator::record_history(const HistoryOptions& options) { state_->heaps.record_history(options); }
+void CachingAllocator::record_history(const HistoryOptions& options) { state_->usable().record_history(options); }
 HistoryOptions CachingAllocator::history_options() const { return state_->heaps.history_options(); }
 HistoryInfo CachingAllocator::history_info(int device) const { return state_->heaps.history_info(device); }
 
-void CachingAllocator::set_user_metadata(std::string_view text) { state_->heaps.set_user_metadata(text); }
+void CachingAllocator::set_user_metadata(std::string_view text) { state_->usable().set_user_metadata(text); }
 std::string CachingAllocator::user_metadata() const { return state_->heaps.user_metadata(); }
-void CachingAllocator::annotate(void* pointer, std::string_view text) { state_->heaps.annotate(pointer, text); }
+void CachingAllocator::annotate(void* pointer, std::string_view text) { state_->usable().annotate(pointer, text); }
 
 void CachingAllocator::mark_range(std::string_view name, bool is_start, int device) {
-  state_->heaps.mark_range(name, is_start, device);
+  state_->usable().mark_range(name, is_start, device);
 }
 
 void CachingAllocator::begin_allocate_to_pool(int device, PoolId id, const PoolFilter& filter) {
-  DeviceAllocator& heap = state_->heaps.heap(device);
-  heap.begin_allocate_to_pool(id, state_->heaps.resolve(filter, device));
+  DeviceAllocator& heap = state_->usable().heap(device);
+  heap.begin_allocate_to_pool(id, state_->usable().resolve(filter, device));
 }
 
 void CachingAllocator::end_allocate_to_pool(int device, PoolId id) {
-  state_->heaps.heap(device).end_allocate_to_pool(id);
+  state_->usable().heap(device).end_allocate_to_pool(id);
 }
 
-void CachingAllocator::release_pool(int device, PoolId id) { state_->heaps.heap(device).release_pool(id); }
+void CachingAllocator::release_pool(int device, PoolId id) { state_->usable().heap(device).release_pool(id); }
 
 std::size_t CachingAllocator::pool_use_count(int device, PoolId id) const {
   return state_->heaps.heap(device).pool_use_count(id);
 }
 
 std::vector<SegmentInfo> CachingAllocator::snapshot(int device, PoolId id) const {
-  return state_->heaps.heap(device).segments_of(id);
+  return state_->usable().heap(device).segments_of(id);
 }
 
 PoolCheckpoint CachingAllocator::checkpoint_pool(int device, PoolId id) {
-  return PoolCheckpoint(state_->heaps.heap(device).checkpoint_pool(id));
+  return PoolCheckpoint(state_->usable().heap(device).checkpoint_pool(id));
 }
 
 PoolRestored CachingAllocator::restore_pool(int device, const PoolCheckpoint& checkpoint) {
-  return state_->heaps.heap(device).restore_pool(checkpoint.state());
+  return state_->usable().heap(device).restore_pool(checkpoint.state());
 }
 
 void CachingAllocator::reset_peak_memory_stats(int device) { state_->heaps.heap(device).reset_peak_stats(); }
@@ -178,7 +182,41 @@ void CachingAllocator::reset_accumulated_memory_stats(int device) {
   state_->heaps.heap(device).reset_accumulated_stats();
 }
 
+void* CachingAllocator::allocate_host(std::size_t bytes, int device) {
+  return allocate_host_aligned(bytes, host_sizes::kAlignment, device);
+}
+
+void* CachingAllocator::allocate_host_aligned(std::size_t bytes, std::size_t alignment, int device) {
+  return state_->usable().host().allocate(bytes, alignment, device);
+}
+
+void CachingAllocator::deallocate_host(void* pointer) noexcept {
+  std::size_t requested = 0;
+  const auto address = reinterpret_cast<std::uintptr_t>(pointer);
+  if (pointer != nullptr && !state_->is_left_to_parent() &&
+      state_->heaps.host().free(address, std::nullopt, &requested) == HostHeap::Freed::no_block)
+    say_nothing_was_freed(address);
+}
+
+bool CachingAllocator::record_host_stream(void* pointer, StreamHandle stream, int device) {
+  return state_->usable().host().record_use(reinterpret_cast<std::uintptr_t>(pointer),
+                                            state_->usable().use_of(stream, device));
+}
+
+bool CachingAllocator::record_host_stream(void* pointer, const Stream& stream) {
+  return state_->usable().host().record_use(reinterpret_cast<std::uintptr_t>(pointer), state_->usable().use_of(stream));
+}
+
+void CachingAllocator::empty_host_cache() { state_->usable().host().empty_cache(); }
+
+HostMemoryStats CachingAllocator::host_memory_stats() const { return state_->heaps.host().stats(); }
+
+void CachingAllocator::reset_peak_host_memory_stats() { state_->heaps.host().reset_peaks(); }
+
+void CachingAllocator::reset_accumulated_host_memory_stats() { state_->heaps.host().reset_accumulated(); }
+
 void CachingAllocator::check() const {
+  state_->heaps.host().check();
   state_->heaps.for_each([](const DeviceAllocator& heap) { heap.check(); });
 }
 

@@ -4,7 +4,7 @@
 
 #include <cistern/allocator.h>
 
-#include "allocator/device_heaps.h"
+#include "allocator/process_heap.h"
 #include "runtime/process_driver.h"
 
 #include <memory>
@@ -22,6 +22,15 @@ struct OwnContexts {
 struct CachingAllocator::State {
   explicit State(const CachingAllocatorOptions& options)
       : contexts(options.driver), heaps(contexts.get(), options.options) {}
+  // The heaps, for what reaches the driver or hands its memory out. Throws NotSupported in a forked child, whose
+  // parent's the driver is; of an allocator over a driver of its own the child has a copy, of all of it.
+  [[nodiscard]] DeviceHeaps& usable() {
+    if (is_left_to_parent()) [[unlikely]]
+      refuse_after_fork();
+    return heaps;
+  }
+  [[nodiscard]] bool is_left_to_parent() const noexcept { return contexts.own == nullptr && !process_driver_loaded(); }
+
   OwnContexts contexts;
   DeviceHeaps heaps;             // after the contexts: its end still uses them
   State* left_before = nullptr;  // of those that a forked child left to its parent

@@ -16,6 +16,10 @@
 namespace cistern {
 namespace {
 
+HostSourceOptions host_source_of(const AllocatorOptions& options) {
+  return {options.pinned_use_cuda_host_register, options.pinned_num_register_threads};
+}
+
 constexpr const char* kFixedSegments = "the device or its driver has no virtual memory management";
 
 }  // namespace
@@ -24,11 +28,13 @@ DeviceHeaps::DeviceHeaps(Contexts& contexts, const AllocatorOptions& options)
     : contexts_(contexts),
       is_of_process_(process_driver_loaded() && &contexts.api() == &process_driver()),
       event_pools_(contexts.api(), contexts.device_count()),
+      host_(contexts, event_pools_),
       options_(options),
       settings_(settings_of(options)),
       heaps_(static_cast<std::size_t>(contexts.device_count())) {
   require_valid(options_);
   record_history(options_.history);
+  host_.set_source(host_source_of(options_));
   static_cast<void>(tag_registry());  // made while there is host memory: a dump asks for it when there may be none
   link_->heaps = this;
   if (is_of_process_) add_peer_listener(*this);
@@ -178,6 +184,7 @@ void DeviceHeaps::set_options(std::string_view text) {
   for_each([&](DeviceAllocator& heap) {
     if (!heap.can_serve(options)) warn_of_fixed_segments(options.policy, heap.device());
   });
+  host_.set_source(host_source_of(options));
   settings.trace_alloc_max_entries = settings_.trace_alloc_max_entries;
   settings_ = std::move(settings);
   // Heaps that are made later take the fraction that any text has named.
@@ -419,11 +426,13 @@ HistoryInfo DeviceHeaps::history_info(int device) const {
 void DeviceHeaps::lock_for_fork() {
   mutex_.lock();
   for_each([](DeviceAllocator& heap) { heap.lock_for_fork(); });
+  host_.lock_for_fork();
   annotations_.lock_for_fork();
 }
 
 void DeviceHeaps::unlock_after_fork() {
   annotations_.unlock_after_fork();
+  host_.unlock_after_fork();
   for_each([](DeviceAllocator& heap) { heap.unlock_after_fork(); });
   mutex_.unlock();
 }

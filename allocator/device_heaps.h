@@ -9,6 +9,7 @@
 
 #include "allocator/device_allocator.h"
 #include "allocator/event_pools.h"
+#include "allocator/host_heap.h"
 #include "allocator/observers.h"
 #include "allocator/out_of_memory_dump.h"
 #include "allocator/scopes.h"
@@ -120,6 +121,9 @@ class DeviceHeaps final : private PeerListener, private SnapshotSource {
   // The options in force as text, and each device's memory fraction where it was set.
   [[nodiscard]] std::string describe_options() const;
   [[nodiscard]] Observers& observers() { return observers_; }
+  // Page-locked host memory: of all devices, which share it.
+  [[nodiscard]] HostHeap& host() noexcept { return host_; }
+  [[nodiscard]] const HostHeap& host() const noexcept { return host_; }
 
   // `pools`: see DeviceAllocator::stats.
   [[nodiscard]] MemoryStats stats(int device, ReservedByPrivatePool* pools = nullptr) const;
@@ -175,6 +179,7 @@ class DeviceHeaps final : private PeerListener, private SnapshotSource {
   Contexts& contexts_;
   const bool is_of_process_;  // over the process's own driver, whose streams name none
   EventPools event_pools_;
+  HostHeap host_;
   Observers observers_;
   mutable std::mutex mutex_;  // guards the options, the making of heaps and the open scopes
   AllocatorOptions options_;

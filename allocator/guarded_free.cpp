@@ -2,6 +2,7 @@
 
 #include "allocator/device_allocator.h"
 
+#include "allocator/guard_events.h"
 #include "runtime/driver_error.h"
 
 #include <fmt/format.h>
@@ -122,43 +123,13 @@ void DeviceAllocator::retire(StreamUses& uses, StreamHeap& owner) noexcept {
   while (!uses.empty()) retired_.take(uses, uses.before_begin(), owner.use_nodes);
 }
 
-// What `entry` has an event for on return is to be waited for; else, after success, the work is done already. It
-// may bring an idle event. A stream that captures, with the allocator
-// told of it or not, gets none (CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED): the capture would take the
-// event, and whoever asks for it later would be refused for ever. Nor does a stream without a handle while
-// any thread captures (not `may_wait`): the wait for the device would invalidate that capture.
+// See guard_events.h.
 CUresult DeviceAllocator::record_event(const StreamUse& use, PendingFrees::Entry* entry, bool during_capture,
                                        bool may_wait) noexcept {
-  EventPool& pool = surroundings_.event_pools.of(use.device);
-  CUevent event = std::exchange(entry->event, nullptr);
-  CUresult result = CUDA_ERROR_INVALID_CONTEXT;
-  try {
-    const DriverScope scope(api_, context_of(use.device), during_capture);
-    if (!names_its_stream(use)) {
-      result = may_wait ? api_.ctx_synchronize() : CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-    } else if (is_captured_in_context(use.stream)) {
-      result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-    } else {
-      result = event != nullptr ? CUDA_SUCCESS : pool.acquire(&event);
-      if (result == CUDA_SUCCESS) result = api_.event_record(event, use.stream.handle);
-      if (result == CUDA_SUCCESS) entry->event = std::exchange(event, nullptr);
-    }
-  } catch (...) {  // the context could not be made current
-    result = CUDA_ERROR_INVALID_CONTEXT;
-  }
-  if (event != nullptr) pool.release(event);
-  return result;
+  return record_guard(surroundings_.contexts, surroundings_.event_pools, use, during_capture, may_wait, &entry->event);
 }
 
-// Whether the handle still means the stream that was recorded. It does not when that was
-// another thread's default stream, which has no handle here, or when a stream that nobody
-// kept alive was destroyed, and its handle perhaps given to another.
-bool DeviceAllocator::names_its_stream(const StreamUse& use) const {
-  const bool is_kept = use.owner != nullptr && use.stream.handle != per_thread_handle();
-  if (is_kept || use.stream.id == kLegacyStreamId) return true;
-  StreamIdentity named;
-  return identify_stream(api_, use.stream.handle, &named) == CUDA_SUCCESS && named.id == use.stream.id;
-}
+bool DeviceAllocator::names_its_stream(const StreamUse& use) const { return cistern::names_its_stream(api_, use); }
 
 bool DeviceAllocator::wait_for_device_of(const StreamUse& use) const noexcept {
   try {

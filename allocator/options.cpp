@@ -87,6 +87,8 @@ void note_idle_keys(const std::vector<OptionPair>& pairs, OptionsReading& readin
       note("graph_capture_record_stream_reuse", "pytorch_rules:2.4 has no reuse within a capture");
     options.graph_capture_record_stream_reuse = false;
   }
+  if (!options.pinned_use_cuda_host_register && options.pinned_num_register_threads != 1)
+    note("pinned_num_register_threads", "acts only with pinned_use_cuda_host_register:True");
   if (options.max_split_size_bytes == kUnlimited) note("max_non_split_rounding_mb", "acts only with max_split_size_mb");
 }
 
@@ -173,6 +175,8 @@ std::string AllocatorOptions::describe() const {
   line("per_process_memory_fraction", fmt::format("{}", per_process_memory_fraction));
   line("research_after_flush", research_after_flush ? "True" : "False");
   line("graph_capture_record_stream_reuse", graph_capture_record_stream_reuse ? "True" : "False");
+  line("pinned_use_cuda_host_register", pinned_use_cuda_host_register ? "True" : "False");
+  line("pinned_num_register_threads", fmt::to_string(pinned_num_register_threads));
   line("oom_dump", oom_dump);
   line("summary_title", summary_title);
   line("history", cistern::to_string(history.enabled));

@@ -151,11 +151,24 @@ void read_divisions(const OptionPair& pair, OptionsReading& reading) {
     reading.options.roundup_power2_divisions.fill(divisions_value(pair, pair.value, false));
 }
 
+void read_host_register(const OptionPair& pair, OptionsReading& reading) {
+  reading.options.pinned_use_cuda_host_register = boolean_value(pair);
+}
+
+void read_register_threads(const OptionPair& pair, OptionsReading& reading) {
+  constexpr std::uint64_t most = 128;
+  std::uint64_t threads = 0;
+  if (!parse_integer(single_value(pair, "a power of two"), threads) || !std::has_single_bit(threads))
+    fail_option(pair, "a power of two");
+  if (threads > most) fail_option(pair, fmt::format("at most {} threads", most));
+  reading.options.pinned_num_register_threads = threads;
+}
+
 struct Key {
   std::string_view name;
   void (*read)(const OptionPair& pair, OptionsReading& reading);
 };
-constexpr std::array<Key, 18> kKeys{{
+constexpr std::array<Key, 21> kKeys{{
     {"backend", read_backend},
     {"expandable_segments", read_expandable_segments},
     {"garbage_collection_threshold", read_garbage_collection_threshold},
@@ -169,6 +182,9 @@ constexpr std::array<Key, 18> kKeys{{
     {"max_split_size_mb", read_max_split_size},
     {"oom_dump", read_oom_dump},
     {"per_process_memory_fraction", read_memory_fraction},
+    {"pinned_num_register_threads", read_register_threads},
+    {"pinned_use_cuda_host_register", read_host_register},
+    {"pinned_use_hip_host_register", read_host_register},
     {"policy", read_policy},
     {"pytorch_rules", read_rules},
     {"research_after_flush", read_research_after_flush},
@@ -179,15 +195,6 @@ constexpr std::array<Key, 18> kKeys{{
 // Checks of values that change nothing here. Each returns whether the value asks for more
 // than what happens anyway: only then is there something to say.
 bool asks_for_true(const OptionPair& pair) { return boolean_value(pair); }
-
-bool asks_for_threads(const OptionPair& pair) {
-  constexpr std::uint64_t most = 128;
-  std::uint64_t threads = 0;
-  if (!parse_integer(single_value(pair, "a power of two"), threads) || !std::has_single_bit(threads))
-    fail_option(pair, "a power of two");
-  if (threads > most) fail_option(pair, fmt::format("at most {} threads", most));
-  return threads != 1;
-}
 
 bool asks_for_mebibytes(const OptionPair& pair) {
   [[maybe_unused]] const std::size_t bytes = mebibytes_value(pair, 0);
@@ -222,20 +229,20 @@ struct KeyWithoutEffect {
   std::string_view reason;
 };
 constexpr std::string_view kNoLock = "cistern never holds a lock across a driver call that can block";
-constexpr std::string_view kNoPinned = "pinned host memory is not built yet";
+constexpr std::string_view kHostCache = "freed host blocks of every size are kept, until empty_host_cache";
 constexpr std::string_view kFixedReserve = "address ranges are of an eighth more than the device's memory";
-constexpr std::array<KeyWithoutEffect, 14> kKeysWithoutEffect{{
+constexpr std::array<KeyWithoutEffect, 11> kKeysWithoutEffect{{
     {"expandable_segments_reserve", asks_for_reserve, kFixedReserve},
     {"expandable_segments_reserve_by_class", asks_for_reserve_by_class, kFixedReserve},
     {"large_segment_size_mb", asks_for_segment_size, "segments of the large pool are of 20 MiB"},
-    {"pinned_free_catch_all", asks_for_true, kNoPinned},
-    {"pinned_max_cached_size_mb", asks_for_mebibytes, kNoPinned},
-    {"pinned_max_round_threshold_mb", asks_for_mebibytes, kNoPinned},
-    {"pinned_num_register_threads", asks_for_threads, kNoPinned},
-    {"pinned_reserve_segment_size_mb", asks_for_some_mebibytes, kNoPinned},
-    {"pinned_use_background_threads", asks_for_true, kNoPinned},
-    {"pinned_use_cuda_host_register", asks_for_true, kNoPinned},
-    {"pinned_use_hip_host_register", asks_for_true, kNoPinned},
+    {"pinned_free_catch_all", asks_for_true, "a free of what is no block is always told, and never ends the program"},
+    {"pinned_max_cached_size_mb", asks_for_mebibytes, kHostCache},
+    {"pinned_max_round_threshold_mb", asks_for_mebibytes,
+     "host blocks are never a page larger than what is asked for above 1 MiB"},
+    {"pinned_reserve_segment_size_mb", asks_for_some_mebibytes,
+     "segments of host memory come as they are needed, and their parts serve all sizes"},
+    {"pinned_use_background_threads", asks_for_true,
+     "a request asks an event a stream, without a lock; no thread does it"},
     {"release_lock_on_cudamalloc", asks_for_true, kNoLock},
     {"release_lock_on_hipmalloc", asks_for_true, kNoLock},
     {"throw_on_cudamalloc_oom", asks_for_true, "a request is refused only after the driver refused it"},

@@ -32,6 +32,8 @@ void require_valid(const AllocatorOptions& options) {
           "garbage_collection_threshold", options.garbage_collection_threshold, "a number from 0 to below 1");
   require(options.per_process_memory_fraction >= 0.0 && options.per_process_memory_fraction <= 1.0,
           "per_process_memory_fraction", options.per_process_memory_fraction, "a number from 0 to 1");
+  require(std::has_single_bit(options.pinned_num_register_threads) && options.pinned_num_register_threads <= 128,
+          "pinned_num_register_threads", options.pinned_num_register_threads, "a power of two, at most 128");
   require(!options.oom_dump.empty(), "oom_dump", options.oom_dump, "stderr, stdout, off or a file's path");
   require(options.summary_title == "cistern" || options.summary_title == "PyTorch", "summary_title",
           options.summary_title, "cistern or PyTorch");

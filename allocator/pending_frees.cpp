@@ -54,6 +54,22 @@ void PendingFrees::drop_empty_queues() noexcept {
   if (batches_ == nullptr) std::erase_if(queues_, [](const Queue& queue) { return queue.first == nullptr; });
 }
 
+std::size_t PendingFrees::firsts(std::size_t skip, std::span<Entry> entries) const noexcept {
+  std::size_t count = 0;
+  for (const Queue& queue : queues_) {
+    if (queue.first == nullptr) continue;
+    if (skip != 0) {
+      --skip;
+      continue;
+    }
+    if (count == entries.size()) break;
+    entries[count++] = *queue.first;
+  }
+  return count;
+}
+
+Block* PendingFrees::finish_first(const Entry& entry) noexcept { return finish(pop_front(*place_of(entry))); }
+
 void PendingFrees::take_all(Batch& batch) noexcept {
   Node** end = &batch.first;
   for (Queue& queue : queues_) {

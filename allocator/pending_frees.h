@@ -17,6 +17,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 namespace cistern {
@@ -55,6 +56,13 @@ class PendingFrees {
   // neither "done" nor "not ready"; the events after it stay queued.
   template <class Completed>
   [[nodiscard]] CUresult poll(Completed&& completed);
+
+  // For who asks the events without the lock, one thread at a time: copies of the first entries of the queues, without
+  // the first `skip` of those; returns how many. Then each whose event is done is ended, if nobody else ends any:
+  // returns its block if that was the last event. Queues stay, also empty ones, until drop_ended.
+  [[nodiscard]] std::size_t firsts(std::size_t skip, std::span<Entry> entries) const noexcept;
+  [[nodiscard]] Block* finish_first(const Entry& entry) noexcept;
+  void drop_ended() noexcept { drop_empty_queues(); }
 
   // Entries that somebody waits for, in the order of polling. Not to be moved meanwhile. Whoever
   // took them may read them without the lock.

@@ -1,6 +1,7 @@
 // What begins and ends a private pool of the heap, and what is recorded to it.
 
 #include "allocator/device_allocator.h"
+#include "allocator/guard_events.h"
 #include "runtime/driver_error.h"
 
 #include <fmt/format.h>
@@ -128,10 +129,7 @@ bool DeviceAllocator::is_captured(const StreamUse& use) const noexcept {
 
 // Requires: the context of the stream's device is current.
 bool DeviceAllocator::is_captured_in_context(const StreamIdentity& stream) const noexcept {
-  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-  const CUresult result = api_.stream_is_capturing(stream.handle, &status);
-  if (result == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT) return true;
-  return result == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_NONE;
+  return is_captured_now(api_, stream);
 }
 
 bool DeviceAllocator::capture_under_way() const {

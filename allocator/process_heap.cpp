@@ -84,10 +84,7 @@ DeviceHeaps& make_heaps() {
 }
 
 DeviceHeaps& heaps() {
-  if (forked.load(std::memory_order_relaxed))
-    throw NotSupported(
-        "this process was forked after cistern was used: the driver does not work in a forked child; "
-        "start the child with exec, or fork before the first use");
+  if (forked.load(std::memory_order_relaxed)) refuse_after_fork();
   if (DeviceHeaps* existing = made_heaps.load(std::memory_order_acquire)) return *existing;
   return make_heaps();
 }
@@ -111,6 +108,16 @@ int index_for_reading(Device device) {
 DeviceHeaps& process_heaps() { return heaps(); }
 
 DeviceHeaps* process_heaps_if_made() { return heaps_if_made() == nullptr ? nullptr : &heaps(); }
+
+DeviceHeaps* process_heaps_for_reading() { return heaps_for_reading(); }
+
+void refuse_after_fork() {
+  throw NotSupported(
+      "this process was forked after cistern was used: the driver does not work in a forked child; "
+      "start the child with exec, or fork before the first use");
+}
+
+bool in_forked_child() noexcept { return forked.load(std::memory_order_relaxed); }
 
 void* allocate(std::size_t bytes) { return allocate(bytes, current_stream()); }
 

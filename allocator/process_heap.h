@@ -10,6 +10,12 @@ namespace cistern {
 [[nodiscard]] DeviceHeaps& process_heaps();
 // The same without making them: null before the first use.
 [[nodiscard]] DeviceHeaps* process_heaps_if_made();
+// What can be asked for figures, in a forked child too; null before cistern is initialised.
+[[nodiscard]] DeviceHeaps* process_heaps_for_reading();
+// Whether they are the parent's: frees do nothing then.
+[[nodiscard]] bool in_forked_child() noexcept;
+// Throws the NotSupported of such a child.
+[[noreturn]] void refuse_after_fork();
 
 // cistern::record_stream for memory of which somebody knows a part: `address` is any byte of the block. Ignored if
 // there is no such block.

@@ -1,3 +1,5 @@
+#include "runtime/host_memory.h"
+
 #include <cistern/error.h>
 #include <cistern/host_memory.h>
 #include <fmt/format.h>
@@ -16,6 +18,8 @@ std::string describe(const void* pointer, std::size_t bytes) {
   return fmt::format("{} bytes of host memory at {}", bytes, pointer);
 }
 
+}  // namespace
+
 void* mapped_address(void* pointer, std::size_t bytes, bool mapped, Device device) {
   if (pointer == nullptr) throw InvalidArgument("device_pointer of no host memory: expected memory that is mapped");
   if (!mapped)
@@ -26,53 +30,6 @@ void* mapped_address(void* pointer, std::size_t bytes, bool mapped, Device devic
   check_driver(scope.api(), scope.api().mem_host_get_device_pointer(&address, pointer, 0),
                DriverEntryId::mem_host_get_device_pointer, [&] { return describe(pointer, bytes); });
   return reinterpret_cast<void*>(address);
-}
-
-}  // namespace
-
-PinnedMemory::PinnedMemory(std::size_t bytes, PinnedMemoryOptions options, Device device) : options_(options) {
-  device_ = resolve_device(device);
-  if (bytes == 0) return;
-  unsigned flags = 0;
-  if (options.portable) flags |= CU_MEMHOSTALLOC_PORTABLE;
-  if (options.mapped) flags |= CU_MEMHOSTALLOC_DEVICEMAP;
-  if (options.write_combined) flags |= CU_MEMHOSTALLOC_WRITECOMBINED;
-  destroy_deferred();
-  const DeviceScope scope(nullptr, device_);
-  void* made = nullptr;
-  check_driver(scope.api(), scope.api().mem_host_alloc(&made, bytes, flags), DriverEntryId::mem_host_alloc,
-               [&] { return fmt::format("{} bytes of host memory on device {}", bytes, device_); });
-  data_ = made;
-  size_ = bytes;
-}
-
-PinnedMemory::~PinnedMemory() { reset(); }
-
-PinnedMemory::PinnedMemory(PinnedMemory&& other) noexcept
-    : data_(std::exchange(other.data_, nullptr)),
-      size_(std::exchange(other.size_, 0)),
-      options_(other.options_),
-      device_(other.device_) {}
-
-PinnedMemory& PinnedMemory::operator=(PinnedMemory&& other) noexcept {
-  if (this != &other) {
-    reset();
-    data_ = std::exchange(other.data_, nullptr);
-    size_ = std::exchange(other.size_, 0);
-    options_ = other.options_;
-    device_ = other.device_;
-  }
-  return *this;
-}
-
-void* PinnedMemory::device_pointer(Device device) const {
-  return mapped_address(data_, size_, options_.mapped, device);
-}
-
-void PinnedMemory::reset() noexcept {
-  if (data_ != nullptr) free_host_memory(device_, data_);
-  data_ = nullptr;
-  size_ = 0;
 }
 
 HostRegistration::HostRegistration(void* pointer, std::size_t bytes, RegistrationOptions options, Device device)

@@ -15,6 +15,7 @@
 #include <cistern/device.h>
 #include <cistern/error.h>
 #include <cistern/export.h>
+#include <cistern/host_allocator.h>
 #include <cistern/mem_pool.h>
 #include <cistern/options.h>
 #include <cistern/snapshot.h>
@@ -142,6 +143,17 @@ class CISTERN_EXPORT CachingAllocator {
   ObserverId add_out_of_memory_observer(OutOfMemoryObserver observer);
   ObserverId add_free_memory_callback(FreeMemoryCallback callback);
   bool remove_observer(ObserverId id);
+
+  // Page-locked host memory of this allocator's own: see host_allocator.h for these.
+  [[nodiscard]] void* allocate_host(std::size_t bytes, int device = 0);
+  [[nodiscard]] void* allocate_host_aligned(std::size_t bytes, std::size_t alignment, int device = 0);
+  void deallocate_host(void* pointer) noexcept;
+  bool record_host_stream(void* pointer, StreamHandle stream, int device = 0);
+  bool record_host_stream(void* pointer, const Stream& stream);
+  void empty_host_cache();
+  [[nodiscard]] HostMemoryStats host_memory_stats() const;
+  void reset_peak_host_memory_stats();
+  void reset_accumulated_host_memory_stats();
 
   // Private pools: see mem_pool.h for these, and for MemPool, which works on an allocator too.
   void begin_allocate_to_pool(int device, PoolId id, const PoolFilter& filter);

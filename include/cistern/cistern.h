@@ -13,6 +13,7 @@
 #include <cistern/fixed_text.h>
 #include <cistern/graph.h>
 #include <cistern/history.h>
+#include <cistern/host_allocator.h>
 #include <cistern/host_memory.h>
 #include <cistern/ipc.h>
 #include <cistern/mem_pool.h>

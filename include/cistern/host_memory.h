@@ -1,6 +1,6 @@
 #pragma once
 
-// Page-locked ("pinned") host memory: allocated by the driver, or one's own, registered.
+// Owners of page-locked ("pinned") host memory: of host_allocator.h, or one's own, registered.
 //
 // Copies between it and the device run in stream order without a staging buffer, and without
 // holding up the host. Work that is queued reads and writes it when it runs: it must be done
@@ -17,18 +17,19 @@
 namespace cistern {
 
 struct PinnedMemoryOptions {
-  bool portable = true;         // page-locked for every device's context, not for one alone
+  bool portable = true;         // page-locked for every device's context: all of it is
   bool mapped = false;          // the device may reach it: see device_pointer
-  bool write_combined = false;  // faster to the device, slow for the host to read
+  bool write_combined = false;  // faster to the device, slow for the host to read; a driver call each, in whole pages
 };
 
-// Page-locked memory that the driver allocates, in whole pages, uninitialised.
+// A block of allocate_host, uninitialised.
 class CISTERN_EXPORT PinnedMemory {
  public:
   PinnedMemory() noexcept = default;
-  // 0 bytes: an empty object, without a driver call. `device`: whose context allocates it.
+  // 0 bytes: an empty object, without a driver call. `device`: next to which it is. Throws as allocate_host does.
   explicit PinnedMemory(std::size_t bytes, PinnedMemoryOptions options = {}, Device device = {});
-  // Frees it; never throws. The caller sees to it that no queued work uses it any more.
+  // Frees it; never throws. The block is used again once the streams that record_host_stream told of are done; the
+  // caller sees to it that no other queued work uses it any more.
   ~PinnedMemory();
   PinnedMemory(PinnedMemory&& other) noexcept;
   PinnedMemory& operator=(PinnedMemory&& other) noexcept;

@@ -55,6 +55,10 @@ struct AllocatorOptions {
   std::string oom_dump = "stderr";
   // The word in the summary's title: "cistern", or "PyTorch" for the original text.
   std::string summary_title = "cistern";
+  // Page-locked host memory is plain memory whose pages this many threads bring in and the driver then locks
+  // (cuMemHostRegister), instead of the driver's own (cuMemHostAlloc). What is there already stays what it is.
+  bool pinned_use_cuda_host_register = false;
+  std::size_t pinned_num_register_threads = 1;  // a power of two, at most 128
   // What the history records from the start; record_history replaces it.
   HistoryOptions history = HistoryOptions::always_on();
 

@@ -1,5 +1,6 @@
-// Page-locked memory for std::pmr: the contract as far as it is about the host's memory.
+// Page-locked memory for std::pmr and from C: the contract as far as it is about the host's memory.
 
+#include <cistern/c_api.h>
 #include <cistern/cistern.h>
 #include <cistern/integrations/pmr.h>
 #include <gtest/gtest.h>
@@ -7,18 +8,20 @@
 #include <array>
 #include <cstdint>
 #include <memory_resource>
+#include <string>
 #include <vector>
 
 namespace cistern {
 namespace {
+
+std::int64_t live_bytes() { return host_memory_stats().active_bytes.current; }
 
 TEST(PinnedMemoryResource, VectorsLieInPageLockedMemory) {
   PinnedMemoryResource pinned;
   {
     std::pmr::vector<int> values({1, 2, 3}, &pinned);
     EXPECT_TRUE(is_pinned(values.data()));
-    EXPECT_EQ(pinned.live_blocks(), 1U);
-    EXPECT_EQ(pinned.live_bytes(), 12U);
+    EXPECT_EQ(live_bytes(), 64);
     std::array<int, 3> back{};
     DeviceBuffer<int> buffer(3);
     copy_async(buffer.data(), values.data(), 12);
@@ -26,18 +29,14 @@ TEST(PinnedMemoryResource, VectorsLieInPageLockedMemory) {
     current_stream().synchronize();
     EXPECT_EQ(back, (std::array<int, 3>{1, 2, 3}));
   }
-  EXPECT_EQ(pinned.live_bytes(), 0U);
+  EXPECT_EQ(live_bytes(), 0);
 }
 
-TEST(PinnedMemoryResource, AStandardPoolOverItKeepsMemory) {
+TEST(PinnedMemoryResource, KeepsWhatIsGivenBack) {
   PinnedMemoryResource pinned;
-  {
-    std::pmr::synchronized_pool_resource pool(&pinned);
-    for (int i = 0; i < 100; ++i) pool.deallocate(pool.allocate(100), 100);
-    EXPECT_LE(pinned.live_blocks(), 10U);
-    EXPECT_GE(pinned.live_blocks(), 1U);
-  }
-  EXPECT_EQ(pinned.live_blocks(), 0U);
+  for (int i = 0; i < 100; ++i) pinned.deallocate(pinned.allocate(100), 100);
+  EXPECT_EQ(host_memory_stats().num_host_alloc, 1);
+  EXPECT_EQ(live_bytes(), 0);
 }
 
 TEST(PinnedMemoryResource, AlignsUpToAPageAndRefusesMore) {
@@ -48,42 +47,114 @@ TEST(PinnedMemoryResource, AlignsUpToAPageAndRefusesMore) {
     pinned.deallocate(pointer, 10, alignment);
   }
   EXPECT_THROW(static_cast<void>(pinned.allocate(10, std::size_t{1} << 30)), InvalidArgument);
-  EXPECT_EQ(pinned.live_blocks(), 0U);
   void* const nothing = pinned.allocate(0, 1);
   EXPECT_NE(nothing, nullptr);
-  EXPECT_EQ(pinned.live_bytes(), 0U);
   pinned.deallocate(nothing, 0, 1);
-  EXPECT_EQ(pinned.live_blocks(), 0U);
+  EXPECT_EQ(live_bytes(), 0);
 }
 
-TEST(PinnedMemoryResource, RefusesWhatIsNotItsOwn) {
+TEST(PinnedMemoryResource, RefusesWhatIsNoBlockOfTheHost) {
   PinnedMemoryResource pinned, other;
   void* const pointer = pinned.allocate(1000);
+  void* const on_device = allocate(1000);
   int foreign = 0;
-  const auto said = [](PinnedMemoryResource& resource, void* freed, std::size_t bytes) {
+  const auto said = [](std::pmr::memory_resource& resource, void* freed, std::size_t bytes) {
     testing::internal::CaptureStderr();
     resource.deallocate(freed, bytes);
     return testing::internal::GetCapturedStderr();
   };
   EXPECT_NE(said(pinned, &foreign, 4), "");
-  EXPECT_NE(said(pinned, static_cast<char*>(pointer) + 8, 1000), "");
+  EXPECT_NE(said(pinned, on_device, 1000), "");
+  EXPECT_NE(said(pinned, static_cast<char*>(pointer) + 64, 1000), "");
   EXPECT_NE(said(pinned, pointer, 999).find("asked for with 1000"), std::string::npos);
-  EXPECT_NE(said(other, pointer, 1000), "");
-  EXPECT_EQ(pinned.live_bytes(), 1000U);
-  EXPECT_EQ(said(pinned, pointer, 1000), "");
+  EXPECT_EQ(live_bytes(), 1024);
+  EXPECT_TRUE(pinned.is_equal(other));
+  EXPECT_EQ(said(other, pointer, 1000), "");
   EXPECT_NE(said(pinned, pointer, 1000), "");
-  EXPECT_FALSE(pinned.is_equal(other));
+  EXPECT_EQ(memory_allocated(), 1024U);
+  EXPECT_FALSE(pinned.is_equal(*std::pmr::get_default_resource()));
+  EXPECT_THROW(static_cast<void>(PinnedMemoryResource(Device(7)).allocate(1)), InvalidArgument);
 }
 
-TEST(PinnedMemoryResource, SaysWhatIsLeftWhenItEnds) {
-  testing::internal::CaptureStderr();
+TEST(HostMemoryFromC, IsTheSameHeap) {
   void* pointer = nullptr;
-  {
-    PinnedMemoryResource pinned;
-    pointer = pinned.allocate(100);
+  ASSERT_EQ(cistern_host_allocate(3000, 0, 0, &pointer), CISTERN_SUCCESS) << cistern_last_error();
+  EXPECT_EQ(live_bytes(), 3072);
+  EXPECT_EQ(cistern_host_record_stream(pointer, 0, nullptr), CISTERN_SUCCESS);
+  deallocate_host(pointer);
+  EXPECT_EQ(cistern_host_deallocate(pointer), CISTERN_ERROR_INVALID_ARGUMENT);
+  CISTERN_STRUCT(cistern_host_memory_stats, stats);
+  ASSERT_EQ(cistern_get_host_memory_stats(&stats), CISTERN_SUCCESS);
+  EXPECT_EQ(stats.num_host_alloc, 1);
+  EXPECT_EQ(stats.allocated_bytes.current, 2 << 20);
+  EXPECT_EQ(stats.host_alloc_time.count, 1);
+  EXPECT_EQ(cistern_empty_host_cache(), CISTERN_SUCCESS);
+  EXPECT_EQ(host_memory_stats().allocated_bytes.current, 0);
+  EXPECT_EQ(cistern_reset_peak_host_memory_stats(), CISTERN_SUCCESS);
+  EXPECT_EQ(cistern_reset_accumulated_host_memory_stats(), CISTERN_SUCCESS);
+  EXPECT_EQ(host_memory_stats().flat(), HostMemoryStats{}.flat());
+}
+
+TEST(HostMemoryFromC, BadInputIsAStatusAndChangesNothing) {
+  void* pointer = nullptr;
+  ASSERT_EQ(cistern_host_allocate(100, 4096, 0, &pointer), CISTERN_SUCCESS);
+  const auto before = host_memory_stats_flat();
+  int foreign = 0;
+  void* untouched = &foreign;
+  EXPECT_EQ(cistern_host_allocate(100, 0, 0, nullptr), CISTERN_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(cistern_host_allocate(100, 0, 99, &untouched), CISTERN_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(cistern_host_allocate(100, 48, 0, &untouched), CISTERN_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(cistern_host_allocate(std::size_t{1} << 62, 0, 0, &untouched), CISTERN_ERROR_OUT_OF_MEMORY);
+  EXPECT_EQ(untouched, &foreign);
+  CISTERN_STRUCT(cistern_out_of_memory_report, report);
+  ASSERT_EQ(cistern_last_out_of_memory(&report), CISTERN_SUCCESS);
+  EXPECT_EQ(report.device, -1);
+  for (void* wrong : {static_cast<void*>(&foreign), static_cast<void*>(static_cast<char*>(pointer) + 64)}) {
+    EXPECT_EQ(cistern_host_deallocate(wrong), CISTERN_ERROR_INVALID_ARGUMENT);
+    EXPECT_EQ(cistern_host_record_stream(wrong, 0, nullptr), CISTERN_ERROR_INVALID_ARGUMENT);
   }
-  EXPECT_NE(testing::internal::GetCapturedStderr().find("1 live blocks of 100 bytes"), std::string::npos);
-  EXPECT_TRUE(is_pinned(pointer));
+  EXPECT_EQ(cistern_host_deallocate_sized(pointer, 101), CISTERN_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(cistern_host_record_stream(pointer, 0, reinterpret_cast<cistern_stream>(&foreign)), CISTERN_ERROR_DRIVER);
+  EXPECT_EQ(cistern_get_host_memory_stats(nullptr), CISTERN_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(cistern_deallocate(pointer), CISTERN_ERROR_INVALID_ARGUMENT) << "it is no block of a device";
+  EXPECT_EQ(host_memory_stats_flat(), before);
+  EXPECT_EQ(cistern_host_deallocate(nullptr), CISTERN_SUCCESS);
+  EXPECT_EQ(cistern_host_deallocate_sized(pointer, 100), CISTERN_SUCCESS);
+}
+
+TEST(HostMemory, FiguresAreEmptyBeforeTheFirstUse) {
+  EXPECT_TRUE(host_memory_stats_flat().empty());
+  EXPECT_TRUE(host_memory_stats_as_nested_dict().entries.empty());
+  deallocate_host(nullptr);
+  deallocate_host(allocate_host(1));
+  EXPECT_EQ(host_memory_stats_flat().size(), 28U);
+  EXPECT_EQ(host_memory_stats_as_nested_dict().entries.size(), 8U);
+}
+
+TEST(HostMemory, OwnersShareTheCache) {
+  const void* first = nullptr;
+  {
+    const PinnedMemory memory(5000, {.portable = true, .mapped = true, .write_combined = false});
+    first = memory.data();
+    EXPECT_TRUE(is_pinned(first));
+    EXPECT_EQ(memory.device_pointer(), first);
+  }
+  const PinnedMemory again(5000);
+  EXPECT_EQ(again.data(), first);
+  EXPECT_EQ(host_memory_stats().num_host_alloc, 1);
+  const PinnedMemory combined(5000, {.portable = true, .mapped = false, .write_combined = true});
+  EXPECT_EQ(host_memory_stats().num_host_alloc, 1) << "a driver call of its own";
+  EXPECT_TRUE(is_pinned(combined.data()));
+}
+
+TEST(HostMemory, RegistrationIsChosenByTheOption) {
+  set_options("pinned_use_cuda_host_register:True,pinned_num_register_threads:2");
+  EXPECT_NE(effective_config().find("pinned_num_register_threads: 2"), std::string::npos);
+  void* const pointer = allocate_host(3 << 20);
+  EXPECT_EQ(simulated::driver().calls("cuMemHostRegister"), 1U);
+  deallocate_host(pointer);
+  empty_host_cache();
+  EXPECT_EQ(simulated::driver().calls("cuMemHostUnregister"), 1U);
 }
 
 }  // namespace

@@ -32,8 +32,23 @@ void require(bool holds, const char* what) {
 
 void use(const Stream& stream) {
   void* const pointer = allocate(2 * kMega, stream);
+  void* const staging = allocate_host(kMega);
+  copy_async(pointer, staging, kMega, stream);
+  record_host_stream(staging, stream);
+  deallocate_host(staging);
   fill_async(pointer, 1, 2 * kMega, stream);
   deallocate(pointer);
+}
+
+// What a forked child is refused, by a precise error.
+template <class Call>
+bool is_refused_after_fork(Call&& call) {
+  try {
+    call();
+  } catch (const NotSupported& error) {
+    return std::strstr(error.what(), "fork") != nullptr;
+  }
+  return false;
 }
 
 // Blocks, streams with work, an event: left as they are.
@@ -98,21 +113,35 @@ int wait_for(pid_t child) {
 // of static objects too, free nothing and harm nothing.
 int fork_and_exit() {
   fill_static_objects();
+  CachingAllocator own;
+  void* const of_own = own.allocate(kMega);
+  void* const cached = own.allocate(kMega);
+  own.deallocate(cached);
   const std::size_t live = memory_allocated();
+  const std::int64_t live_host = host_memory_stats().active_bytes.current;
   const pid_t child = fork();
   if (child == 0) {
     REQUIRE(memory_allocated() == live);
+    REQUIRE(host_memory_stats().active_bytes.current == live_host);
     REQUIRE(!memory_summary().empty());
-    try {
-      static_cast<void>(allocate(kMega));
-      return 4;
-    } catch (const NotSupported& error) {
-      REQUIRE(std::strstr(error.what(), "fork") != nullptr);
-    }
+    REQUIRE(is_refused_after_fork([] { static_cast<void>(allocate(kMega)); }));
+    REQUIRE(is_refused_after_fork([] { static_cast<void>(allocate_host(kMega)); }));
+    REQUIRE(is_refused_after_fork([] { empty_host_cache(); }));
+    // Its own are the parent's, too, what they have cached included; and new ones there are none.
+    REQUIRE(is_refused_after_fork([&] { static_cast<void>(own.allocate(kMega)); }));
+    REQUIRE(is_refused_after_fork([&] { static_cast<void>(own.allocate(kMega, Stream::null())); }));
+    REQUIRE(is_refused_after_fork([&] { static_cast<void>(own.allocate_host(kMega)); }));
+    REQUIRE(is_refused_after_fork([&] { own.empty_cache(); }));
+    REQUIRE(is_refused_after_fork([&] { own.record_stream(of_own, nullptr); }));
+    REQUIRE(is_refused_after_fork([] { static_cast<void>(CachingAllocator()); }));
+    own.deallocate(of_own);
+    deallocate_host(nullptr);
+    REQUIRE(own.memory_stats().allocated_bytes.all.current == kMega);
     std::exit(0);
   }
   REQUIRE(wait_for(child) == 0);
   REQUIRE(memory_allocated() == live);
+  own.deallocate(of_own);
   use(Stream::create());
   return 0;
 }
@@ -134,6 +163,7 @@ int fork_while_others_allocate() {
     const pid_t child = fork();
     if (child == 0) {
       static_cast<void>(memory_stats());
+      static_cast<void>(host_memory_stats());
       deallocate(nullptr);
       _exit(0);
     }

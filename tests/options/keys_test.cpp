@@ -133,6 +133,8 @@ TEST(OptionKeys, DescriptionListsEveryOptionInForce) {
             "per_process_memory_fraction: 1\n"
             "research_after_flush: False\n"
             "graph_capture_record_stream_reuse: False\n"
+            "pinned_use_cuda_host_register: False\n"
+            "pinned_num_register_threads: 1\n"
             "oom_dump: off\n"
             "summary_title: cistern\n"
             "history: all\n"

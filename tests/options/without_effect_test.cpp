@@ -20,18 +20,17 @@ TEST(OptionsWithoutEffect, KnownKeysOfPytorchAreListedWithTheReason) {
   EXPECT_THAT(
       idle("release_lock_on_cudamalloc:True"),
       ElementsAre("release_lock_on_cudamalloc: cistern never holds a lock across a driver call that can block"));
-  EXPECT_THAT(idle("pinned_num_register_threads:8,pinned_use_cuda_host_register:True"),
-              ElementsAre("pinned_num_register_threads: pinned host memory is not built yet",
-                          "pinned_use_cuda_host_register: pinned host memory is not built yet"));
+  EXPECT_THAT(idle("pinned_num_register_threads:8,pinned_use_cuda_host_register:True"), IsEmpty());
+  EXPECT_THAT(idle("pinned_num_register_threads:8"),
+              ElementsAre("pinned_num_register_threads: acts only with pinned_use_cuda_host_register:True"));
 }
 
 TEST(OptionsWithoutEffect, EveryKeyOfPytorchIsKnown) {
   for (const char* pair :
        {"throw_on_cudamalloc_oom:True", "large_segment_size_mb:32", "expandable_segments_reserve:0.5",
         "expandable_segments_reserve:64G", "expandable_segments_reserve_by_class:[small:1]",
-        "release_lock_on_hipmalloc:True", "pinned_use_hip_host_register:True", "pinned_use_background_threads:True",
-        "pinned_reserve_segment_size_mb:64", "pinned_max_round_threshold_mb:16", "pinned_max_cached_size_mb:16",
-        "pinned_free_catch_all:True"})
+        "release_lock_on_hipmalloc:True", "pinned_use_background_threads:True", "pinned_reserve_segment_size_mb:64",
+        "pinned_max_round_threshold_mb:16", "pinned_max_cached_size_mb:16", "pinned_free_catch_all:True"})
     EXPECT_EQ(idle(pair).size(), 1u) << pair;
 }
 

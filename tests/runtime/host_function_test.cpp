@@ -177,7 +177,9 @@ TEST_F(HostFunctions, StreamsAndEventsThatEndInsideAreDestroyedLater) {
 TEST_F(HostFunctions, PageLockedMemoryThatEndsInsideIsFreedLater) {
   const Stream stream = Stream::create();
   std::vector<char> own(8192);
-  stream.launch_host_func([memory = std::make_shared<PinnedMemory>(4096),
+  const PinnedMemoryOptions of_the_driver{.write_combined = true};  // others go back to the cache
+  stream.launch_host_func([memory = std::make_shared<PinnedMemory>(4096, of_the_driver),
+                           cached = std::make_shared<PinnedMemory>(4096),
                            pages = std::make_shared<HostRegistration>(own.data(), own.size())] {});
   const auto freed = driver().calls("cuMemFreeHost");
   const auto unlocked = driver().calls("cuMemHostUnregister");
@@ -224,7 +226,7 @@ TEST_F(HostFunctions, PageLockedMemoryThatWasMovedFromIsEmpty) {
   std::vector<char> own(8192);
   const auto freed = driver().calls("cuMemFreeHost");
   {
-    PinnedMemory memory(4096, {.mapped = true});
+    PinnedMemory memory(4096, {.mapped = true, .write_combined = true});
     const PinnedMemory taken = std::move(memory);
     // NOLINTBEGIN(bugprone-use-after-move): what is left is stated
     EXPECT_TRUE(memory.empty());

@@ -3,48 +3,36 @@
 // PinnedMemoryResource: page-locked host memory for the containers of std::pmr.
 //
 //   cistern::PinnedMemoryResource pinned;
-//   std::pmr::synchronized_pool_resource pool(&pinned);   // keeps what is given back
-//   std::pmr::vector<float> batch(count, &pool);          // copies from it to the device run in stream order
+//   std::pmr::vector<float> batch(count, &pinned);   // copies from it to the device run in stream order
 //
-// It caches nothing: each allocation is a driver call and takes whole pages, each free another one. Under a pool of
-// the standard library, as above, most requests reach neither.
-// A resource frees what it allocated and no other; those that it still has when it ends stay allocated, and standard
-// error says how many. Thread safety: any member may be called from any thread.
+// It is a door to allocate_host (host_allocator.h), which keeps what is given back: no pool of the standard library is
+// needed above it. All of these resources are equal: what one allocated another may free.
+// Thread safety: any member may be called from any thread.
 
 #include <cistern/device.h>
 #include <cistern/export.h>
-#include <cistern/host_memory.h>
+#include <cistern/host_allocator.h>
 
 #include <cstddef>
-#include <memory>
 #include <memory_resource>
 
 namespace cistern {
 
 class CISTERN_EXPORT PinnedMemoryResource final : public std::pmr::memory_resource {
  public:
-  // `device`: whose context allocates; "the current device" is the one that is current now.
-  explicit PinnedMemoryResource(PinnedMemoryOptions options = {}, Device device = {});
+  // `device`: next to which the memory is; "the current device" is the one that is current now.
+  explicit PinnedMemoryResource(Device device = {});
   ~PinnedMemoryResource() override;
-  PinnedMemoryResource(const PinnedMemoryResource&) = delete;
-  PinnedMemoryResource& operator=(const PinnedMemoryResource&) = delete;
-
-  // Blocks that are allocated now, and their bytes as they were asked for.
-  [[nodiscard]] std::size_t live_blocks() const noexcept;
-  [[nodiscard]] std::size_t live_bytes() const noexcept;
 
  private:
-  // 0 bytes take a page, too. Throws InvalidArgument for an alignment that is no power of two or above a page,
-  // DriverError.
+  // 0 bytes get a block, too. Throws as allocate_host_aligned does.
   void* do_allocate(std::size_t bytes, std::size_t alignment) override;
-  // Never throws. What this resource did not allocate, or not with so many bytes, stays as it is, and standard error
-  // says so. The caller sees to it that no queued work uses the memory any more.
+  // Never throws. What is no live host block, or was not asked for with so many bytes, stays as it is, and standard
+  // error says so. Work that is queued must be told of by record_host_stream, or be done.
   void do_deallocate(void* pointer, std::size_t bytes, std::size_t alignment) override;
-  // Only itself.
   [[nodiscard]] bool do_is_equal(const std::pmr::memory_resource& other) const noexcept override;
 
-  struct State;
-  std::unique_ptr<State> state_;
+  Device device_;
 };
 
 }  // namespace cistern
