@@ -12,9 +12,10 @@ usage() {
   cat <<'USAGE'
 usage: ./dev gpu [--device cuda|simulated] [--build DIR]
        ./dev gpu --prepare
-Runs the device tests, asks the driver every statement of docs/conformance.md, times its calls
-and replays every workload and real trace on the device; writes bench/results/DEVICE.md, with
-every statement that did not hold, and bench/costs.json.
+Runs the device tests and, where nvcc made it, the CUDA program of examples/, asks the driver
+every statement of docs/conformance.md, times its calls and replays every workload and real trace
+on the device; writes bench/results/DEVICE.md, with every statement that did not hold, and
+bench/costs.json.
 
   --device simulated   the same script over the simulated device, e.g. where there is no
                        GPU. What it says of costs is modelled, so it writes build/gpu-simulated/
@@ -29,11 +30,17 @@ USAGE
 }
 
 binaries=(tools/cistern tests/gpu/cistern_gpu_tests tests/conformance/cistern_conformance bench/cistern_driver_costs)
+# Made where there is a compiler for kernels, and run on a real device alone: the simulated one has none.
+cuda_program=examples/cistern_cuda_program
 
 prepare() {
   # shellcheck source=scripts/build.sh
   . "$root/scripts/build.sh"
   compile_quietly release "${binaries[@]}"
+  if grep -q '^CISTERN_NVCC:FILEPATH=/' "$root/build/release/CMakeCache.txt"; then
+    compile_quietly release "$cuda_program"
+    binaries+=("$cuda_program")
+  fi
   local into=$root/build/gpu binary library
   rm -rf "$into"
   mkdir -p "$into/lib"
@@ -116,6 +123,11 @@ fi
 echo "== the device tests"
 tests_passed=yes
 CISTERN_DEVICE=$tests_on "$build/tests/gpu/cistern_gpu_tests" 2>&1 | tee "$scratch/tests.log" || tests_passed=no
+
+if [[ $device == cuda && -x $build/$cuda_program ]]; then
+  echo "== the CUDA program: kernels, Thrust, a graph (examples/cuda/chain.cu)"
+  "$build/$cuda_program" 2>&1 | tee "$scratch/cuda_program.log" || tests_passed=no
+fi
 
 # Each statement in a process of its own: what breaks the device's context, or waits for ever,
 # spoils no other statement.
