@@ -6,6 +6,16 @@
 #include <atomic>
 
 namespace cistern {
+namespace {
+
+void free_of(HostHeap& heap, void* pointer) noexcept {
+  const auto address = reinterpret_cast<std::uintptr_t>(pointer);
+  std::size_t requested = 0;
+  if (address != 0 && heap.free(address, std::nullopt, &requested) == HostHeap::Freed::no_block)
+    say_nothing_was_freed(address);
+}
+
+}  // namespace
 
 CachingAllocator::CachingAllocator(const CachingAllocatorOptions& options) : state_(std::make_unique<State>(options)) {}
 
@@ -191,11 +201,7 @@ void* CachingAllocator::allocate_host_aligned(std::size_t bytes, std::size_t ali
 }
 
 void CachingAllocator::deallocate_host(void* pointer) noexcept {
-  std::size_t requested = 0;
-  const auto address = reinterpret_cast<std::uintptr_t>(pointer);
-  if (pointer != nullptr && !state_->is_left_to_parent() &&
-      state_->heaps.host().free(address, std::nullopt, &requested) == HostHeap::Freed::no_block)
-    say_nothing_was_freed(address);
+  if (!state_->is_left_to_parent()) free_of(state_->heaps.host(), pointer);
 }
 
 bool CachingAllocator::record_host_stream(void* pointer, StreamHandle stream, int device) {
@@ -215,7 +221,25 @@ void CachingAllocator::reset_peak_host_memory_stats() { state_->heaps.host().res
 
 void CachingAllocator::reset_accumulated_host_memory_stats() { state_->heaps.host().reset_accumulated(); }
 
+void* CachingAllocator::allocate_managed(std::size_t bytes, int device) {
+  return state_->usable().managed().allocate(bytes, host_sizes::kAlignment, device);
+}
+
+void CachingAllocator::deallocate_managed(void* pointer) noexcept {
+  if (!state_->is_left_to_parent()) free_of(state_->heaps.managed(), pointer);
+}
+
+bool CachingAllocator::record_managed_stream(void* pointer, StreamHandle stream, int device) {
+  return state_->usable().managed().record_use(reinterpret_cast<std::uintptr_t>(pointer),
+                                               state_->usable().use_of(stream, device));
+}
+
+void CachingAllocator::empty_managed_cache() { state_->usable().managed().empty_cache(); }
+
+HostMemoryStats CachingAllocator::managed_memory_stats() const { return state_->heaps.managed().stats(); }
+
 void CachingAllocator::check() const {
+  state_->heaps.managed().check();
   state_->heaps.host().check();
   state_->heaps.for_each([](const DeviceAllocator& heap) { heap.check(); });
 }

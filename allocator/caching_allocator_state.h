@@ -5,6 +5,7 @@
 #include <cistern/allocator.h>
 
 #include "allocator/process_heap.h"
+#include "runtime/fork_loss.h"
 #include "runtime/process_driver.h"
 
 #include <memory>
@@ -29,7 +30,9 @@ struct CachingAllocator::State {
       refuse_after_fork();
     return heaps;
   }
-  [[nodiscard]] bool is_left_to_parent() const noexcept { return contexts.own == nullptr && !process_driver_loaded(); }
+  [[nodiscard]] bool is_left_to_parent() const noexcept {
+    return driver_lost_in_fork.load(std::memory_order_relaxed) && contexts.own == nullptr;
+  }
 
   OwnContexts contexts;
   DeviceHeaps heaps;             // after the contexts: its end still uses them

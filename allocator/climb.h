@@ -76,6 +76,7 @@ class Climb {
 
   // Of expandable segments' pages: what an earlier climb left.
   PageSource::Room handles;
+  bool has_flushed = false;
 
  private:
   void refill() noexcept {

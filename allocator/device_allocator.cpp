@@ -21,6 +21,8 @@ bool needs_pages(const AllocatorOptions& options) {
   return options.policy == Policy::expandable || options.policy == Policy::paged;
 }
 
+bool caches(Policy policy) { return policy != Policy::direct && policy != Policy::async; }
+
 }  // namespace
 
 void say_nothing_was_freed(std::uint64_t address) noexcept {
@@ -38,10 +40,12 @@ DeviceAllocator::DeviceAllocator(const HeapSurroundings& surroundings, int devic
       pages_(needs_pages(options) ? PageSource::make(api_, surroundings.contexts.driver_device(device)) : nullptr),
       options_(served(options)),
       policy_(options_),
-      caches_(options.policy != Policy::direct),
+      caches_(caches(options.policy)),
       pending_(api_, surroundings.event_pools, device) {
   check_driver(api_, api_.device_total_mem(&device_total_bytes_, surroundings.contexts.driver_device(device)),
                DriverEntryId::device_total_mem, [&] { return fmt::format("device {}", device_); });
+  if (options_.policy == Policy::async)
+    stream_ordered_ = std::make_unique<StreamOrderedSource>(api_, device, surroundings.contexts.driver_device(device));
   if (options_.policy == Policy::paged) paged_ = std::make_unique<PagedMemory>(api_, *pages_, device_total_bytes_);
   record_history(HistoryOptions(history), prepare_history(history));
   recorder_.set_history(&history_);
@@ -142,6 +146,7 @@ void DeviceAllocator::complete_pending(Lock& lock) {
     result = pending_.poll([&](Block* block) { complete_free(block, lock); });
   }
   if (leftovers_) release_leftovers(lock);
+  release_idle(lock);
   check_driver(api_, result, DriverEntryId::event_query,
                [&] { return fmt::format("an event that guards a free on device {}", device_); });
 }
@@ -267,12 +272,13 @@ bool DeviceAllocator::free(std::uint64_t address, const StreamUse* last_use) noe
   return true;
 }
 
-// The rest of a free of a private pool's block, or one in an expandable segment or paged memory, or under `direct`.
+// The rest of a free of a private pool's block, or one in an expandable segment or paged memory, or under `direct` or
+// `async`. Only cuMemFree waits for what other streams do.
 void DeviceAllocator::free_in_pool(Block* block, Lock& lock) noexcept {
   PrivatePool* home = block->segment->owner->home;
   if (block->segment->is_paged()) {
     paged_->placement.freed(paged_->place_of(*block));
-  } else if (home == nullptr && block->segment->range == nullptr) {
+  } else if (home == nullptr && block->segment->range == nullptr && !(is_stream_ordered() && block->has_uses)) {
     release_uncached(block, lock);
     return;
   }
@@ -282,6 +288,7 @@ void DeviceAllocator::free_in_pool(Block* block, Lock& lock) noexcept {
   else
     free_behind_events(block, lock);
   if (leftovers_) release_leftovers(lock);
+  release_idle(lock);
 }
 
 inline void DeviceAllocator::complete_plain_free(Block* block, const Lock& lock) {
@@ -314,7 +321,10 @@ Block* DeviceAllocator::complete_free(Block* block, const Lock& lock) {
   const PoolKind kind = settled->segment->kind;
   recorder_.free_completed(kind, as_signed(bytes), as_signed(requested), change, of, grant);
   PrivatePool* home = settled->segment->owner->home;
-  if (home == nullptr) return settled;
+  if (home == nullptr) {
+    has_idle_ = is_stream_ordered();
+    return settled;
+  }
   home->recorder.free_completed(kind, as_signed(bytes), as_signed(requested), change);
   if (home->is_freeable() && home->settings.ends_by_itself && !settled->is_split()) leftovers_ = true;
   return settled;
@@ -353,6 +363,7 @@ bool DeviceAllocator::owns(std::uint64_t address) const noexcept {
 }
 
 void DeviceAllocator::prepare(const AllocatorOptions& options) {
+  if (options.policy == Policy::async) prepare_driver_pool();
   if (!needs_pages(options)) return;
   const bool is_paged = options.policy == Policy::paged;
   {
@@ -386,7 +397,7 @@ void DeviceAllocator::set_options(AllocatorOptions&& options) noexcept {
   std::swap(options_, options);  // the old ones end without the lock
   policy_ = SizePolicy(options_);
   choose_search();
-  caches_ = options_.policy != Policy::direct;
+  caches_ = caches(options_.policy);
   if (options_.fraction_given) apply_fraction(options_.per_process_memory_fraction);
 }
 

@@ -40,6 +40,7 @@
 #include "allocator/size_policy.h"
 #include "allocator/stream_heap.h"
 #include "allocator/stream_heap_arena.h"
+#include "allocator/stream_ordered_source.h"
 #include "allocator/stream_pools.h"
 #include "runtime/context.h"
 #include "stats/history.h"
@@ -539,8 +540,22 @@ class DeviceAllocator {
   void wait_for_grants(Lock& lock);
   void choose_search() noexcept;
 
+  // stream_ordered_memory.cpp: `async`.
+  [[nodiscard]] bool is_stream_ordered() const noexcept {
+    return options_.policy == Policy::async && stream_ordered_ != nullptr;
+  }
+  void prepare_driver_pool();
+  void release_idle(Lock& lock) noexcept;
+  std::size_t trim_driver_pool(std::size_t most_bytes, Lock& lock);
+
   // segments.cpp: from and to the driver.
   [[nodiscard]] Block* allocate_segment(const Request& request, Climb& climb, Lock& lock);
+  // Of the default pool under `async`, the driver's pool. Private pools keep their memory, and so have it of the
+  // device.
+  [[nodiscard]] SegmentSource& source_of(const StreamHeap& owner, bool stream_ordered) noexcept {
+    if (stream_ordered && owner.home == nullptr) return *stream_ordered_;
+    return source_;
+  }
   [[nodiscard]] Block* add_segment(const Climb::Metadata& metadata, const Request& request, std::uint64_t address,
                                    const Lock& lock);
   [[nodiscard]] std::size_t release_segments(SegmentList segments, Lock& lock);
@@ -622,6 +637,7 @@ class DeviceAllocator {
   const CUcontext context_;
   std::size_t device_total_bytes_ = 0;
   DeviceSegmentSource source_;
+  std::unique_ptr<StreamOrderedSource> stream_ordered_;  // once `async` is asked for; never goes again
   // Of expandable segments and paged memory: once they are asked for, where the device has them. Never go again.
   std::unique_ptr<PageSource> pages_;
   std::unique_ptr<PagedMemory> paged_;
@@ -637,7 +653,8 @@ class DeviceAllocator {
   // All below is guarded by mutex_.
   AllocatorOptions options_;
   SizePolicy policy_;
-  bool caches_;                // false: `direct`
+  bool caches_;                // false: `direct` and `async`
+  bool has_idle_ = false;      // under `async`: something is free that has not gone back
   bool plain_search_ = false;  // see choose_search
   DeviceHistory history_;
   std::uint64_t requests_with_stacks_ = 0;  // under way, each of which holds its own

@@ -28,7 +28,8 @@ DeviceHeaps::DeviceHeaps(Contexts& contexts, const AllocatorOptions& options)
     : contexts_(contexts),
       is_of_process_(process_driver_loaded() && &contexts.api() == &process_driver()),
       event_pools_(contexts.api(), contexts.device_count()),
-      host_(contexts, event_pools_),
+      host_(contexts, event_pools_, HostMemoryKind::pinned),
+      managed_(contexts, event_pools_, HostMemoryKind::managed),
       options_(options),
       settings_(settings_of(options)),
       heaps_(static_cast<std::size_t>(contexts.device_count())) {
@@ -427,11 +428,13 @@ void DeviceHeaps::lock_for_fork() {
   mutex_.lock();
   for_each([](DeviceAllocator& heap) { heap.lock_for_fork(); });
   host_.lock_for_fork();
+  managed_.lock_for_fork();
   annotations_.lock_for_fork();
 }
 
 void DeviceHeaps::unlock_after_fork() {
   annotations_.unlock_after_fork();
+  managed_.unlock_after_fork();
   host_.unlock_after_fork();
   for_each([](DeviceAllocator& heap) { heap.unlock_after_fork(); });
   mutex_.unlock();

@@ -28,8 +28,7 @@ namespace cistern {
 
 class DeviceHeaps final : private PeerListener, private SnapshotSource {
  public:
-  // `contexts` must outlive the heaps. Throws InvalidArgument for options out of range,
-  // NotSupported for a policy that is not built.
+  // `contexts` must outlive the heaps. Throws InvalidArgument for options out of range.
   DeviceHeaps(Contexts& contexts, const AllocatorOptions& options);
   ~DeviceHeaps();
   DeviceHeaps(const DeviceHeaps&) = delete;
@@ -121,9 +120,11 @@ class DeviceHeaps final : private PeerListener, private SnapshotSource {
   // The options in force as text, and each device's memory fraction where it was set.
   [[nodiscard]] std::string describe_options() const;
   [[nodiscard]] Observers& observers() { return observers_; }
-  // Page-locked host memory: of all devices, which share it.
+  // Page-locked host memory, and managed: of all devices, which share it.
   [[nodiscard]] HostHeap& host() noexcept { return host_; }
   [[nodiscard]] const HostHeap& host() const noexcept { return host_; }
+  [[nodiscard]] HostHeap& managed() noexcept { return managed_; }
+  [[nodiscard]] const HostHeap& managed() const noexcept { return managed_; }
 
   // `pools`: see DeviceAllocator::stats.
   [[nodiscard]] MemoryStats stats(int device, ReservedByPrivatePool* pools = nullptr) const;
@@ -180,6 +181,7 @@ class DeviceHeaps final : private PeerListener, private SnapshotSource {
   const bool is_of_process_;  // over the process's own driver, whose streams name none
   EventPools event_pools_;
   HostHeap host_;
+  HostHeap managed_;
   Observers observers_;
   mutable std::mutex mutex_;  // guards the options, the making of heaps and the open scopes
   AllocatorOptions options_;

@@ -38,6 +38,7 @@ void DeviceAllocator::full_flush(Lock& lock) {
       },
       kUnlimited, lock));
   if (!capturing) static_cast<void>(release_paged(kUnlimited, lock));
+  if (!capturing) static_cast<void>(trim_driver_pool(0, lock));
   if (!capturing) wait_for_reclaims(lock);
   pools_.drop_unreferenced();
   private_pools_.drop_unreferenced(retired_);
@@ -118,6 +119,7 @@ std::size_t DeviceAllocator::trim(std::size_t target_bytes) {
         },
         held_bytes_ - target_bytes, lock);
   if (held_bytes_ > target_bytes) released += release_paged(held_bytes_ - target_bytes, lock);
+  released += trim_driver_pool(target_bytes, lock);
   return released;
 }
 

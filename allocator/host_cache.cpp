@@ -159,15 +159,18 @@ OutOfMemoryReport HostHeap::report_of(const Request& request) const noexcept {
 }
 
 void HostHeap::refuse(const Request& request, CUresult refusal, DriverEntryId failed, Lock& lock) {
+  if (refusal == CUDA_ERROR_NOT_SUPPORTED && kind_ == HostMemoryKind::managed)
+    throw NotSupported(fmt::format("device {} has no managed memory", request.device));
   if (refusal != CUDA_ERROR_OUT_OF_MEMORY)
     throw_driver_error(api_, refusal, failed, fmt::format("{} bytes of host memory", request.segment_bytes));
   const OutOfMemoryReport report = report_of(request);
   lock.unlock();
   OutOfMemoryError::Text text;
   append(text,
-         "out of memory: page-locked host memory. Tried to allocate {}. cistern holds {} of it: {} in use, {} freed "
+         "out of memory: {}. Tried to allocate {}. cistern holds {} of it: {} in use, {} freed "
          "but still used by streams or graphs, {} free in parts of segments. What was cached went back first, and the "
          "driver refused even so.",
+         kind_ == HostMemoryKind::managed ? "managed memory" : "page-locked host memory",
          format_size(request.segment_bytes), format_size(report.reserved_bytes), format_size(report.allocated_bytes),
          format_size(report.pending_free_bytes), format_size(report.free_split_bytes + report.free_whole_bytes));
   throw OutOfMemoryError(report, text);

@@ -15,11 +15,12 @@
 
 namespace cistern {
 
-HostHeap::HostHeap(Contexts& contexts, EventPools& event_pools)
+HostHeap::HostHeap(Contexts& contexts, EventPools& event_pools, HostMemoryKind kind)
     : contexts_(contexts),
       api_(contexts.api()),
       event_pools_(event_pools),
-      source_(contexts),
+      kind_(kind),
+      source_(contexts, kind),
       pending_(api_, event_pools, 0) {}
 
 // What the driver refuses here stays with the driver: a heap that ends has nobody to tell.

@@ -1,7 +1,8 @@
 #pragma once
 
-// HostHeap: page-locked host memory. Blocks are cut from segments and grown together as a device's are; but nobody owns
-// a free block, and one that streams use is free only when all of them are done.
+// HostHeap: memory that the host and all devices reach, page-locked or managed. Blocks are cut from segments and grown
+// together as a device's are; but nobody owns a free block, and one that streams use is free only when all of them are
+// done.
 //
 // Small blocks (host_sizes.h) are cut from segments of 2 MiB, larger ones from segments of their own size, which
 // smaller ones may be cut from later. host_heap.cpp has requests and frees, host_frees.cpp what waits for streams and
@@ -36,7 +37,7 @@ namespace cistern {
 class HostHeap {
  public:
   // Both must outlive it.
-  HostHeap(Contexts& contexts, EventPools& event_pools);
+  HostHeap(Contexts& contexts, EventPools& event_pools, HostMemoryKind kind);
   // Waits for what streams do with freed blocks and gives everything back, live blocks too. Never throws.
   ~HostHeap();
   HostHeap(const HostHeap&) = delete;
@@ -102,6 +103,7 @@ class HostHeap {
   Contexts& contexts_;
   const DriverApi& api_;
   EventPools& event_pools_;
+  const HostMemoryKind kind_;
   HostSource source_;
   HostCaptures captures_;
 

@@ -37,8 +37,9 @@ void touch_all(std::byte* memory, std::size_t bytes, std::size_t threads, std::o
 
 }  // namespace
 
-HostSource::HostSource(const Contexts& contexts)
+HostSource::HostSource(const Contexts& contexts, HostMemoryKind kind)
     : api_(contexts.api()),
+      kind_(kind),
       nodes_(static_cast<std::size_t>(contexts.device_count())),
       is_node_known_(static_cast<std::size_t>(contexts.device_count())) {
   for (int device = 0; device < contexts.device_count(); ++device) devices_.push_back(contexts.driver_device(device));
@@ -46,6 +47,10 @@ HostSource::HostSource(const Contexts& contexts)
 
 CUresult HostSource::allocate(std::size_t bytes, int device, const HostSourceOptions& options, std::uint64_t* address,
                               DriverEntryId* failed) {
+  if (kind_ == HostMemoryKind::managed) {
+    *failed = DriverEntryId::mem_alloc_managed;
+    return allocate_managed(bytes, device, address);
+  }
   const std::optional<int> node = node_of(device);
   if (options.registers) return allocate_registered(bytes, options.register_threads, node, address, failed);
   void* memory = nullptr;
@@ -54,6 +59,19 @@ CUresult HostSource::allocate(std::size_t bytes, int device, const HostSourceOpt
   const CUresult result = api_.mem_host_alloc(&memory, bytes, CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP);
   *address = reinterpret_cast<std::uintptr_t>(memory);
   return result;
+}
+
+// Attached to nothing: every stream of every device reaches it, and the host at any time.
+CUresult HostSource::allocate_managed(std::size_t bytes, int device, std::uint64_t* address) {
+  int has_it = 0;
+  const CUresult result = api_.device_get_attribute(&has_it, CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY,
+                                                    devices_[static_cast<std::size_t>(device)]);
+  if (result != CUDA_SUCCESS) return result;
+  if (has_it == 0 || !api_.mem_alloc_managed) return CUDA_ERROR_NOT_SUPPORTED;
+  CUdeviceptr pointer = 0;
+  const CUresult made = api_.mem_alloc_managed(&pointer, bytes, CU_MEM_ATTACH_GLOBAL);
+  *address = pointer;
+  return made;
 }
 
 CUresult HostSource::allocate_registered(std::size_t bytes, std::size_t threads, std::optional<int> node,
@@ -88,6 +106,10 @@ CUresult HostSource::allocate_registered(std::size_t bytes, std::size_t threads,
 
 CUresult HostSource::release(std::uint64_t address, std::size_t bytes, DriverEntryId* failed) noexcept {
   void* const memory = reinterpret_cast<void*>(address);
+  if (kind_ == HostMemoryKind::managed) {
+    *failed = DriverEntryId::mem_free;
+    return api_.mem_free(address);
+  }
   if (!is_registered(address)) {
     *failed = DriverEntryId::mem_free_host;
     return api_.mem_free_host(memory);

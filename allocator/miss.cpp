@@ -18,11 +18,12 @@ Block* DeviceAllocator::serve_miss(const Request& request, Lock& lock) {
   // Pools that overflow serve before the cache is given back; releases before that did last.
   if (!follows_2_4())
     if (Block* block = take_from_overflow(request)) return block;
-  if (caches_) {
+  if (caches_ || is_stream_ordered()) {
     if (release_oversize(request, lock))
       if (Block* block = allocate_segment(request, climb, lock)) return block;
     if (!capture_under_way()) {
       full_flush(lock);
+      climb.has_flushed = true;
       if (options_.research_after_flush)
         if (Block* block = take_free_block(request)) return block;
       recorder_.allocation_retried();

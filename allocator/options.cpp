@@ -37,19 +37,16 @@ void check_contradictions(const OptionsReading& reading) {
 void choose_policy(OptionsReading& reading) {
   check_contradictions(reading);
   Policy& policy = reading.options.policy;
-  std::string_view asked_by;
   if (reading.policy) {
     policy = *reading.policy;
   } else if (reading.expandable_segments.value_or(false)) {
     policy = Policy::expandable;
-    asked_by = "expandable_segments:True";
   } else if (reading.backend_is_async.value_or(false)) {
     policy = Policy::async;
-    asked_by = "backend:cudaMallocAsync";
-  } else if (reading.expandable_segments && policy == Policy::expandable) {
+  } else if ((reading.expandable_segments && policy == Policy::expandable) ||
+             (reading.backend_is_async && policy == Policy::async)) {
     policy = Policy::classic;
   }
-  require_built(policy, asked_by);
 }
 
 bool has_fraction(const AllocatorOptions& options, const AllocatorOptions& base) {
@@ -66,8 +63,10 @@ void note_idle_keys(const std::vector<OptionPair>& pairs, OptionsReading& readin
     const bool given = std::any_of(pairs.begin(), pairs.end(), [&](const OptionPair& pair) { return pair.key == key; });
     if (given) reading.without_effect.emplace(key, reason);
   };
-  if (options.policy == Policy::direct) {
-    constexpr std::string_view reason = "policy direct caches nothing";
+  if (options.policy == Policy::direct || options.policy == Policy::async) {
+    const std::string_view reason = options.policy == Policy::direct
+                                        ? "policy direct caches nothing"
+                                        : "under policy async the driver's pool keeps what is free";
     for (std::string_view key : {"garbage_collection_threshold", "max_non_split_rounding_mb", "max_split_size_mb",
                                  "pytorch_rules", "research_after_flush", "roundup_power2_divisions"})
       note(key, reason);
@@ -122,13 +121,6 @@ const char* to_string(Policy policy) noexcept {
       return "direct";
   }
   return "unknown";
-}
-
-void require_built(Policy policy, std::string_view asked_by) {
-  if (policy != Policy::async) return;
-  const std::string by = asked_by.empty() ? "" : fmt::format(" (asked for by {})", asked_by);
-  throw NotSupported(fmt::format("policy {} is not built yet{}: this build has classic, expandable, paged and direct",
-                                 to_string(policy), by));
 }
 
 AllocatorOptions AllocatorOptions::parse(std::string_view text, const AllocatorOptions& base) {

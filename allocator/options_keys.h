@@ -37,10 +37,7 @@ void apply_option(const OptionPair& pair, OptionsReading& reading);
 [[nodiscard]] std::string_view to_string(HistoryContext context) noexcept;
 
 // For options that were not read from text. Throws InvalidArgument naming the first field out
-// of range and what was expected; NotSupported for a policy that is not built.
+// of range and what was expected.
 void require_valid(const AllocatorOptions& options);
-
-// Throws NotSupported naming the policy, and the key that asked for it, unless it is built.
-void require_built(Policy policy, std::string_view asked_by = {});
 
 }  // namespace cistern

@@ -20,7 +20,6 @@ void require(bool valid, std::string_view field, const Value& value, std::string
 }  // namespace
 
 void require_valid(const AllocatorOptions& options) {
-  require_built(options.policy);
   require(options.max_split_size_bytes >= kLeastOversize, "max_split_size_bytes", options.max_split_size_bytes,
           "at least 20 MiB");
   require(options.max_non_split_rounding_bytes >= kLeastOversize, "max_non_split_rounding_bytes",

@@ -114,6 +114,7 @@ void DeviceAllocator::allow_peer(CUdevice peer) {
   try {
     const ContextGuard guard(api_, context_);
     for (std::size_t i = 0; i < mapped.size() && result == CUDA_SUCCESS; ++i) result = pages_->allow(mapped[i], peer);
+    if (result == CUDA_SUCCESS && stream_ordered_ != nullptr) result = stream_ordered_->allow(peer);
   } catch (...) {
     result = CUDA_ERROR_INVALID_CONTEXT;
   }
@@ -121,7 +122,7 @@ void DeviceAllocator::allow_peer(CUdevice peer) {
   grants_access_ = false;
   reclaimed_.notify_all();
   check_driver(api_, result, DriverEntryId::mem_set_access,
-               [&] { return fmt::format("expandable segments of device {} for driver device {}", device_, peer); });
+               [&] { return fmt::format("memory of device {} for driver device {}", device_, peer); });
   peers_.push_back(peer);
 }
 

@@ -24,7 +24,7 @@ DeviceAllocator::~DeviceAllocator() {
     if (paged_ != nullptr) paged_->abandon();
     for (Segment* segment = segments_; segment != nullptr; segment = segment->next)
       if (segment->range == nullptr && !segment->is_paged())
-        static_cast<void>(source_.release(segment->address, segment->bytes));
+        static_cast<void>(source_of(*segment->owner, is_stream_ordered()).release(segment->address, segment->stream));
   } catch (...) {  // no context: the driver is gone, and the memory with it
   }
 }
@@ -38,14 +38,22 @@ Block* DeviceAllocator::allocate_segment(const Request& request, Climb& climb, L
   const Climb::Metadata metadata = climb.take_metadata();
   arriving_bytes_ += request.segment_bytes;
   const bool during_capture = !routing_.empty();
+  SegmentSource& source = source_of(*request.pools, is_stream_ordered());
+  const StreamIdentity stream = request.pools->stream;
+  const std::size_t limit = is_stream_ordered() && !climb.has_flushed ? limit_bytes_ : kUnlimited;
   lock.unlock();
   std::uint64_t address = 0;
   CUresult result = CUDA_ERROR_INVALID_CONTEXT;
   DriverEntryId failed_call = DriverEntryId::ctx_set_current;
   try {
     const DriverScope scope(api_, context_, during_capture);
-    result = source_.allocate(request.segment_bytes, &address);
-    failed_call = source_.allocate_entry();
+    result = source.allocate(request.segment_bytes, stream, &address);
+    failed_call = source.allocate_entry();
+    // What the driver's pool keeps counts, too: it goes back with the flush, and is then as small as the driver has it.
+    if (result == CUDA_SUCCESS && limit != kUnlimited && stream_ordered_->holds_more_than(limit)) {
+      static_cast<void>(source.release(address, stream));
+      result = CUDA_ERROR_OUT_OF_MEMORY;
+    }
   } catch (const DriverError& error) {
     result = static_cast<CUresult>(error.code());
   } catch (...) {  // no host memory for the error's text: as a context that cannot be entered
@@ -97,15 +105,21 @@ std::size_t DeviceAllocator::release_segments(SegmentList segments, Lock& lock) 
   }
   ++reclaims_in_flight_;
   const bool during_capture = !routing_.empty();
+  const bool stream_ordered = is_stream_ordered();
   lock.unlock();
   SegmentList gone;
   SegmentList kept;
   CUresult refusal = CUDA_ERROR_INVALID_CONTEXT;
+  DriverEntryId failed_call = source_.release_entry();
   try {
     const DriverScope scope(api_, context_, during_capture);
     while (Segment* segment = segments.pop_front()) {
-      const CUresult result = source_.release(segment->address, segment->bytes);
-      if (result != CUDA_SUCCESS && kept.empty()) refusal = result;
+      SegmentSource& source = source_of(*segment->owner, stream_ordered);
+      const CUresult result = source.release(segment->address, segment->stream);
+      if (result != CUDA_SUCCESS && kept.empty()) {
+        refusal = result;
+        failed_call = source.release_entry();
+      }
       (result == CUDA_SUCCESS ? gone : kept).push_back(segment);
     }
   } catch (...) {  // no context: none was released
@@ -129,15 +143,17 @@ std::size_t DeviceAllocator::release_segments(SegmentList segments, Lock& lock) 
   // A pool may have waited for its last segment only.
   if (!private_pools_.empty()) private_pools_.drop_unreferenced(retired_);
   if (first_kept != 0)
-    throw_driver_error(api_, refusal, source_.release_entry(),
+    throw_driver_error(api_, refusal, failed_call,
                        fmt::format("the segment at {:#x} on device {}", first_kept, device_));
   return released;
 }
 
-// `direct`: the block's segment goes straight back. If the driver refuses, it stays cached,
+// `direct` and `async`: the block's segment goes straight back. If the driver refuses, it stays cached,
 // and the next full flush tries again.
 void DeviceAllocator::release_uncached(Block* block, Lock& lock) noexcept {
+  const bool others_are_idle = has_idle_;
   complete_free(block, lock);
+  has_idle_ = others_are_idle;
   try {
     static_cast<void>(release_segments(SegmentList(block->segment), lock));
   } catch (...) {  // a free never throws; the segment is still accounted for

@@ -15,7 +15,7 @@ std::size_t divisions_bucket(std::size_t bytes) {
 }  // namespace
 
 SizePolicy::SizePolicy(const AllocatorOptions& options)
-    : one_segment_each_(options.policy == Policy::direct),
+    : one_segment_each_(options.policy == Policy::direct || options.policy == Policy::async),
       splits_finely_(options.policy == Policy::expandable),
       least_rest_{kMinBlockSize, splits_finely_ ? kMinBlockSize : kSmallSize + 1},
       max_split_size_(one_segment_each_ ? kUnlimited : options.max_split_size_bytes),

@@ -15,6 +15,7 @@
 #include <string_view>
 
 #include "runtime/cuda_driver.h"
+#include "runtime/fork_loss.h"
 #include "runtime/nvtx_memory.h"
 
 namespace cistern {
@@ -96,8 +97,6 @@ std::unique_ptr<LoadedDriver> load_requested() {
 std::mutex load_mutex;
 std::atomic<LoadedDriver*> loaded{nullptr};
 std::atomic<bool> in_use{false};
-// No driver survives a fork: its threads and its connection to the device stay behind.
-std::atomic<bool> lost_in_fork{false};
 
 // Whether this thread holds the mutex because it loads. The driver's cuInit may fork, for
 // nvidia-modprobe: the handlers then find the mutex theirs already, and leave it as it is.
@@ -122,14 +121,15 @@ void after_fork_in_parent() {
   if (!loading) load_mutex.unlock();
 }
 void after_fork_in_child() {
-  if (loaded.load(std::memory_order_relaxed) != nullptr) lost_in_fork.store(true, std::memory_order_relaxed);
+  // No driver survives a fork: its threads and its connection to the device stay behind.
+  if (loaded.load(std::memory_order_relaxed) != nullptr) driver_lost_in_fork.store(true, std::memory_order_relaxed);
   if (!loading) load_mutex.unlock();
 }
 
 LoadedDriver& load() {
   static const int watches_forks = pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
   if (watches_forks != 0) throw std::bad_alloc();
-  if (lost_in_fork.load(std::memory_order_relaxed))
+  if (driver_lost_in_fork.load(std::memory_order_relaxed))
     throw NotSupported(
         "this process was forked from one that had loaded the device's driver already, and drivers do not work in "
         "a forked child: fork before the first use of a device, or start the child with exec");
@@ -169,7 +169,7 @@ const DriverApi& process_driver() { return use().contexts->api(); }
 Contexts& process_contexts() { return *use().contexts; }
 
 bool process_driver_loaded() noexcept {
-  return in_use.load(std::memory_order_acquire) && !lost_in_fork.load(std::memory_order_relaxed);
+  return in_use.load(std::memory_order_acquire) && !driver_lost_in_fork.load(std::memory_order_relaxed);
 }
 
 int process_device_count() try {

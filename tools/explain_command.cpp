@@ -126,7 +126,7 @@ void print_miss(const Explanation& all, std::ostream& out) {
     out << fmt::format("then       the driver is asked for a segment of {}\n",
                        bytes_text(static_cast<std::int64_t>(placement.segment_bytes)));
   out << fmt::format("handed out {}, {}\n", bytes_text(placement.new_block_bytes), rest_text(rest_of_new(placement)));
-  if (all.policy.options.policy == Policy::direct)
+  if (all.policy.options.policy == Policy::direct || all.policy.options.policy == Policy::async)
     out << "if refused the request fails: there is no cache to give back\n";
   else if (placement.found_after_flush)
     out << fmt::format("if refused a flush waits for the pending frees, gives back {}, and a block of {} serves\n",

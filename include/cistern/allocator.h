@@ -117,8 +117,7 @@ struct CachingAllocatorOptions {
 // driver's handles; nullptr is the legacy default stream.
 class CISTERN_EXPORT CachingAllocator {
  public:
-  // Throws InvalidArgument naming an option out of range, NotSupported for a policy that is not
-  // built or where the driver has no device.
+  // Throws InvalidArgument naming an option out of range, NotSupported where the driver has no device.
   explicit CachingAllocator(const CachingAllocatorOptions& options = {});
   // Waits for pending frees and gives all memory back, blocks that are still live included.
   ~CachingAllocator();
@@ -154,6 +153,12 @@ class CISTERN_EXPORT CachingAllocator {
   [[nodiscard]] HostMemoryStats host_memory_stats() const;
   void reset_peak_host_memory_stats();
   void reset_accumulated_host_memory_stats();
+  // Managed memory of its own: see managed_memory.h for these.
+  [[nodiscard]] void* allocate_managed(std::size_t bytes, int device = 0);
+  void deallocate_managed(void* pointer) noexcept;
+  bool record_managed_stream(void* pointer, StreamHandle stream, int device = 0);
+  void empty_managed_cache();
+  [[nodiscard]] HostMemoryStats managed_memory_stats() const;
 
   // Private pools: see mem_pool.h for these, and for MemPool, which works on an allocator too.
   void begin_allocate_to_pool(int device, PoolId id, const PoolFilter& filter);

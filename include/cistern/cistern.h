@@ -16,6 +16,7 @@
 #include <cistern/host_allocator.h>
 #include <cistern/host_memory.h>
 #include <cistern/ipc.h>
+#include <cistern/managed_memory.h>
 #include <cistern/mem_pool.h>
 #include <cistern/memory.h>
 #include <cistern/nvtx.h>

@@ -46,7 +46,7 @@ class CISTERN_EXPORT NotReady : public Error, public std::runtime_error {
 };
 
 // Something that this build, driver or device does not offer: a missing driver,
-// a device without the needed capability, a policy that is not built.
+// a device without the needed capability.
 class CISTERN_EXPORT NotSupported : public Error, public std::runtime_error {
  public:
   explicit NotSupported(const std::string& text) : std::runtime_error(text) {}

@@ -17,12 +17,12 @@
 
 namespace cistern {
 
-// How requests are placed. Policies that this build lacks are refused by name.
+// How requests are placed.
 enum class Policy {
   classic,     // PyTorch's default rules, exactly
   expandable,  // PyTorch's expandable_segments:True, exactly; classic where a device lacks what it needs
   paged,       // cistern's own, see docs/paged-policy.md; classic where a device lacks virtual memory management
-  async,       // the driver's stream-ordered pools; not built yet
+  async,       // the driver's stream-ordered pools (cuMemAllocAsync), see docs/options.md
   direct,      // no caching: each call reaches the driver
 };
 [[nodiscard]] CISTERN_EXPORT const char* to_string(Policy policy) noexcept;
@@ -72,7 +72,7 @@ struct AllocatorOptions {
   // Reads "key:value,key:[a:b,c:d]". As in PyTorch, a text that leaves out max_split_size_mb,
   // max_non_split_rounding_mb, roundup_power2_divisions or garbage_collection_threshold resets
   // them, and other options keep what `base` has. Throws InvalidArgument naming the key, the
-  // value and what was expected; NotSupported for a policy that is not built.
+  // value and what was expected.
   [[nodiscard]] CISTERN_EXPORT static AllocatorOptions parse(std::string_view text, const AllocatorOptions& base);
   [[nodiscard]] CISTERN_EXPORT static AllocatorOptions parse(std::string_view text);
   // One "key: value" line for each option in force, then the keys without effect, with the reason.

@@ -130,6 +130,7 @@ CUresult DriverState::check_capture(DriverEntryId entry) {
       return captures.check_unsafe_call(this_thread_number());
     case DriverEntryId::mem_alloc:
     case DriverEntryId::mem_free:
+    case DriverEntryId::mem_alloc_managed:
     case DriverEntryId::mem_host_alloc:
     case DriverEntryId::mem_free_host:
     case DriverEntryId::mem_host_register:

@@ -227,6 +227,7 @@ struct DriverState {
   // Of an allocation that is withdrawn, or that cuMemAlloc made.
   void free_in_stream(const PoolAllocation& allocation, StreamQueue& stream);
   void free_in_stream(CUdeviceptr pointer, int owner, StreamQueue& stream);
+  CUresult free_managed(Lock& lock, CUdeviceptr pointer);
   CUresult free_pool_allocation(Lock& lock, CUdeviceptr pointer);
   // Memory of graphs (graph_memory_calls.cpp): as nodes, on streams, at once, and at a launch.
   CUresult capture_allocation(CUdeviceptr* pointer, std::size_t bytes, const MemoryPool& pool, StreamQueue& stream);

@@ -19,7 +19,7 @@ std::optional<std::uint64_t> HostMemory::allocate(std::size_t bytes, unsigned fl
   const auto address = free_.take_first_fit(whole);
   if (!address) return std::nullopt;
   try {
-    ranges_.emplace(*address, Range{*address, bytes, flags, device, false, next_id_++});
+    ranges_.emplace(*address, Range{*address, bytes, flags, device, false, false, next_id_++});
   } catch (...) {
     free_.give_back(*address, whole);
     throw;
@@ -27,9 +27,20 @@ std::optional<std::uint64_t> HostMemory::allocate(std::size_t bytes, unsigned fl
   return address;
 }
 
+std::optional<std::uint64_t> HostMemory::allocate_managed(std::size_t bytes, int device) {
+  const auto address = allocate(bytes, 0, device);
+  if (address) ranges_.at(*address).managed = true;
+  return address;
+}
+
 bool HostMemory::is_allocation(std::uint64_t address) const {
   const auto range = ranges_.find(address);
-  return range != ranges_.end() && !range->second.registered;
+  return range != ranges_.end() && !range->second.registered && !range->second.managed;
+}
+
+bool HostMemory::is_managed(std::uint64_t address) const {
+  const auto range = ranges_.find(address);
+  return range != ranges_.end() && range->second.managed;
 }
 
 void HostMemory::release(std::uint64_t address) {
@@ -42,7 +53,7 @@ void HostMemory::release(std::uint64_t address) {
 
 bool HostMemory::add_registered(std::uint64_t address, std::size_t bytes, unsigned flags, int device) {
   if (overlaps(address, bytes)) return false;
-  ranges_.emplace(address, Range{address, bytes, flags, device, true, next_id_++});
+  ranges_.emplace(address, Range{address, bytes, flags, device, true, false, next_id_++});
   return true;
 }
 

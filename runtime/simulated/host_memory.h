@@ -1,7 +1,7 @@
 #pragma once
 
 // HostMemory: page-locked host memory, allocated by the driver (cuMemHostAlloc) or the caller's
-// own and registered (cuMemHostRegister).
+// own and registered (cuMemHostRegister), and managed memory (cuMemAllocManaged).
 //
 // Allocations have a window of their own, at the lowest free address, in whole pages of 4 KiB.
 // Not thread-safe: the driver holds its lock around every call.
@@ -25,6 +25,7 @@ class HostMemory {
     unsigned flags = 0;
     int device = 0;  // whose context was current
     bool registered = false;
+    bool managed = false;  // cuMemAllocManaged
     std::uint64_t id = 0;  // never used again
   };
 
@@ -32,9 +33,12 @@ class HostMemory {
 
   // Nothing, unchanged, if the window is full. Requires: bytes > 0.
   [[nodiscard]] std::optional<std::uint64_t> allocate(std::size_t bytes, unsigned flags, int device);
-  // Whether one begins here.
+  // Managed memory is memory of the host that every device reaches, as on machines where nothing needs to move.
+  [[nodiscard]] std::optional<std::uint64_t> allocate_managed(std::size_t bytes, int device);
+  // Whether one begins here: of page-locked memory, of managed.
   [[nodiscard]] bool is_allocation(std::uint64_t address) const;
-  // Requires: is_allocation(address).
+  [[nodiscard]] bool is_managed(std::uint64_t address) const;
+  // Requires: one of the two.
   void release(std::uint64_t address);
 
   // False, unchanged, if any of it is page-locked already. Requires: bytes > 0.

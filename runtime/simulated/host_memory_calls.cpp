@@ -87,7 +87,8 @@ CUresult DriverState::mem_host_get_device_pointer(CUdeviceptr* pointer, void* ho
   const std::lock_guard lock(mutex);
   int index = 0;
   if (const CUresult refused = find_current(&index); refused != CUDA_SUCCESS) return refused;
-  if (host_memory.find(address_of(host)) == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const HostMemory::Range* range = host_memory.find(address_of(host));
+  if (range == nullptr || range->managed) return CUDA_ERROR_INVALID_VALUE;
   *pointer = address_of(host);
   return CUDA_SUCCESS;
 }
@@ -97,7 +98,7 @@ CUresult DriverState::mem_host_get_flags(unsigned* flags, void* host) {
   if (flags == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const std::lock_guard lock(mutex);
   const HostMemory::Range* range = host_memory.find(address_of(host));
-  if (range == nullptr || range->registered) return CUDA_ERROR_INVALID_VALUE;
+  if (range == nullptr || range->registered || range->managed) return CUDA_ERROR_INVALID_VALUE;
   *flags = range->flags;
   return CUDA_SUCCESS;
 }

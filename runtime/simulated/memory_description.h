@@ -15,7 +15,8 @@ enum class MemoryOrigin : std::uint8_t {
   virtual_memory,
   host_allocation,
   host_registration,
-  graph
+  graph,
+  managed
 };
 
 struct MemoryDescription {

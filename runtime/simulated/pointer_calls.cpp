@@ -22,6 +22,7 @@ CUresult tell_whether(void* value, bool what) { return tell<int>(value, what ? 1
 MemoryDescription describe_host(const HostMemory::Range& range) {
   MemoryDescription found;
   found.origin = range.registered ? MemoryOrigin::host_registration : MemoryOrigin::host_allocation;
+  if (range.managed) found.origin = MemoryOrigin::managed;
   found.device = range.device;
   found.range = found.mapping = range.begin;
   found.range_bytes = found.mapping_bytes = range.bytes;
@@ -103,7 +104,8 @@ CUresult DriverState::pointer_get_attribute(void* value, CUpointer_attribute att
 
 CUresult DriverState::tell_of_memory(void* value, CUpointer_attribute attribute, CUdeviceptr pointer,
                                      const MemoryDescription& memory) const {
-  const bool of_context = memory.origin == MemoryOrigin::device_allocation || memory.is_host();
+  const bool of_context =
+      memory.origin == MemoryOrigin::device_allocation || memory.origin == MemoryOrigin::managed || memory.is_host();
   switch (attribute) {
     case CU_POINTER_ATTRIBUTE_CONTEXT:
       // Memory of pools, graphs and handles is the device's, not a context's.
@@ -115,12 +117,12 @@ CUresult DriverState::tell_of_memory(void* value, CUpointer_attribute attribute,
       if (!may_touch({pointer, 1, false, current.get()}, Moment::call)) return CUDA_ERROR_INVALID_VALUE;
       return tell<CUdeviceptr>(value, pointer);
     case CU_POINTER_ATTRIBUTE_HOST_POINTER:
-      if (!memory.is_host()) return CUDA_ERROR_INVALID_VALUE;
+      if (!memory.is_host() && memory.origin != MemoryOrigin::managed) return CUDA_ERROR_INVALID_VALUE;
       return tell(value, reinterpret_cast<void*>(pointer));
     case CU_POINTER_ATTRIBUTE_BUFFER_ID:
       return tell<unsigned long long>(value, memory.id);
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:
-      return tell_whether(value, false);
+      return tell_whether(value, memory.origin == MemoryOrigin::managed);
     case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
       return tell<int>(value, memory.device);
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:

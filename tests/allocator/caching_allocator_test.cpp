@@ -274,7 +274,7 @@ TEST_F(CachingAllocatorTest, OptionsAsFieldsAreChecked) {
     CachingAllocator allocator({.driver = &driver_.api(), .options = options});
     return allocator.memory_fraction();
   };
-  EXPECT_THROW(make([](auto& options) { options.policy = Policy::async; }), NotSupported);
+  EXPECT_THROW(make([](auto& options) { options.pinned_num_register_threads = 3; }), InvalidArgument);
   EXPECT_THROW(make([](auto& options) { options.max_split_size_bytes = kMega; }), InvalidArgument);
   EXPECT_THROW(make([](auto& options) { options.max_non_split_rounding_bytes = 0; }), InvalidArgument);
   EXPECT_THROW(make([](auto& options) { options.roundup_power2_divisions[3] = 3; }), InvalidArgument);

@@ -146,15 +146,14 @@ TEST_F(ProcessHeap, ABadOptionIsNamedWithItsVariable) {
   }
 }
 
-TEST_F(ProcessHeap, AnUnbuiltPolicyIsRefusedByName) {
-  for (const char* text : {"policy:async", "backend:cudaMallocAsync"}) {
-    try {
-      set_options(text);
-      FAIL() << text;
-    } catch (const NotSupported& error) {
-      EXPECT_NE(std::string(error.what()).find("not built"), std::string::npos) << error.what();
-    }
-  }
+TEST_F(ProcessHeap, PytorchsAsyncBackendIsTheDriversPool) {
+  set_options("backend:cudaMallocAsync");
+  void* const block = allocate(kMega);
+  EXPECT_EQ(simulated::driver().calls("cuMemAllocFromPoolAsync"), 1U);
+  EXPECT_EQ(memory_allocated(), kMega);
+  EXPECT_THROW(set_options("policy:classic"), NotSupported);
+  deallocate(block);
+  EXPECT_EQ(simulated::driver().calls("cuMemFreeAsync"), 1U);
 }
 
 TEST_F(ProcessHeap, AForkedChildLeavesItsParentsAllocatorsAlone) {

@@ -205,6 +205,30 @@ TEST_P(ProcessContract, TwoDoorsShareOneHeap) {
   deallocate(back);
 }
 
+// Each from a thread of its own: what one frees serves the other, and each block counts once.
+TEST_P(ProcessContract, TwoDoorsAtOnceShareOneHeap) {
+  constexpr int kRounds = 200;
+  const Stream stream = kind().waits ? default_stream(0) : stream_;
+  std::thread other([&] {
+    for (int i = 0; i < kRounds; ++i) {
+      void* const pointer = allocate(kMega, stream);
+      std::this_thread::yield();
+      deallocate(pointer);
+    }
+  });
+  for (int i = 0; i < kRounds; ++i) {
+    void* const pointer = door_->allocate(kMega, stream);
+    std::this_thread::yield();
+    EXPECT_EQ(door_->free(pointer, kMega, stream).words, "");
+  }
+  other.join();
+  const MemoryStats stats = memory_stats(0);
+  EXPECT_EQ(stats.allocation.all.allocated, 2 * kRounds);
+  EXPECT_EQ(stats.allocation.all.freed, 2 * kRounds);
+  EXPECT_EQ(stats.allocated_bytes.all.current, 0);
+  EXPECT_LE(stats.allocated_bytes.all.peak, std::int64_t{2 * kMega});
+}
+
 TEST_P(PointerContract, AForeignPointerIsRefused) {
   int on_the_stack = 0;
   expect_refused(&on_the_stack, sizeof on_the_stack);  // before anything was allocated here
@@ -274,7 +298,8 @@ auto under_every_policy(const std::vector<DoorKind>& kinds) {
   return testing::Combine(
       testing::ValuesIn(kinds),
       testing::Values(PolicyText{"classic", ""}, PolicyText{"expandable", "expandable_segments:True,"},
-                      PolicyText{"paged", "policy:paged,"}, PolicyText{"direct", "policy:direct,", false}));
+                      PolicyText{"paged", "policy:paged,"}, PolicyText{"async", "policy:async,", false},
+                      PolicyText{"direct", "policy:direct,", false}));
 }
 std::string name_of(const testing::TestParamInfo<std::tuple<DoorKind, PolicyText>>& test) {
   return std::get<0>(test.param).name + "_" + std::get<1>(test.param).name;

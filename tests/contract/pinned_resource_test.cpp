@@ -122,6 +122,51 @@ TEST(HostMemoryFromC, BadInputIsAStatusAndChangesNothing) {
   EXPECT_EQ(cistern_host_deallocate_sized(pointer, 100), CISTERN_SUCCESS);
 }
 
+TEST(ManagedMemoryResource, HostAndDeviceReachItsMemory) {
+  ManagedMemoryResource managed, other;
+  {
+    std::pmr::vector<int> values({1, 2, 3}, &managed);
+    EXPECT_EQ(managed_memory_stats().active_requests.current, 1);
+    EXPECT_FALSE(is_pinned(values.data()));
+    fill32_async(values.data(), 9, 3);
+    current_stream().synchronize();
+    EXPECT_EQ(values[2], 9);
+  }
+  EXPECT_EQ(managed_memory_stats().active_requests.current, 0);
+  EXPECT_TRUE(managed.is_equal(other));
+  EXPECT_FALSE(managed.is_equal(PinnedMemoryResource()));
+  void* const pointer = managed.allocate(1000, 4096);
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(pointer) % 4096, 0U);
+  testing::internal::CaptureStderr();
+  managed.deallocate(pointer, 999);
+  deallocate_host(pointer);
+  EXPECT_NE(testing::internal::GetCapturedStderr().find("asked for with 1000"), std::string::npos);
+  EXPECT_EQ(managed_memory_stats().active_requests.current, 1);
+  managed.deallocate(pointer, 1000);
+  EXPECT_EQ(memory_stats().allocation.all.allocated, 0);
+}
+
+TEST(ManagedMemoryFromC, IsTheSameHeapAndSaysWhatIsWrong) {
+  void* pointer = nullptr;
+  ASSERT_EQ(cistern_managed_allocate(3000, 0, 0, &pointer), CISTERN_SUCCESS) << cistern_last_error();
+  EXPECT_EQ(managed_memory_stats().active_bytes.current, 3072);
+  EXPECT_EQ(cistern_managed_allocate(3000, 0, 0, nullptr), CISTERN_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(cistern_managed_allocate(3000, 0, 9, &pointer), CISTERN_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(cistern_host_deallocate(pointer), CISTERN_ERROR_INVALID_ARGUMENT) << "it is not page-locked";
+  EXPECT_EQ(cistern_managed_deallocate_sized(pointer, 3001), CISTERN_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(cistern_managed_record_stream(pointer, 0, nullptr), CISTERN_SUCCESS);
+  EXPECT_EQ(cistern_managed_record_stream(&pointer, 0, nullptr), CISTERN_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(cistern_managed_deallocate_sized(pointer, 3000), CISTERN_SUCCESS);
+  EXPECT_EQ(cistern_managed_deallocate(pointer), CISTERN_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(cistern_empty_managed_cache(), CISTERN_SUCCESS);
+  CISTERN_STRUCT(cistern_host_memory_stats, stats);
+  ASSERT_EQ(cistern_get_managed_memory_stats(&stats), CISTERN_SUCCESS);
+  EXPECT_EQ(stats.num_host_free, 1);
+  EXPECT_EQ(cistern_reset_peak_managed_memory_stats(), CISTERN_SUCCESS);
+  EXPECT_EQ(cistern_reset_accumulated_managed_memory_stats(), CISTERN_SUCCESS);
+  EXPECT_EQ(managed_memory_stats().flat(), HostMemoryStats{}.flat());
+}
+
 TEST(HostMemory, FiguresAreEmptyBeforeTheFirstUse) {
   EXPECT_TRUE(host_memory_stats_flat().empty());
   EXPECT_TRUE(host_memory_stats_as_nested_dict().entries.empty());

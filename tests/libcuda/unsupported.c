@@ -1,4 +1,4 @@
-// There is no device code, nor managed memory, nor a context but the primary ones: the calls are there, so
+// There is no device code, nor advice on managed memory, nor a context but the primary ones: the calls are there, so
 // that programs start, and say so.
 
 #include "check.h"
@@ -15,7 +15,10 @@ void unsupported(void) {
   FAILS(CUDA_ERROR_NOT_SUPPORTED, cuModuleLoadData(&module, "code"));
   FAILS(CUDA_ERROR_NOT_SUPPORTED, cuModuleGetFunction(&function, module, "kernel"));
   FAILS(CUDA_ERROR_NOT_SUPPORTED, cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL));
-  FAILS(CUDA_ERROR_NOT_SUPPORTED, cuMemAllocManaged(&pointer, 4096, CU_MEM_ATTACH_GLOBAL));
+  OK(cuMemAllocManaged(&pointer, 4096, CU_MEM_ATTACH_GLOBAL));
+  memset((void*)pointer, 1, 4096);
+  OK(cuMemFree(pointer));
+  pointer = 0;
   OK(cuGetProcAddress("cuCtxCreate", (void**)&create, 3020, 0, &status));
   FAILS(CUDA_ERROR_NOT_SUPPORTED, create(&context, 0, 0));
   CHECK(module == NULL && function == NULL && pointer == 0 && context == NULL);

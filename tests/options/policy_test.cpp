@@ -10,32 +10,12 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 
-// What is said when `text` asks for something that is not built; empty when it does not.
-std::string not_supported(std::string_view text) {
-  try {
-    static_cast<void>(AllocatorOptions::parse(text));
-  } catch (const NotSupported& error) {
-    return error.what();
-  }
-  return "";
-}
-
-TEST(PolicyOption, BuiltPoliciesAreChosenByName) {
+TEST(PolicyOption, PoliciesAreChosenByName) {
   EXPECT_EQ(AllocatorOptions::parse("policy:classic").policy, Policy::classic);
   EXPECT_EQ(AllocatorOptions::parse("policy:expandable").policy, Policy::expandable);
   EXPECT_EQ(AllocatorOptions::parse("policy:paged").policy, Policy::paged);
   EXPECT_EQ(AllocatorOptions::parse("policy:direct").policy, Policy::direct);
-}
-
-TEST(PolicyOption, PoliciesThatAreNotBuiltAreRefusedByName) {
-  EXPECT_EQ(not_supported("policy:async"),
-            "policy async is not built yet: this build has classic, expandable, paged and direct");
-}
-
-TEST(PolicyOption, PolicySetAsAValueIsRefusedTheSame) {
-  EXPECT_THROW(require_built(Policy::async), NotSupported);
-  EXPECT_NO_THROW(require_built(Policy::classic));
-  EXPECT_NO_THROW(require_built(Policy::direct));
+  EXPECT_EQ(AllocatorOptions::parse("policy:async").policy, Policy::async);
 }
 
 TEST(PolicyOption, UnknownPolicyIsAnInvalidArgument) {
@@ -45,8 +25,7 @@ TEST(PolicyOption, UnknownPolicyIsAnInvalidArgument) {
 
 TEST(PolicyOption, PytorchsWaysToAskForAPolicyAreTheSame) {
   EXPECT_EQ(AllocatorOptions::parse("expandable_segments:True").policy, Policy::expandable);
-  EXPECT_THAT(not_supported("backend:cudaMallocAsync"),
-              AllOf(HasSubstr("policy async is not built yet"), HasSubstr("backend:cudaMallocAsync")));
+  EXPECT_EQ(AllocatorOptions::parse("backend:cudaMallocAsync").policy, Policy::async);
   EXPECT_EQ(AllocatorOptions::parse("backend:native,expandable_segments:False").policy, Policy::classic);
   EXPECT_TRUE(AllocatorOptions::parse("backend:native,expandable_segments:False").without_effect.empty());
   EXPECT_THAT(refusal("backend:async"), HasSubstr("native or cudaMallocAsync"));
@@ -58,6 +37,9 @@ TEST(PolicyOption, ExpandableSegmentsStayOnUntilATextTurnsThemOff) {
   EXPECT_EQ(AllocatorOptions::parse("expandable_segments:False", on).policy, Policy::classic);
   const AllocatorOptions direct = AllocatorOptions::parse("policy:direct");
   EXPECT_EQ(AllocatorOptions::parse("expandable_segments:False", direct).policy, Policy::direct);
+  const AllocatorOptions async = AllocatorOptions::parse("backend:cudaMallocAsync");
+  EXPECT_EQ(AllocatorOptions::parse("expandable_segments:False", async).policy, Policy::async);
+  EXPECT_EQ(AllocatorOptions::parse("backend:native", async).policy, Policy::classic);
 }
 
 TEST(PolicyOption, ContradictionsAreNamedFromBothSides) {
@@ -74,7 +56,7 @@ TEST(PolicyOption, ContradictionsAreNamedFromBothSides) {
 TEST(PolicyOption, AgreeingKeysAreNoContradiction) {
   EXPECT_EQ(AllocatorOptions::parse("policy:expandable,expandable_segments:True,backend:native").policy,
             Policy::expandable);
-  EXPECT_THAT(not_supported("policy:async,backend:cudaMallocAsync"), HasSubstr("policy async"));
+  EXPECT_EQ(AllocatorOptions::parse("policy:async,backend:cudaMallocAsync").policy, Policy::async);
   EXPECT_EQ(AllocatorOptions::parse("policy:direct,backend:native,expandable_segments:False").policy, Policy::direct);
 }
 

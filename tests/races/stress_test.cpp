@@ -177,6 +177,7 @@ TEST(Stress, ThreadsOnAFullDeviceMapAndUnmap) {
   run_stress(96 * kMega, "oom_dump:off,expandable_segments:True", scaled(40000));
 }
 
+TEST(Stress, ThreadsShareADriversPool) { run_stress(1024 * kMega, "policy:async,oom_dump:off", scaled(60000)); }
 TEST(Stress, ThreadsSharePagedMemory) { run_stress(2048 * kMega, "policy:paged", scaled(100000)); }
 
 TEST(Stress, ThreadsOnAFullDeviceGatherAndGiveBack) {

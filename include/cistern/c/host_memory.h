@@ -1,7 +1,7 @@
 #ifndef CISTERN_C_HOST_MEMORY_H
 #define CISTERN_C_HOST_MEMORY_H
 
-/* host_allocator.h for C: a part of c_api.h, which tells the rules. */
+/* host_allocator.h and managed_memory.h for C: a part of c_api.h, which tells the rules. */
 
 #include <cistern/c/statistics.h>
 #include <cistern/c/status.h>
@@ -42,6 +42,16 @@ typedef struct cistern_host_memory_stats {
 CISTERN_EXPORT cistern_status cistern_get_host_memory_stats(cistern_host_memory_stats* stats);
 CISTERN_EXPORT cistern_status cistern_reset_peak_host_memory_stats(void);
 CISTERN_EXPORT cistern_status cistern_reset_accumulated_host_memory_stats(void);
+
+/* The same for managed memory. CISTERN_ERROR_NOT_SUPPORTED where the device has none. */
+CISTERN_EXPORT cistern_status cistern_managed_allocate(size_t bytes, size_t alignment, int device, void** pointer);
+CISTERN_EXPORT cistern_status cistern_managed_deallocate(void* pointer);
+CISTERN_EXPORT cistern_status cistern_managed_deallocate_sized(void* pointer, size_t bytes);
+CISTERN_EXPORT cistern_status cistern_managed_record_stream(void* pointer, int device, cistern_stream stream);
+CISTERN_EXPORT cistern_status cistern_empty_managed_cache(void);
+CISTERN_EXPORT cistern_status cistern_get_managed_memory_stats(cistern_host_memory_stats* stats);
+CISTERN_EXPORT cistern_status cistern_reset_peak_managed_memory_stats(void);
+CISTERN_EXPORT cistern_status cistern_reset_accumulated_managed_memory_stats(void);
 
 #ifdef __cplusplus
 }

@@ -26,4 +26,21 @@ bool PinnedMemoryResource::do_is_equal(const std::pmr::memory_resource& other) c
   return dynamic_cast<const PinnedMemoryResource*>(&other) != nullptr;
 }
 
+ManagedMemoryResource::ManagedMemoryResource(Device device)
+    : device_(device.is_current() ? current_device() : device) {}
+
+ManagedMemoryResource::~ManagedMemoryResource() = default;
+
+void* ManagedMemoryResource::do_allocate(std::size_t bytes, std::size_t alignment) {
+  return allocate_managed_aligned(some(bytes), alignment, device_);
+}
+
+void ManagedMemoryResource::do_deallocate(void* pointer, std::size_t bytes, std::size_t /*alignment*/) {
+  deallocate_managed_sized(pointer, some(bytes));
+}
+
+bool ManagedMemoryResource::do_is_equal(const std::pmr::memory_resource& other) const noexcept {
+  return dynamic_cast<const ManagedMemoryResource*>(&other) != nullptr;
+}
+
 }  // namespace cistern
