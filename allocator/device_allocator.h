@@ -486,6 +486,11 @@ class DeviceAllocator {
   void free_empty_arenas(Lock& lock) noexcept;
   void drop_idle_paged_streams() noexcept;
 
+  // paged_retirement.cpp
+  void retire_mappings(Lock& lock) noexcept;
+  void begin_retirement(Lock& lock) noexcept;
+  [[nodiscard]] bool is_work_over(PagedMemory::Retirement& retirement) const noexcept;
+
   // paged_snapshot.cpp
   // Writes its segments, by address, each after write_below(where its addresses begin). Takes no host memory.
   void stream_paged(JsonWriter& json, StackIndex first_stack,

@@ -59,6 +59,13 @@ class KnownPlaces {
   [[nodiscard]] std::vector<Number>& changed() { return changed_; }
   [[nodiscard]] const std::vector<Number>& changed() const { return changed_; }
 
+  // Calls visit(place) for each that a block has.
+  template <class Visit>
+  void for_each_live(Visit&& visit) const {
+    for (const KnownPlace& place : places_)
+      if (place.is_live) visit(place);
+  }
+
   [[nodiscard]] std::size_t size() const { return places_.size() - unused_.size(); }
   // Throws std::logic_error unless each place is found. O(n).
   void audit() const;

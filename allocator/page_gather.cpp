@@ -16,17 +16,34 @@ constexpr Sectors kLeastHandlesOfRequest = 96;
 
 }  // namespace
 
-// The stream's addresses go on in another arena where this one has grown long.
-void PagePlacement::provide_addresses(const PageRequest& request) {
-  const PageTable::Arena arena = arena_of(request.stream);
-  const PageSize page = table_.page();
-  if (page.whole(table_.end_of(arena) - table_.begin_of(arena)) < arena_pages_) return;
-  arenas_[static_cast<std::size_t>(request.stream)] = -1;
-  static_cast<void>(arena_of(request.stream));
+bool PagePlacement::is_long(PageTable::Arena arena) const { return table_.slots(arena) >= arena_pages_; }
+
+// Where the gather's steps go, which were planned from 0 on: in a hole, or behind the end of the stream's arena, and of
+// another where this one has grown long. What it came to is in the plan, for `abandon`, when it throws half way.
+void PagePlacement::set_addresses(PagePlan& plan, bool goes_on_at_end) {
+  constexpr std::size_t kRunsBeside = 4;  // what the block leaves before and behind it, and its own
+  free_.keep_room(kRunsBeside);
+  plan.room += kRunsBeside;
+  const StreamNumber stream = plan.request.stream;
+  Gather& gather = plan.gather;
+  std::optional<Sectors> address;
+  if (!goes_on_at_end) {
+    address = table_.reserve_hole(arena_of(stream), gather.pages);
+    if (!address && is_long(arena_of(stream))) {
+      arenas_[static_cast<std::size_t>(stream)] = -1;
+      address = table_.reserve_hole(arena_of(stream), gather.pages);
+    }
+  }
+  if (!address) address = table_.reserve(arena_of(stream), gather.pages);
+  plan.is_under_way = true;
+  ++under_way_;
+  gather.address = *address;
+  for (Gather::Step& step : gather.steps) step.address += *address;
 }
 
 // Free bytes at the end of the arena with which the block can begin.
 Sectors PagePlacement::tail_of(const PageRequest& request) {
+  if (is_long(arena_of(request.stream))) return 0;
   const auto run = free_.ending_at(table_.end_of(arena_of(request.stream)), request.stream);
   if (!run) return 0;
   const PageSize page = table_.page();
@@ -55,20 +72,10 @@ std::int32_t PagePlacement::pages_of_new(const PageRequest& request, std::int64_
   return pages;
 }
 
-// A step at the next addresses, of a new handle, which `add_mapped` replaces. What it came to is in the plan, for
-// `abandon`, when it throws half way.
+// A step behind the others, of a new handle, which `add_mapped` replaces.
 void PagePlacement::add_step(PagePlan& plan, std::int32_t pages, bool moves_home) {
-  if (!plan.is_under_way) {
-    plan.is_under_way = true;
-    ++under_way_;
-    constexpr std::size_t kRunsBeside = 4;  // what the block leaves before and behind it, and its own
-    free_.keep_room(kRunsBeside);
-    plan.room += kRunsBeside;
-  }
-  const Sectors address = table_.reserve(arena_of(plan.request.stream), pages);
-  if (plan.gather.pages == 0) plan.gather.address = address;
+  plan.gather.steps.push_back({-1, pages, table_.page().sectors(plan.gather.pages), false, moves_home});
   plan.gather.pages += pages;
-  plan.gather.steps.push_back({-1, pages, address, false, moves_home});
 }
 
 void PagePlacement::add_mapped(PagePlan& plan, PageTable::Handle handle, std::int32_t pages, bool moves_home) {
@@ -130,7 +137,6 @@ void PagePlacement::add_new(PagePlan& plan, std::int64_t pages, bool may_round_u
 void PagePlacement::plan_miss(PagePlan& plan) {
   const PageRequest& request = plan.request;
   const PageSize page = table_.page();
-  provide_addresses(request);
   const Sectors end = table_.end_of(arena_of(request.stream));
   const Sectors tail = tail_of(request);
   const std::int64_t needed = page.covering(request.sectors - tail);
@@ -156,18 +162,18 @@ void PagePlacement::plan_miss(PagePlan& plan) {
     }
   }
   plan.kind = PlanKind::placed;
-  plan.address = end - tail;
   plan.keeps_exact = true;
   plan.keeps_length = true;
   if (tail > 0) take(plan, end - tail, tail);
   add_donors(plan, donors);
   if (created > 0) add_new(plan, with_growth(request, created), true);
+  set_addresses(plan, tail > 0);
+  plan.address = plan.gather.address - tail;
   ++counts_.misses;
 }
 
 bool PagePlacement::plan_window_of_parts(PagePlan& plan, bool of_all_streams) {
   const PageRequest& request = plan.request;
-  provide_addresses(request);
   const FreeFragments fragments = free_fragments(free_, table_, request.stream, of_all_streams);
   const auto window = plan_window(fragments.endings, fragments.beginnings, request.sectors, table_.page());
   if (!window) return false;
@@ -192,7 +198,7 @@ bool PagePlacement::plan_window_of_parts(PagePlan& plan, bool of_all_streams) {
     take(plan, ending.address + ending.sectors - window->head, window->head);
     add_mapped(plan, ending.slot.handle, table_.pages_of(ending.slot.handle), false);
   }
-  plan.address = table_.end_of(arena_of(request.stream)) - window->head + window->skipped;
+  const Sectors begin = table_.page().sectors(plan.gather.pages) - window->head + window->skipped;
   add_donors(plan, donors);
   add_new(plan, created, false);
   if (window->tail > 0) {
@@ -200,6 +206,8 @@ bool PagePlacement::plan_window_of_parts(PagePlan& plan, bool of_all_streams) {
     take(plan, window->beginning.address, window->tail);
     add_mapped(plan, handle, table_.pages_of(handle), false);
   }
+  set_addresses(plan, false);
+  plan.address = plan.gather.address + begin;
   ++counts_.chosen;
   return true;
 }
@@ -220,10 +228,12 @@ void PagePlacement::plan_last_resort(PagePlan& plan) {
     add_mapped(plan, part.handle, table_.pages_of(part.handle), false);
   };
   add_part(window->ending);
-  plan.address = table_.end_of(arena_of(request.stream)) - window->ending.sectors;
+  const Sectors begin = table_.page().sectors(plan.gather.pages) - window->ending.sectors;
   add_donors(plan, window->handles);
   if (window->created > 0) add_new(plan, window->created, false);
   add_part(window->beginning);
+  set_addresses(plan, false);
+  plan.address = plan.gather.address + begin;
   ++counts_.chosen;
 }
 
@@ -250,11 +260,11 @@ void PagePlacement::abandon(const PagePlan& plan) {
   if (plan.is_out) --plans_out_;
   for (const FreeRun& piece : plan.taken) free_.give(piece.address, piece.sectors, piece.stream);
   free_.drop_room(plan.room);
-  if (!plan.is_under_way) return;
-  --under_way_;
-  if (plan.gather.pages != 0) table_.cancel(plan.gather.address, plan.gather.pages);
   for (const Gather::Step& step : plan.gather.steps)
     if (step.is_new) remove_handle(step.handle);
+  if (!plan.is_under_way) return;
+  --under_way_;
+  table_.cancel(plan.gather.address, plan.gather.pages);
 }
 
 }  // namespace cistern

@@ -154,6 +154,24 @@ class PagePlacement {
   [[nodiscard]] const DriverSpending& spending() const { return spending_; }
   [[nodiscard]] const PlacementCounts& counts() const { return counts_; }
 
+  // page_retirement.cpp: mappings that nobody uses go, when there are many for the memory that they show. The caller
+  // begins, records events on all streams that have or had blocks here, and when these are done takes some at a time,
+  // unmaps them without the lock and says so. Nobody may leave meanwhile.
+  struct Retiree {
+    PageTable::Handle handle = -1;
+    std::int32_t pages = 0;
+    Sectors address = 0;
+    bool is_gone = false;
+  };
+  [[nodiscard]] bool may_begin_retirement() const;
+  // What is known of places is forgotten: the next step makes driver calls again. Throws std::bad_alloc, unchanged.
+  void begin_retirement();
+  void abandon_retirement() noexcept;
+  [[nodiscard]] bool retires() const { return !retiring_.empty(); }
+  // Throws std::bad_alloc, unchanged.
+  [[nodiscard]] std::vector<Retiree> take_retirees(std::size_t most);
+  void retired(const std::vector<Retiree>& batch) noexcept;
+
   // Throws std::logic_error where a part's invariant, or that free bytes are at home, does not hold.
   void audit() const;
 
@@ -182,6 +200,10 @@ class PagePlacement {
   template <class Visit>
   bool for_each_new_home(Visit&& visit) const;
 
+  // page_retirement.cpp
+  void forget_places() noexcept;
+  void cut_ends() noexcept;
+
   // page_release.cpp
   void list_mappings(Departure& departure) const;
 
@@ -189,7 +211,8 @@ class PagePlacement {
   void plan_miss(PagePlan& plan);
   void plan_last_resort(PagePlan& plan);
   [[nodiscard]] bool plan_window_of_parts(PagePlan& plan, bool of_all_streams);
-  void provide_addresses(const PageRequest& request);
+  [[nodiscard]] bool is_long(PageTable::Arena arena) const;
+  void set_addresses(PagePlan& plan, bool goes_on_at_end);
   [[nodiscard]] Sectors tail_of(const PageRequest& request);
   [[nodiscard]] std::int64_t pages_within_peak(const PageRequest& request) const;
   [[nodiscard]] std::int64_t with_growth(const PageRequest& request, std::int64_t pages) const;
@@ -235,6 +258,8 @@ class PagePlacement {
   Sectors live_ = 0;
   Sectors peak_live_ = 0;
   std::vector<PlacementLog::Number> candidates_;  // room that is kept
+  std::vector<Retiree> retiring_;                 // the next ones last
+  std::int64_t retire_beyond_ = 0;                // mapped pages
 };
 
 }  // namespace cistern

@@ -84,11 +84,9 @@ void PagePlacement::left(const Departure& departure) {
     }
   }
   free_.drop_room(departure.room);
-  log_.forget();
-  ++epoch_;
-  windows_.forget();
-  if (under_way_ != 0) return;
-  for (PageTable::Arena arena = 0; arena < table_.arenas(); ++arena) table_.cut_end(arena);
+  forget_places();
+  retiring_.clear();  // their handles may be gone
+  cut_ends();
 }
 
 std::optional<PageTable::Arena> PagePlacement::take_empty_arena() noexcept {

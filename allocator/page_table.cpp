@@ -1,5 +1,6 @@
 #include "allocator/page_table.h"
 
+#include <algorithm>
 #include <stdexcept>
 #include <string>
 
@@ -13,6 +14,7 @@ namespace {
 }  // namespace
 
 PageTable::Arena PageTable::add_arena() {
+  holes_.resize(arenas_.size() + 1);
   arenas_.emplace_back();
   return arenas() - 1;
 }
@@ -44,13 +46,42 @@ void PageTable::remove_handle(Handle handle) noexcept {
 Sectors PageTable::reserve(Arena arena, std::int64_t pages) {
   const Sectors address = end_of(arena);
   auto& slots = arenas_[static_cast<std::size_t>(arena)];
-  slots.resize(slots.size() + static_cast<std::size_t>(pages));
+  slots.resize(slots.size() + static_cast<std::size_t>(pages), Slot{kReserved, 0});
   return address;
+}
+
+std::optional<Sectors> PageTable::reserve_hole(Arena arena, std::int64_t pages) {
+  constexpr std::int64_t kMostLookedAt = 4096;
+  Holes& holes = holes_[static_cast<std::size_t>(arena)];
+  if (holes.empty < pages) return std::nullopt;
+  const std::vector<Slot>& slots = slots_of(arena);
+  std::int64_t found = 0;
+  const auto most = static_cast<std::int64_t>(slots.size()) + pages;
+  for (std::int64_t looked_at = 0; looked_at < std::min(most, kMostLookedAt + 16 * pages); ++looked_at) {
+    if (holes.next >= slots.size()) holes.next = 0, found = 0;
+    found = slots[holes.next++].handle == kEmpty ? found + 1 : 0;
+    if (found < pages) continue;
+    const Sectors address = begin_of(arena) + page_.sectors(static_cast<std::int64_t>(holes.next) - pages);
+    set_slots(address, pages, kReserved);
+    holes.empty -= pages;
+    return address;
+  }
+  return std::nullopt;
+}
+
+void PageTable::set_slots(Sectors address, std::int64_t pages, Handle handle) {
+  auto& slots = arenas_[static_cast<std::size_t>(arena_of(address))];
+  const auto first = slots.begin() + static_cast<std::ptrdiff_t>(index_of(address));
+  std::fill(first, first + static_cast<std::ptrdiff_t>(pages), Slot{handle, 0});
 }
 
 void PageTable::cancel(Sectors address, std::int64_t pages) {
   const Arena arena = arena_of(address);
-  if (address + page_.sectors(pages) != end_of(arena)) return;
+  if (address + page_.sectors(pages) != end_of(arena)) {
+    set_slots(address, pages, kEmpty);
+    holes_of(address).empty += pages;
+    return;
+  }
   auto& slots = arenas_[static_cast<std::size_t>(arena)];
   slots.resize(slots.size() - static_cast<std::size_t>(pages));
 }
@@ -59,17 +90,21 @@ void PageTable::map(Handle handle, Sectors address) {
   auto& slots = arenas_[static_cast<std::size_t>(arena_of(address))];
   const std::size_t first = index_of(address);
   for (std::int32_t i = 0; i < pages_of(handle); ++i) slots[first + static_cast<std::size_t>(i)] = {handle, i};
+  mapped_pages_ += pages_of(handle);
 }
 
 void PageTable::unmap(Handle handle, Sectors address) {
-  auto& slots = arenas_[static_cast<std::size_t>(arena_of(address))];
-  const std::size_t first = index_of(address);
-  for (std::int32_t i = 0; i < pages_of(handle); ++i) slots[first + static_cast<std::size_t>(i)] = {};
+  set_slots(address, pages_of(handle), kEmpty);
+  holes_of(address).empty += pages_of(handle);
+  mapped_pages_ -= pages_of(handle);
 }
 
 void PageTable::cut_end(Arena arena) {
   auto& slots = arenas_[static_cast<std::size_t>(arena)];
-  while (!slots.empty() && slots.back().handle < 0) slots.pop_back();
+  while (!slots.empty() && slots.back().handle == kEmpty) {
+    slots.pop_back();
+    --holes_[static_cast<std::size_t>(arena)].empty;
+  }
 }
 
 void PageTable::move_home(Handle handle, Sectors address) { record(handle).home = address; }
@@ -83,6 +118,10 @@ bool PageTable::is_mapped(Sectors address, Sectors count) const {
 }
 
 PageTable::Slot PageTable::slot_at(Sectors address) const { return slots_of(arena_of(address))[index_of(address)]; }
+
+bool PageTable::maps(Handle handle, Sectors address) const {
+  return address < end_of(arena_of(address)) && slot_at(address) == Slot{handle, 0};
+}
 
 Sectors PageTable::mapping_begin(Sectors address) const {
   return page_.down(address) - page_.sectors(slot_at(address).page);
@@ -105,11 +144,19 @@ void PageTable::audit() const {
       if (slot_at(home + page_.sectors(i)) != Slot{handle, i}) fail(handle, "another page is mapped at its home");
   }
   if (pages != pages_) throw std::logic_error("the count of pages is not their number");
-  for (Arena arena = 0; arena < arenas(); ++arena)
+  std::int64_t mapped = 0;
+  for (Arena arena = 0; arena < arenas(); ++arena) {
+    std::int64_t empty = 0;
     for (const Slot& slot : slots_of(arena)) {
+      if (slot.handle == kEmpty) ++empty;
       if (slot.handle < 0) continue;
+      ++mapped;
       if (slot.page < 0 || slot.page >= pages_of(slot.handle)) fail(slot.handle, "a page that it has not is mapped");
     }
+    if (empty != holes_[static_cast<std::size_t>(arena)].empty)
+      throw std::logic_error("the count of empty pages of an arena is not their number");
+  }
+  if (mapped != mapped_pages_) throw std::logic_error("the count of mapped pages is not their number");
 }
 
 }  // namespace cistern

@@ -4,13 +4,14 @@
 //
 // A handle is 2^k pages that the driver made at once, and indivisible: it is mapped whole. It stays mapped where it
 // was mapped, so one handle shows at several addresses; free bytes exist at its home alone. Addresses of an arena
-// are handed out in order, and again only when nothing is mapped there and behind.
+// are handed out in order, and again when nothing is mapped there any more: as the end, or as a hole.
 // Invariant: a handle with a home is mapped there, whole and in order.
-// Complexity: look-ups O(1), pieces O(pages), audit O(slots). Not thread-safe: the heap's lock is held.
+// Complexity: look-ups O(1), pieces O(pages), a hole O(1) pages more than it has, audit O(slots). Not thread-safe: the heap's lock is held.
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "allocator/page_size.h"
@@ -32,6 +33,8 @@ class PageTable {
 
   [[nodiscard]] PageSize page() const { return page_; }
   [[nodiscard]] std::int64_t pages() const { return pages_; }  // of all handles
+  // Pages of arenas in which one is mapped.
+  [[nodiscard]] std::int64_t mapped_pages() const { return mapped_pages_; }
 
   [[nodiscard]] Arena add_arena();
   [[nodiscard]] std::int32_t arenas() const { return static_cast<std::int32_t>(arenas_.size()); }
@@ -59,13 +62,17 @@ class PageTable {
 
   // Addresses behind the arena's end for so many pages: nothing is mapped there yet. Throws std::bad_alloc, unchanged.
   [[nodiscard]] Sectors reserve(Arena arena, std::int64_t pages);
-  // Gives back what `reserve` returned and nothing was mapped in. Where other addresses were
-  // reserved behind them they stay empty.
+  // So many pages side by side before the arena's end that nothing is mapped in and nobody reserved; nothing: a short
+  // search, which goes on where the last one ended, found none.
+  [[nodiscard]] std::optional<Sectors> reserve_hole(Arena arena, std::int64_t pages);
+  // Gives back what these returned and nothing was mapped in.
   void cancel(Sectors address, std::int64_t pages);
   // Requires: reserved, and empty.
   void map(Handle handle, Sectors address);
   // The opposite. Requires: the handle is mapped there; it has no home, or another.
   void unmap(Handle handle, Sectors address);
+  // Pages of the arena, up to its end.
+  [[nodiscard]] std::int64_t slots(Arena arena) const { return static_cast<std::int64_t>(slots_of(arena).size()); }
   // Gives up the addresses behind the arena's last mapping. Requires: none of them is reserved for a map under way.
   void cut_end(Arena arena);
   // Requires: the handle is mapped there.
@@ -76,6 +83,8 @@ class PageTable {
   // Requires of these: is_mapped.
   [[nodiscard]] Slot slot_at(Sectors address) const;
   [[nodiscard]] Handle handle_at(Sectors address) const { return slot_at(address).handle; }
+  // Whether the handle's mapping begins there.
+  [[nodiscard]] bool maps(Handle handle, Sectors address) const;
   // Where the mapping of the handle that shows at `address` begins.
   [[nodiscard]] Sectors mapping_begin(Sectors address) const;
   // The same byte at home.
@@ -90,6 +99,8 @@ class PageTable {
 
  private:
   static constexpr int kArenaShift = 40;  // 512 TiB of addresses an arena
+  static constexpr Handle kEmpty = -1;     // a slot in which nothing is mapped
+  static constexpr Handle kReserved = -2;  // nor is anything yet
   static constexpr Sectors kNoHome = -1;
 
   struct Record {
@@ -106,11 +117,21 @@ class PageTable {
     return static_cast<std::size_t>(page_.whole(address - begin_of(arena_of(address))));
   }
 
+  // Of an arena, besides its slots: how many are empty, and where the next search for a hole begins.
+  struct Holes {
+    std::int64_t empty = 0;
+    std::size_t next = 0;
+  };
+  [[nodiscard]] Holes& holes_of(Sectors address) { return holes_[static_cast<std::size_t>(arena_of(address))]; }
+  void set_slots(Sectors address, std::int64_t pages, Handle handle);
+
   PageSize page_;
   std::int64_t pages_ = 0;
+  std::int64_t mapped_pages_ = 0;
   std::vector<Record> handles_;
   std::vector<Handle> unused_;
   std::vector<std::vector<Slot>> arenas_;
+  std::vector<Holes> holes_;  // of arenas
 };
 
 template <class Visit>

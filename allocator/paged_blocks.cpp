@@ -93,6 +93,7 @@ std::optional<PagedBlock> DeviceAllocator::find_place(const Request& request, Lo
 // One attempt. Nothing: the limit forbids it, or the driver has no memory; any other failure of the driver is thrown.
 std::optional<PagedBlock> DeviceAllocator::try_place(const Request& request, Growth growth, Lock& lock) {
   wait_for_grants(lock);
+  retire_mappings(lock);
   PagePlacement& placement = paged_->placement;
   PageRequest wanted{PagedMemory::sectors_for(request.rounded), paged_stream(*request.pools), false, true};
   for (;;) {

@@ -11,10 +11,12 @@
 #include "allocator/device_pages.h"
 #include "allocator/page_placement.h"
 #include "allocator/page_source.h"
+#include "allocator/stream_heap.h"
 #include "runtime/driver_api.h"
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 namespace cistern {
@@ -117,6 +119,13 @@ class PagedMemory {
 
   PagePlacement placement;
   DevicePages driver;
+
+  // Of mappings that nobody uses any more: see paged_retirement.cpp.
+  struct Retirement {
+    std::vector<std::shared_ptr<StreamEnd>> awaited;  // the work of all streams when it began
+    bool is_under_way = false;                        // with the lock given up
+  };
+  Retirement retirement;
 
  private:
   std::vector<Stream> streams_;       // by number

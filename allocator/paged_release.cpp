@@ -16,6 +16,7 @@ namespace cistern {
 std::size_t DeviceAllocator::release_paged(std::size_t most, Lock& lock) {
   if (paged_ == nullptr) return 0;
   wait_for_grants(lock);
+  reclaimed_.wait(lock, [this] { return !paged_->retirement.is_under_way; });
   const std::int64_t pages =
       most == kUnlimited ? PagePlacement::kNoLimit
                          : static_cast<std::int64_t>(whole_pages(most, paged_->bytes_of(1)) / paged_->bytes_of(1));

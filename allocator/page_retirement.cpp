@@ -1,0 +1,96 @@
+// Mappings that nobody uses any more go, or they and their addresses would grow with every gather: those that are no
+// home, and in which no block lies. What is known of places is forgotten first, so that no block comes there again.
+
+#include <algorithm>
+#include <new>
+#include <utility>
+
+#include "allocator/page_placement.h"
+
+namespace cistern {
+namespace {
+
+// So many pages of addresses may show a page before any of them retire: steps that come again have theirs, the
+// traces studied up to 48. More memory has less, since the driver keeps something for each.
+constexpr std::int64_t kMostOfAPage = 64;
+constexpr std::int64_t kManyMapped = 262144;
+constexpr std::int64_t kMostOfManyPages = 8;
+constexpr std::int64_t kFewMapped = 4096;
+
+std::int64_t most_mapped(std::int64_t pages) {
+  return std::max(kFewMapped, std::min(kMostOfAPage * pages, kManyMapped + kMostOfManyPages * pages));
+}
+
+}  // namespace
+
+bool PagePlacement::may_begin_retirement() const {
+  return retiring_.empty() && plans_out_ == 0 && departures_ == 0 &&
+         table_.mapped_pages() > std::max(most_mapped(table_.pages()), retire_beyond_);
+}
+
+void PagePlacement::begin_retirement() {
+  catch_up();
+  // By arena and page: whether a block lies there.
+  std::vector<std::vector<bool>> is_used;
+  for (PageTable::Arena arena = 0; arena < table_.arenas(); ++arena)
+    is_used.emplace_back(static_cast<std::size_t>(table_.slots(arena)));
+  const auto page_of = [this](Sectors address) {
+    return static_cast<std::size_t>(table_.page().whole(address - PageTable::begin_of(PageTable::arena_of(address))));
+  };
+  places_.for_each_live([&](const KnownPlace& place) {
+    auto& used = is_used[static_cast<std::size_t>(PageTable::arena_of(place.address))];
+    const std::size_t last = page_of(place.address + place.sectors - 1);
+    for (std::size_t page = page_of(place.address); page <= last; ++page) used[page] = true;
+  });
+  std::vector<Retiree> retiring;
+  table_.for_each_mapping([&](PageTable::Handle handle, Sectors address) {
+    if (table_.home_of(handle) == address) return;
+    const auto& used = is_used[static_cast<std::size_t>(PageTable::arena_of(address))];
+    const auto first = used.begin() + static_cast<std::ptrdiff_t>(page_of(address));
+    const std::int32_t pages = table_.pages_of(handle);
+    if (std::find(first, first + pages, true) == first + pages) retiring.push_back({handle, pages, address, false});
+  });
+  std::reverse(retiring.begin(), retiring.end());  // the lowest addresses go first
+  retiring_.swap(retiring);
+  forget_places();
+}
+
+void PagePlacement::abandon_retirement() noexcept {
+  retiring_.clear();
+  retire_beyond_ = 2 * table_.mapped_pages();
+}
+
+// A handle may have left meanwhile, and its number may be another's.
+std::vector<PagePlacement::Retiree> PagePlacement::take_retirees(std::size_t most) {
+  std::vector<Retiree> batch;
+  batch.reserve(std::min(most, retiring_.size()));
+  while (batch.size() < most && !retiring_.empty()) {
+    const Retiree last = retiring_.back();
+    retiring_.pop_back();
+    if (table_.maps(last.handle, last.address) && table_.home_of(last.handle) != last.address) batch.push_back(last);
+  }
+  return batch;
+}
+
+void PagePlacement::retired(const std::vector<Retiree>& batch) noexcept {
+  for (const Retiree& one : batch)
+    if (one.is_gone) table_.unmap(one.handle, one.address);
+  if (!retiring_.empty()) return;
+  // What the driver refuses to unmap is not asked for at once again.
+  retire_beyond_ = table_.mapped_pages() > most_mapped(table_.pages()) ? 2 * table_.mapped_pages() : 0;
+  cut_ends();
+}
+
+void PagePlacement::forget_places() noexcept {
+  log_.forget();
+  ++epoch_;
+  windows_.forget();
+}
+
+// Arenas that are no stream's any more serve again.
+void PagePlacement::cut_ends() noexcept {
+  if (under_way_ != 0) return;
+  for (PageTable::Arena arena = 0; arena < table_.arenas(); ++arena) table_.cut_end(arena);
+}
+
+}  // namespace cistern

@@ -1,0 +1,157 @@
+// Mappings that nobody uses go: what a long program leaves mapped, and the addresses that it takes, have a bound.
+
+#include "allocator/page_placement.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <random>
+#include <vector>
+
+#include "tests/allocator/naive_bytes.h"
+
+namespace cistern {
+namespace {
+
+constexpr PageSize kPage(7);  // 128 sectors
+
+class PageRetirementTest : public testing::Test {
+ protected:
+  PagedBlock allocate(Sectors sectors, StreamNumber stream = 0) {
+    const PageRequest request{sectors, stream, false};
+    if (const auto known = placement_.take_known(request)) return *known;
+    PagePlan plan = placement_.plan(request);
+    EXPECT_EQ(plan.kind, PlanKind::placed);
+    EXPECT_TRUE(plan.gather.empty() || carry_out(plan.gather, driver_));
+    return placement_.commit(plan);
+  }
+  void release(const PagedBlock& block) {
+    placement_.freed(block);
+    placement_.settle(block);
+  }
+  // As a heap does with each request, but that its events are done at once.
+  void retire(std::size_t most = 16) {
+    if (placement_.may_begin_retirement()) {
+      placement_.begin_retirement();
+      ++begun_;
+    }
+    std::vector<PagePlacement::Retiree> batch = placement_.take_retirees(most);
+    for (PagePlacement::Retiree& one : batch) {
+      driver_.unmap(one.handle, one.address);
+      one.is_gone = true;
+    }
+    if (!batch.empty()) placement_.retired(batch);
+  }
+  [[nodiscard]] std::int64_t slots() const {
+    std::int64_t all = 0;
+    for (PageTable::Arena arena = 0; arena < placement_.table().arenas(); ++arena)
+      all += placement_.table().slots(arena);
+    return all;
+  }
+  void run_until_many_are_mapped(std::vector<PagedBlock>& kept, std::vector<PagedBlock>& others) {
+    std::mt19937_64 random(7);
+    for (int i = 0; i < 100000 && !placement_.may_begin_retirement(); ++i) {
+      const auto sectors = static_cast<Sectors>(1 + random() % (1 + random() % 1000));
+      (i % 100 == 0 && kept.size() < 10 ? kept : others).push_back(allocate(sectors));
+      if (others.size() < 20) continue;
+      const std::size_t at = random() % others.size();
+      release(others[at]);
+      others.erase(others.begin() + static_cast<std::ptrdiff_t>(at));
+    }
+    ASSERT_TRUE(placement_.may_begin_retirement());
+  }
+  void audit() {
+    placement_.audit();
+    for (const auto& [address, handle] : driver_.mapped)
+      ASSERT_TRUE(placement_.table().maps(handle, address)) << "mapped, and the table does not know";
+  }
+
+  PagePlacement placement_{kPage};
+  ScriptedDriver driver_;
+  NaiveBytes bytes_{kPage};
+  int begun_ = 0;
+};
+
+TEST_F(PageRetirementTest, MappingsAndAddressesHaveABound) {
+  struct Live {
+    PagedBlock block;
+    int id;
+  };
+  std::mt19937_64 random(20261123);
+  std::vector<Live> live;
+  for (int i = 0; i < 60000; ++i) {
+    while (live.size() > 12 || (!live.empty() && random() % 2 == 0)) {
+      const std::size_t at = random() % live.size();
+      bytes_.leave(placement_.table(), live[at].block, live[at].id);
+      release(live[at].block);
+      live[at] = live.back();
+      live.pop_back();
+    }
+    const auto sectors = static_cast<Sectors>(1 + random() % (1 + random() % 900));
+    live.push_back({allocate(sectors, static_cast<StreamNumber>(random() % 2)), i});
+    bytes_.arrive(placement_.table(), live.back().block, i);
+    retire();
+    const std::int64_t most = std::max<std::int64_t>(4096, 64 * placement_.table().pages());
+    ASSERT_LE(placement_.table().mapped_pages(), most + most / 4) << "operation " << i;
+    ASSERT_LE(slots(), 2 * most) << "operation " << i;
+    if (i % 5000 == 0) audit();
+  }
+  EXPECT_GT(begun_, 1);
+  audit();
+}
+
+TEST_F(PageRetirementTest, WhatIsUsedStays) {
+  std::vector<PagedBlock> kept;
+  std::vector<PagedBlock> others;
+  run_until_many_are_mapped(kept, others);
+  const std::int64_t mapped = placement_.table().mapped_pages();
+  retire(100000);
+  EXPECT_LT(placement_.table().mapped_pages(), mapped / 4);
+  EXPECT_FALSE(placement_.may_begin_retirement());
+  for (const PagedBlock& block : kept) EXPECT_TRUE(placement_.table().is_mapped(block.address, block.sectors));
+  for (const PagedBlock& block : others) EXPECT_TRUE(placement_.table().is_mapped(block.address, block.sectors));
+  audit();
+  for (const PagedBlock& block : kept) release(block);
+  for (const PagedBlock& block : others) release(block);
+  audit();
+  EXPECT_EQ(placement_.free_runs().sectors(), kPage.sectors(placement_.table().pages()));
+}
+
+TEST_F(PageRetirementTest, WhatTheDriverRefusesToUnmapStaysMapped) {
+  std::vector<PagedBlock> kept;
+  std::vector<PagedBlock> others;
+  run_until_many_are_mapped(kept, others);
+  placement_.begin_retirement();
+  const std::int64_t mapped = placement_.table().mapped_pages();
+  while (placement_.retires()) placement_.retired(placement_.take_retirees(64));
+  EXPECT_EQ(placement_.table().mapped_pages(), mapped);
+  EXPECT_FALSE(placement_.may_begin_retirement()) << "nor is it asked for at once again";
+  audit();
+}
+
+TEST(PageTableHoleTest, AddressesInWhichNothingIsMappedServeAgain) {
+  PageTable table(kPage);
+  const PageTable::Arena arena = table.add_arena();
+  std::vector<PageTable::Handle> handles;
+  const Sectors begin = table.reserve(arena, 6);
+  for (int i = 0; i < 6; ++i) {
+    handles.push_back(table.add_handle(1));
+    table.map(handles.back(), begin + kPage.sectors(i));
+  }
+  EXPECT_FALSE(table.reserve_hole(arena, 1));
+  table.unmap(handles[1], begin + kPage.sectors(1));
+  table.unmap(handles[3], begin + kPage.sectors(3));
+  table.unmap(handles[4], begin + kPage.sectors(4));
+  EXPECT_EQ(table.mapped_pages(), 3);
+  EXPECT_FALSE(table.reserve_hole(arena, 3)) << "they do not lie side by side";
+  EXPECT_EQ(table.reserve_hole(arena, 2), begin + kPage.sectors(3));
+  EXPECT_FALSE(table.reserve_hole(arena, 2)) << "it is reserved";
+  EXPECT_EQ(table.reserve_hole(arena, 1), begin + kPage.sectors(1));
+  table.cancel(begin + kPage.sectors(3), 2);
+  EXPECT_EQ(table.reserve_hole(arena, 2), begin + kPage.sectors(3));
+  table.audit();
+}
+
+}  // namespace
+}  // namespace cistern

@@ -1,0 +1,142 @@
+// A long random program, of sizes, streams and steps that vary: nothing that the heap keeps grows for ever. With
+// CISTERN_TEST_SCALE=1 it has 100,000,000 operations.
+
+#include <cistern/allocator.h>
+#include <cistern/simulated.h>
+
+#include <gtest/gtest.h>
+#include <malloc.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/property.h"
+
+namespace cistern {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr std::size_t kMega = 1024 * 1024;
+constexpr long kLong = 100'000'000;
+
+long operations() {
+  const long all = scaled(kLong);
+  return all == kLong ? kLong : std::max(1L, scaled(kSanitized ? 500'000 : 5'000'000));
+}
+
+struct Kept {
+  std::int64_t handles = 0;
+  std::int64_t mappings = 0;
+  std::int64_t reservations = 0;
+  std::int64_t host_bytes = 0;  // of the process
+
+  void take_largest(const Kept& other) {
+    handles = std::max(handles, other.handles);
+    mappings = std::max(mappings, other.mappings);
+    reservations = std::max(reservations, other.reservations);
+    host_bytes = std::max(host_bytes, other.host_bytes);
+  }
+};
+
+class Soak {
+ public:
+  explicit Soak(const std::string& options)
+      : driver_({.capacity_bytes = 4096 * kMega, .backing = Backing::none, .event_lag_ticks = 16}),
+        allocator_({.driver = &driver_.api(), .options = AllocatorOptions::parse(options)}) {
+    for (int i = 0; i < 4; ++i) streams_.push_back(i == 0 ? nullptr : driver_.create_stream());
+  }
+
+  // So many operations, and the most that was kept meanwhile.
+  Kept run(long count) {
+    Kept most;
+    while (count > 0) {
+      count -= step();
+      if (++steps_ % 64 == 0) most.take_largest(kept());
+      if (steps_ % 4096 == 0) allocator_.check();
+    }
+    return most;
+  }
+  [[nodiscard]] std::size_t host_synchronizations() const { return driver_.host_synchronizations(); }
+  [[nodiscard]] CachingAllocator& allocator() { return allocator_; }
+
+ private:
+  struct Block {
+    void* address;
+    std::size_t stream;
+  };
+
+  // Some blocks outlive the step; sizes are much the same in one step, and others in the next.
+  long step() {
+    long count = 0;
+    const double base = std::exp2(9 + static_cast<double>(random_() % 1200) / 100);
+    const std::size_t most = 20 + random_() % 60;
+    while (live_.size() < most) {
+      const double share = 0.25 + static_cast<double>(random_() % 400) / 100;
+      const auto bytes = std::min(static_cast<std::size_t>(base * share), 12 * kMega);
+      const std::size_t stream = random_() % 4;
+      live_.push_back({allocator_.allocate(std::max<std::size_t>(1, bytes), streams_[stream]), stream});
+      ++count;
+      if (random_() % 16 == 0) use(live_.back());
+    }
+    const std::size_t left = random_() % 20;
+    while (live_.size() > left) {
+      std::swap(live_[random_() % live_.size()], live_.back());
+      allocator_.deallocate(live_.back().address);
+      live_.pop_back();
+      ++count;
+    }
+    if (random_() % 4 == 0) driver_.run_until_idle();
+    for (int i = 0; i < 8; ++i) driver_.tick();
+    return count;
+  }
+  void use(const Block& block) {
+    const StreamHandle user = streams_[(block.stream + 1) % 4];
+    driver_.occupy(user, 1us);
+    allocator_.record_stream(block.address, user);
+  }
+  [[nodiscard]] Kept kept() const {
+    const auto of = [this](const char* made, const char* gone) {
+      return static_cast<std::int64_t>(driver_.calls(made)) - static_cast<std::int64_t>(driver_.calls(gone));
+    };
+    return {of("cuMemCreate", "cuMemRelease"), of("cuMemMap", "cuMemUnmap"),
+            of("cuMemAddressReserve", "cuMemAddressFree"), static_cast<std::int64_t>(mallinfo2().uordblks)};
+  }
+
+  SimulatedDriver driver_;
+  CachingAllocator allocator_;
+  std::vector<StreamHandle> streams_;
+  std::mt19937_64 random_{20261123};
+  std::vector<Block> live_;
+  long steps_ = 0;
+};
+
+TEST(Soak, NothingGrowsInPagedMemory) {
+  Soak soak("oom_dump:off,policy:paged");
+  const long count = operations();
+  const Kept first = soak.run(count / 2);
+  const std::size_t waits = soak.host_synchronizations();
+  const Kept second = soak.run(count - count / 2);
+  std::printf("%ld operations: at most %lld, then %lld handles; %lld, %lld mappings; %lld, %lld reservations; %lld, %lld bytes\n",
+              count, static_cast<long long>(first.handles), static_cast<long long>(second.handles),
+              static_cast<long long>(first.mappings), static_cast<long long>(second.mappings),
+              static_cast<long long>(first.reservations), static_cast<long long>(second.reservations),
+              static_cast<long long>(first.host_bytes), static_cast<long long>(second.host_bytes));
+  EXPECT_LE(second.handles, first.handles + first.handles / 10);
+  EXPECT_LE(second.mappings, first.mappings + first.mappings / 10);
+  EXPECT_LE(second.reservations, first.reservations);
+  if (!kSanitized) {
+    EXPECT_LE(second.host_bytes, first.host_bytes + first.host_bytes / 4);
+  }
+  EXPECT_EQ(soak.host_synchronizations(), waits);
+  soak.allocator().check();
+}
+
+}  // namespace
+}  // namespace cistern
