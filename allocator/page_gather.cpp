@@ -148,10 +148,6 @@ void PagePlacement::plan_miss(PagePlan& plan) {
                            needed, true);
     for (const FreeHandle& donor : donors) created -= donor.pages;
     if (created > 0) {
-      if (request.has_pending) {
-        plan.kind = PlanKind::awaits_pending;
-        return;
-      }
       const bool is_refused = created > page_limit_ - table_.pages();
       if ((is_refused || request.sectors > page.sectors() / 2) &&
           plan_window_of_parts(plan, is_refused && request.may_take_others)) {

@@ -114,19 +114,13 @@ void PagePlacement::choose_place(PagePlan& plan) {
   log_.candidates(plan.key, request.sectors, candidates_);
   for (const PlacementLog::Number number : candidates_) {
     const LoggedPlace place = log_.entry(number).place;
-    if (usable(place.address)) {
-      place_at(plan, place.address, counts_.logged);
-      plan.logged = number;
-      plan.logged_sectors = place.sectors;
-      plan.is_exact = log_.entry(number).asked() == request.sectors;
-      log_.follow(number);
-      return;
-    }
-    // The place may be only late: taking another would change the state for ever.
-    if (request.has_pending) {
-      plan.kind = PlanKind::awaits_pending;
-      return;
-    }
+    if (!usable(place.address)) continue;
+    place_at(plan, place.address, counts_.logged);
+    plan.logged = number;
+    plan.logged_sectors = place.sectors;
+    plan.is_exact = log_.entry(number).asked() == request.sectors;
+    log_.follow(number);
+    return;
   }
 
   if (request.sectors >= page.sectors() / 2)

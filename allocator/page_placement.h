@@ -44,15 +44,12 @@ namespace cistern {
 struct PageRequest {
   Sectors sectors = 0;  // at least one
   StreamNumber stream = 0;
-  // Blocks were freed and are not settled: the plan may ask for them.
-  bool has_pending = false;
   // Free bytes of other streams may serve it: its stream can wait for theirs.
   bool may_take_others = true;
 };
 
 enum class PlanKind : std::uint8_t {
   placed,            // at `address`, or where the gather leads to
-  awaits_pending,    // settle the pending blocks behind device-side waits, then plan again
   refused_by_limit,  // it would take more pages than the limit
 };
 

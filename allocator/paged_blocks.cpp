@@ -63,7 +63,7 @@ Block* DeviceAllocator::take_known_place(const Request& request, const Lock& loc
   arena_.reserve(1, 0);
   block_map_.make_room();
   paged_->provide_record();
-  const auto place = paged_->placement.take_known({PagedMemory::sectors_for(request.rounded), stream, false, true});
+  const auto place = paged_->placement.take_known({PagedMemory::sectors_for(request.rounded), stream, true});
   return place ? hand_out(*place, request, lock) : nullptr;
 }
 
@@ -95,7 +95,7 @@ std::optional<PagedBlock> DeviceAllocator::try_place(const Request& request, Gro
   wait_for_grants(lock);
   retire_mappings(lock);
   PagePlacement& placement = paged_->placement;
-  PageRequest wanted{PagedMemory::sectors_for(request.rounded), paged_stream(*request.pools), false, true};
+  PageRequest wanted{PagedMemory::sectors_for(request.rounded), paged_stream(*request.pools), true};
   for (;;) {
     set_page_limit(growth);
     PagePlan plan = placement.plan(wanted);

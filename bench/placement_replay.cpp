@@ -83,25 +83,17 @@ bool PlacementReplay::allocate(const TraceOperation& operation) {
   PageRequest request;
   request.sectors = (static_cast<Sectors>(operation.bytes) + kSectorBytes - 1) / kSectorBytes;
   request.stream = number_of(operation.stream);
-  request.has_pending = !pending_.empty();
   if (const auto known = placement_.take_known(request)) {
     hand_out(operation, *known);
     return true;
   }
   PagePlan plan = placement_.plan(request);
-  bool waits = false;
-  if (plan.kind == PlanKind::awaits_pending) {
-    settle_due(true);
-    request.has_pending = false;
-    waits = true;
-    plan = placement_.plan(request);
-  }
   if (plan.kind != PlanKind::placed) return false;
   if (!plan.gather.empty() && !carry_out(plan.gather, driver_)) {
     placement_.abandon(plan);
     return false;
   }
-  if (waits || !plan.owners.empty()) ++waits_;
+  if (!plan.owners.empty()) ++waits_;
   hand_out(operation, placement_.commit(plan));
   return true;
 }

@@ -25,7 +25,7 @@ class PagePlacementTest : public testing::Test {
   };
 
   PagePlan plan(Sectors sectors, StreamNumber stream = 0) {
-    PagePlan made = placement_.plan({sectors, stream, false});
+    PagePlan made = placement_.plan({sectors, stream});
     if (!made.gather.empty() && !carry_out(made.gather, driver_)) {
       placement_.abandon(made);
       made.kind = PlanKind::refused_by_limit;
@@ -33,7 +33,7 @@ class PagePlacementTest : public testing::Test {
     return made;
   }
   PagedBlock allocate(Sectors sectors, StreamNumber stream = 0) {
-    if (const auto known = placement_.take_known({sectors, stream, false})) return *known;
+    if (const auto known = placement_.take_known({sectors, stream})) return *known;
     PagePlan made = plan(sectors, stream);
     if (made.kind != PlanKind::placed) throw std::runtime_error("refused");
     return placement_.commit(made);
@@ -174,40 +174,27 @@ TEST_F(PagePlacementTest, AnotherStreamsHandlesAreNamedAsOwners) {
   EXPECT_TRUE(again.owners.empty());
 }
 
-TEST_F(PagePlacementTest, PendingBlocksComeBeforeNewMemory) {
-  const PagedBlock block = allocate(256);
-  placement_.freed(block);                                                    // its bytes are not free yet
-  EXPECT_EQ(placement_.plan({256, 0, true}).kind, PlanKind::awaits_pending);  // the place that the log knows
-  const PagedBlock other = allocate(300);
-  EXPECT_EQ(placement_.plan({700, 0, true}).kind, PlanKind::placed);  // within what was live
-  placement_.settle(block);
-  release(other);
-  EXPECT_EQ(allocate(256).address, block.address);
-}
-
-// Another place would serve at once, and the step would go on differently from there.
-TEST_F(PagePlacementTest, APlaceThatTheLogKnowsIsWaitedFor) {
-  static_cast<void>(allocate(300));
+// Others take its bytes when they are free, and so does the request that the log knows.
+TEST_F(PagePlacementTest, BytesOfAPendingBlockServeNobody) {
   const PagedBlock late = allocate(256);
-  release(allocate(400));
   placement_.freed(late);
-  EXPECT_EQ(placement_.plan({256, 0, true}).kind, PlanKind::awaits_pending);
-  const PagePlan other = placement_.plan({256, 0, false});
+  const PagePlan other = placement_.plan({256, 0});
   EXPECT_EQ(other.kind, PlanKind::placed);
   EXPECT_NE(other.address, late.address);
+  placement_.abandon(other);
   placement_.settle(late);
-  EXPECT_EQ(placement_.plan({256, 0, true}).address, late.address);
+  EXPECT_EQ(placement_.plan({256, 0}).address, late.address);
 }
 
 TEST_F(PagePlacementTest, TheLimitRefusesAndChangesNothing) {
   PagePlacement limited(kPage, 4);
   const auto place = [&](Sectors sectors) {
-    PagePlan made = limited.plan({sectors, 0, false});
+    PagePlan made = limited.plan({sectors, 0});
     return made.kind == PlanKind::placed ? std::optional(limited.commit(made)) : std::nullopt;
   };
   const auto block = place(3 * 128);
   ASSERT_TRUE(block);
-  EXPECT_EQ(limited.plan({2 * 128, 0, false}).kind, PlanKind::refused_by_limit);
+  EXPECT_EQ(limited.plan({2 * 128, 0}).kind, PlanKind::refused_by_limit);
   EXPECT_EQ(limited.table().pages(), 3);
   ASSERT_TRUE(place(64));
   ASSERT_TRUE(place(64));
@@ -219,7 +206,7 @@ TEST_F(PagePlacementTest, TheLimitRefusesAndChangesNothing) {
 TEST_F(PagePlacementTest, AtTheLimitFragmentsOfAllStreamsServe) {
   PagePlacement limited(kPage, 2);
   const auto commit = [&](Sectors sectors, StreamNumber stream) {
-    PagePlan made = limited.plan({sectors, stream, false});
+    PagePlan made = limited.plan({sectors, stream});
     EXPECT_EQ(made.kind, PlanKind::placed);
     return limited.commit(made);
   };
@@ -230,7 +217,7 @@ TEST_F(PagePlacementTest, AtTheLimitFragmentsOfAllStreamsServe) {
   limited.settle(begin);
   static_cast<void>(first);
   static_cast<void>(end);
-  PagePlan made = limited.plan({100, 0, false});
+  PagePlan made = limited.plan({100, 0});
   ASSERT_EQ(made.kind, PlanKind::placed);
   ASSERT_EQ(made.gather.steps.size(), 2U);
   static_cast<void>(limited.commit(made));
@@ -268,8 +255,8 @@ TEST_F(PagePlacementTest, TwoPlansUnderWayShareNothing) {
   const PagedBlock block = allocate(6 * 128);
   release(block);
   const PagedBlock pin = allocate(128);
-  PagePlan first = placement_.plan({6 * 128, 0, false});
-  PagePlan second = placement_.plan({7 * 128, 1, false});
+  PagePlan first = placement_.plan({6 * 128, 0});
+  PagePlan second = placement_.plan({7 * 128, 1});
   ASSERT_EQ(first.kind, PlanKind::placed);
   ASSERT_EQ(second.kind, PlanKind::placed);
   ASSERT_TRUE(carry_out(second.gather, driver_));
@@ -285,13 +272,13 @@ TEST_F(PagePlacementTest, TwoPlansUnderWayShareNothing) {
 // Without a gather, too: the lock may be given up for other streams' work.
 TEST_F(PagePlacementTest, APlanHasItsBytesToItself) {
   release(allocate(300));
-  const PagePlan first = placement_.plan({300, 0, false});
+  const PagePlan first = placement_.plan({300, 0});
   ASSERT_TRUE(first.gather.empty());
-  PagePlan second = placement_.plan({300, 0, false});
+  PagePlan second = placement_.plan({300, 0});
   EXPECT_FALSE(second.gather.empty());
   placement_.abandon(second);
   placement_.abandon(first);
-  PagePlan again = placement_.plan({300, 0, false});
+  PagePlan again = placement_.plan({300, 0});
   EXPECT_EQ(again.address, first.address);
   EXPECT_TRUE(again.gather.empty());
   static_cast<void>(placement_.commit(again));
@@ -300,7 +287,7 @@ TEST_F(PagePlacementTest, APlanHasItsBytesToItself) {
 
 TEST_F(PagePlacementTest, OthersBytesAreLeftAloneWhereTheyMayNotBeTaken) {
   release(allocate(256, 1));
-  const PagePlan made = placement_.plan({256, 0, false, false});
+  const PagePlan made = placement_.plan({256, 0, false});
   ASSERT_EQ(made.kind, PlanKind::placed);
   EXPECT_TRUE(made.owners.empty());
   EXPECT_EQ(placement_.table().pages(), 4);
@@ -312,7 +299,7 @@ TEST_F(PagePlacementTest, AStreamsAddressesGoOnInAnotherArena) {
   PagePlacement small(kPage, PagePlacement::kNoLimit, 4);
   std::vector<Sectors> places;
   for (int i = 0; i < 6; ++i) {
-    PagePlan made = small.plan({128, 0, false});
+    PagePlan made = small.plan({128, 0});
     places.push_back(small.commit(made).address);
   }
   EXPECT_EQ(PageTable::arena_of(places[3]), 0);
@@ -331,7 +318,7 @@ TEST_F(PagePlacementTest, WholeHandlesLeaveAndWhatIsRefusedStays) {
   const PagedBlock pin = allocate(100);
   Departure departure = placement_.leave(PagePlacement::kNoLimit);
   ASSERT_EQ(departure.pages, 3) << "neither the live ones nor the one that is free in part";
-  const PagePlan other = placement_.plan({128, 0, false});
+  const PagePlan other = placement_.plan({128, 0});
   for (const Gather::Step& step : other.gather.steps)
     for (const Departure::Leaving& leaving : departure.handles)
       EXPECT_NE(step.handle, leaving.handle) << "what leaves serves nobody";
@@ -393,8 +380,8 @@ TEST_F(PagePlacementTest, NoMoreLeavesThanIsAskedAndAnEmptyArenaIsNobodys) {
 
 // One that is abandoned while another has addresses behind it.
 TEST_F(PagePlacementTest, AnAbandonedPlanBehindWhichOthersWentLeavesAHole) {
-  const PagePlan first = placement_.plan({128, 0, false});
-  PagePlan second = placement_.plan({256, 0, false});
+  const PagePlan first = placement_.plan({128, 0});
+  PagePlan second = placement_.plan({256, 0});
   placement_.abandon(first);
   ASSERT_TRUE(carry_out(second.gather, driver_));
   const PagedBlock block = placement_.commit(second);

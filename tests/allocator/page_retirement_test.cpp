@@ -19,7 +19,7 @@ constexpr PageSize kPage(7);  // 128 sectors
 class PageRetirementTest : public testing::Test {
  protected:
   PagedBlock allocate(Sectors sectors, StreamNumber stream = 0) {
-    const PageRequest request{sectors, stream, false};
+    const PageRequest request{sectors, stream};
     if (const auto known = placement_.take_known(request)) return *known;
     PagePlan plan = placement_.plan(request);
     EXPECT_EQ(plan.kind, PlanKind::placed);

@@ -49,10 +49,10 @@ class PageShortcutTest : public testing::Test {
     placement.free_runs().for_each([&](const FreeRun& run) { found.push_back(run); });
     return found;
   }
-  [[nodiscard]] std::optional<PagedBlock> known(Sectors sectors) { return placement_.take_known({sectors, 0, false}); }
+  [[nodiscard]] std::optional<PagedBlock> known(Sectors sectors) { return placement_.take_known({sectors, 0}); }
   PagedBlock allocate(Sectors sectors) {
     if (const auto block = known(sectors)) return *block;
-    PagePlan plan = placement_.plan({sectors, 0, false});
+    PagePlan plan = placement_.plan({sectors, 0});
     EXPECT_EQ(plan.kind, PlanKind::placed);
     EXPECT_TRUE(plan.gather.empty() || carry_out(plan.gather, driver_));
     return placement_.commit(plan);
@@ -90,7 +90,7 @@ TEST_F(PageShortcutTest, NothingIsTakenWhileAFreeWaits) {
 
 TEST_F(PageShortcutTest, NothingIsTakenWhileAPlanHasBytes) {
   release(allocate(20));
-  PagePlan small = placement_.plan({10, 0, false});
+  PagePlan small = placement_.plan({10, 0});
   ASSERT_EQ(small.kind, PlanKind::placed);
   EXPECT_FALSE(known(20));
   placement_.abandon(small);
@@ -192,7 +192,7 @@ TEST_F(PageShortcutTest, ItChangesNoDecision) {
         if (random() % noise == 0) continue;
         const Sectors wanted =
             random() % noise == 0 ? 1 + sectors / 2 : sectors - (random() % noise == 0 ? sectors / 10 : 0);
-        const PageRequest request{wanted, stream, false, random() % noise != 0};
+        const PageRequest request{wanted, stream, random() % noise != 0};
         std::optional<PagedBlock> block = placement_.take_known(request);
         if (block)
           ++known;

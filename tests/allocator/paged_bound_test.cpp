@@ -27,7 +27,7 @@ class PagedBoundTest : public testing::Test {
 
   // False: it is refused, and nothing could have served it.
   bool allocate(Sectors sectors, StreamNumber stream = 0) {
-    const PageRequest request{sectors, stream, false};
+    const PageRequest request{sectors, stream};
     std::optional<PagedBlock> block = placement_.take_known(request);
     if (!block) {
       PagePlan plan = placement_.plan(request);
