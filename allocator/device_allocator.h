@@ -452,11 +452,12 @@ class DeviceAllocator {
   enum class Growth {
     unasked,  // only if nobody wants to be asked before memory is created
     allowed,
-    none,
+    left,  // what the driver had left when it refused more
   };
   [[nodiscard]] Block* take_known_place(const Request& request, const Lock& lock);
   [[nodiscard]] std::optional<PagedBlock> find_place(const Request& request, Lock& lock);
-  [[nodiscard]] std::optional<PagedBlock> try_place(const Request& request, Growth growth, Lock& lock);
+  [[nodiscard]] std::optional<PagedBlock> try_place(const Request& request, Growth growth, std::int64_t& pages_left,
+                                                    Lock& lock);
   // What a plan takes of the driver beside the heap's lock.
   struct PlanOrder {
     StreamUse owner;  // whose work so far the request's stream is to wait for
@@ -472,7 +473,7 @@ class DeviceAllocator {
                                       bool may_wait) noexcept;
   [[nodiscard]] PagedBlock commit(PagePlan& plan, const Lock& lock) noexcept;
   [[nodiscard]] StreamNumber paged_stream(StreamHeap& heap);
-  void set_page_limit(Growth growth) noexcept;
+  void set_page_limit(Growth growth, std::int64_t pages_left) noexcept;
   [[nodiscard]] Block* hand_out(const PagedBlock& place, const Request& request, const Lock& lock) noexcept;
   void free_paged_at_once(Block* block, const Lock& lock) noexcept;
   Block* complete_paged_free(Block* block, const Lock& lock);

@@ -21,7 +21,9 @@ class DevicePages::Calls final : public PageDriver {
       : pages_(pages), gather_(gather), peers_(peers), shareable_(shareable) {}
 
   bool create(PageTable::Handle handle, std::int32_t pages) override {
-    return succeeded(pages_.create(handle, pages, shareable_), DriverEntryId::mem_create);
+    if (!succeeded(pages_.create(handle, pages, shareable_), DriverEntryId::mem_create)) return false;
+    created_ += pages;
+    return true;
   }
   bool map(PageTable::Handle handle, Sectors place) override {
     return succeeded(pages_.api_.mem_map(pages_.address_at(place), bytes_at(place), 0, pages_.handle_of(handle), 0),
@@ -42,7 +44,7 @@ class DevicePages::Calls final : public PageDriver {
 
  private:
   bool succeeded(CUresult result, DriverEntryId call) {
-    if (result != CUDA_SUCCESS) outcome_ = {result, call};
+    if (result != CUDA_SUCCESS) outcome_ = {result, call, created_};
     return result == CUDA_SUCCESS;
   }
   // The gather's steps tile its addresses in order.
@@ -56,6 +58,7 @@ class DevicePages::Calls final : public PageDriver {
   const Gather& gather_;
   const std::vector<CUdevice>& peers_;
   const bool shareable_;
+  std::int64_t created_ = 0;
   Outcome outcome_;
 };
 

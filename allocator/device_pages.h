@@ -33,6 +33,7 @@ class DevicePages {
   struct Outcome {
     CUresult result = CUDA_SUCCESS;
     DriverEntryId call = DriverEntryId::mem_map;  // that failed
+    std::int64_t created = 0;                     // pages that the driver created before it refused
   };
 
   // Where the arena begins on the device; 0 if it has no reservation.

@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <new>
 #include <utility>
 
@@ -69,35 +70,37 @@ Block* DeviceAllocator::take_known_place(const Request& request, const Lock& loc
 
 // Nothing: there is no memory for the request.
 std::optional<PagedBlock> DeviceAllocator::find_place(const Request& request, Lock& lock) {
+  std::int64_t pages_left = 0;
   const bool asks = surroundings_.observers.has_free_memory_callbacks();
-  if (auto place = try_place(request, asks || collects_garbage() ? Growth::unasked : Growth::allowed, lock))
+  if (auto place = try_place(request, asks || collects_garbage() ? Growth::unasked : Growth::allowed, pages_left, lock))
     return place;
   if (asks || collects_garbage()) {
     if (asks) static_cast<void>(call_free_memory_callbacks(request, lock));
     if (collects_garbage()) collect_garbage(lock);
-    if (auto place = try_place(request, Growth::allowed, lock)) return place;
+    if (auto place = try_place(request, Growth::allowed, pages_left, lock)) return place;
   }
   try {
-    // What the driver refused, whole free handles may bring.
-    if (auto place = try_place(request, Growth::none, lock)) return place;
+    // What the driver refused, free handles and fragments may bring, beside what it has left.
+    if (auto place = try_place(request, Growth::left, pages_left, lock)) return place;
     if (capture_under_way()) return std::nullopt;
     full_flush(lock);
     recorder_.allocation_retried();
-    if (auto place = try_place(request, Growth::allowed, lock)) return place;
-    return try_place(request, Growth::none, lock);
+    if (auto place = try_place(request, Growth::allowed, pages_left, lock)) return place;
+    return try_place(request, Growth::left, pages_left, lock);
   } catch (const std::bad_alloc&) {  // the device was short of memory first: that is what the caller must hear of
     return std::nullopt;
   }
 }
 
 // One attempt. Nothing: the limit forbids it, or the driver has no memory; any other failure of the driver is thrown.
-std::optional<PagedBlock> DeviceAllocator::try_place(const Request& request, Growth growth, Lock& lock) {
+std::optional<PagedBlock> DeviceAllocator::try_place(const Request& request, Growth growth, std::int64_t& pages_left,
+                                                     Lock& lock) {
   wait_for_grants(lock);
   retire_mappings(lock);
   PagePlacement& placement = paged_->placement;
   PageRequest wanted{PagedMemory::sectors_for(request.rounded), paged_stream(*request.pools), true};
   for (;;) {
-    set_page_limit(growth);
+    set_page_limit(growth, pages_left);
     PagePlan plan = placement.plan(wanted);
     if (plan.kind != PlanKind::placed) return std::nullopt;
     if (plan.gather.empty() && plan.owners.empty()) return placement.commit(plan);
@@ -122,7 +125,12 @@ std::optional<PagedBlock> DeviceAllocator::try_place(const Request& request, Gro
       wanted.may_take_others = false;  // it cannot be ordered behind them, as in a capture
       continue;
     }
-    if (outcome.result == CUDA_ERROR_OUT_OF_MEMORY) return std::nullopt;
+    if (outcome.result == CUDA_ERROR_OUT_OF_MEMORY) {
+      const bool has_less = outcome.call == DriverEntryId::mem_create && outcome.created < pages_left;
+      pages_left = outcome.call == DriverEntryId::mem_create ? outcome.created : 0;
+      if (growth == Growth::left && has_less) continue;
+      return std::nullopt;
+    }
     throw_driver_error(api_, outcome.result, outcome.call,
                        fmt::format("{} bytes of paged memory on device {}", request.rounded, device_));
   }
@@ -145,15 +153,14 @@ StreamNumber DeviceAllocator::paged_stream(StreamHeap& heap) {
   return number;
 }
 
-void DeviceAllocator::set_page_limit(Growth growth) noexcept {
+void DeviceAllocator::set_page_limit(Growth growth, std::int64_t pages_left) noexcept {
   PagePlacement& placement = paged_->placement;
   std::int64_t limit = PagePlacement::kNoLimit;
-  if (growth == Growth::none) {
-    limit = placement.table().pages();
-  } else if (limit_bytes_ != kUnlimited) {
+  if (limit_bytes_ != kUnlimited) {
     const std::size_t others = held_bytes_ + arriving_bytes_ - paged_->bytes_of(placement.table().pages());
     limit = others < limit_bytes_ ? paged_->pages_in(limit_bytes_ - others) : 0;
   }
+  if (growth == Growth::left) limit = std::min(limit, placement.table().pages() + pages_left);
   placement.set_page_limit(limit);
 }
 

@@ -242,6 +242,19 @@ TEST_F(PagedSmallDevice, AFullDeviceServesWithWhatIsFree) {
   judge();
 }
 
+// Four pages of five, between the free end of one that is in use and the free beginning of another.
+TEST_F(PagedSmallDevice, WhatTheDriverHasLeftServesBesideFragments) {
+  std::vector<void*> small;
+  for (int i = 0; i < 4; ++i) small.push_back(take(kMega));
+  take(20 * kMega);
+  give(small[1]);
+  give(small[2]);
+  EXPECT_NE(take(10 * kMega), nullptr);
+  EXPECT_EQ(reserved(), mebibytes(32));
+  EXPECT_EQ(allocator.memory_stats().num_alloc_retries, 0);
+  judge();
+}
+
 TEST_F(PagedSmallDevice, WhatCannotBeServedIsReported) {
   take(30 * kMega);
   try {
