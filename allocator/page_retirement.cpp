@@ -60,14 +60,12 @@ void PagePlacement::abandon_retirement() noexcept {
   retire_beyond_ = 2 * table_.mapped_pages();
 }
 
-// A handle may have left meanwhile, and its number may be another's.
 std::vector<PagePlacement::Retiree> PagePlacement::take_retirees(std::size_t most) {
   std::vector<Retiree> batch;
   batch.reserve(std::min(most, retiring_.size()));
   while (batch.size() < most && !retiring_.empty()) {
-    const Retiree last = retiring_.back();
+    batch.push_back(retiring_.back());
     retiring_.pop_back();
-    if (table_.maps(last.handle, last.address) && table_.home_of(last.handle) != last.address) batch.push_back(last);
   }
   return batch;
 }
@@ -87,7 +85,6 @@ void PagePlacement::forget_places() noexcept {
   windows_.forget();
 }
 
-// Arenas that are no stream's any more serve again.
 void PagePlacement::cut_ends() noexcept {
   if (under_way_ != 0) return;
   for (PageTable::Arena arena = 0; arena < table_.arenas(); ++arena) table_.cut_end(arena);

@@ -6,7 +6,8 @@
 // was mapped, so one handle shows at several addresses; free bytes exist at its home alone. Addresses of an arena
 // are handed out in order, and again when nothing is mapped there any more: as the end, or as a hole.
 // Invariant: a handle with a home is mapped there, whole and in order.
-// Complexity: look-ups O(1), pieces O(pages), a hole O(1) pages more than it has, audit O(slots). Not thread-safe: the heap's lock is held.
+// Complexity: look-ups O(1), pieces O(pages), a hole O(1) pages more than it has, audit O(slots). Not thread-safe: the
+// heap's lock is held.
 
 #include <algorithm>
 #include <cstddef>
@@ -98,7 +99,7 @@ class PageTable {
   void audit() const;
 
  private:
-  static constexpr int kArenaShift = 40;  // 512 TiB of addresses an arena
+  static constexpr int kArenaShift = 40;   // 512 TiB of addresses an arena
   static constexpr Handle kEmpty = -1;     // a slot in which nothing is mapped
   static constexpr Handle kReserved = -2;  // nor is anything yet
   static constexpr Sectors kNoHome = -1;
