@@ -161,11 +161,15 @@ void PagePlacement::note(const PagePlan& plan, const LoggedPlace& place, KnownPl
   try {
     if (plan.keeps_exact) windows_.note_exact(sectors, stream, plan.address);
     if (plan.keeps_length) windows_.note_length(sectors, stream, plan.address);
-    if (plan.is_exact) return log_.note_free(plan.logged, plan.key, plan.taken_then, place, known);
-    // What a larger request's entry served is told, too: the same request is served so again, whatever came before it.
+    // Where much is told, what is taken now makes way for what was: other requests need the room.
+    const bool has_room = 2 * log_.size() < log_.capacity();
+    if (plan.is_exact && (log_.entry(plan.logged).taken == plan.taken_then || !has_room))
+      return log_.note_free(plan.logged, plan.key, plan.taken_then, place, known);
+    // What an entry served otherwise is told, too: a larger request's, or one when other bytes of places were taken.
+    // The same request is served so again, whatever came before it.
     const auto less = static_cast<std::uint32_t>(place.sectors - sectors);
     log_.grow(kLogEntries + kLogEntriesOfPage * static_cast<std::size_t>(table_.pages()));
-    log_.append(plan.key, plan.taken_then, place, known, {less, less == 0 ? PlacementLog::kNone : plan.logged});
+    log_.append(plan.key, plan.taken_then, place, known, {less, plan.logged});
   } catch (const std::bad_alloc&) {
   }
 }

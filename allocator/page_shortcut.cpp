@@ -14,7 +14,7 @@ std::optional<PagedBlock> PagePlacement::take_known(const PageRequest& request) 
   const PlacementLog::Number number = log_.exact(log_.key_of(request.stream), request.sectors);
   if (number == PlacementLog::kNone) return std::nullopt;
   const PlacementLog::Entry& entry = log_.entry(number);
-  if (entry.taken != log_.taken() || !places_.has(entry.known)) return std::nullopt;
+  if (!places_.has(entry.known)) return std::nullopt;
   KnownPlace& place = places_[entry.known];
   const bool is_same = place.address == entry.place.address && place.sectors == entry.asked();
   if (!is_same || place.is_live || place.stream != request.stream || place.epoch != epoch_) return std::nullopt;

@@ -46,9 +46,9 @@ void PlacementLog::candidates(const Key& key, Sectors sectors, std::vector<Numbe
   entries.clear();
   if (slots_.empty()) return;
   const auto rank = [&](Number number) {
-    const bool is_exact = ring_[number].asked() == sectors;
-    return is_exact ? std::tuple(false, false, Sectors{0})
-                    : std::tuple(true, number != expected_, ring_[number].place.sectors);
+    const Entry& entry = ring_[number];
+    return entry.asked() == sectors ? std::tuple(false, entry.taken != taken_, Sectors{0})
+                                    : std::tuple(true, number != expected_, entry.place.sectors);
   };
   int looked_at = 0;
   for (Number at = slots_[slot_of(key)].oldest; at != kNone && looked_at < kMostLookedAt;
@@ -64,11 +64,12 @@ PlacementLog::Number PlacementLog::exact(const Key& key, Sectors sectors) const 
   if (size_ == 0) return kNone;
   if (expected_ < ring_.size()) {
     const Entry& next = ring_[expected_];
-    if (next.is_foremost && next.key == key && next.asked() == sectors) return expected_;
+    if (next.is_foremost && next.key == key && next.asked() == sectors && next.taken == taken_) return expected_;
   }
   int looked_at = 0;
   Number at = slots_[slot_of(key)].oldest;
-  while (at != kNone && ring_[at].asked() != sectors) at = ++looked_at < kMostLookedAt ? ring_[at].next : kNone;
+  while (at != kNone && (ring_[at].asked() != sectors || ring_[at].taken != taken_))
+    at = ++looked_at < kMostLookedAt ? ring_[at].next : kNone;
   return at;
 }
 
@@ -82,7 +83,8 @@ void PlacementLog::append(const Key& key, const Key& taken, const LoggedPlace& p
   }
   const auto at = static_cast<Number>((oldest_ + size_) % ring_.size());
   ++size_;
-  ring_[at] = {key, taken, place, known, kNone, by.less, by.entry, false};
+  const Number first = by.entry < ring_.size() ? ring_[by.entry].served_by : kNone;
+  ring_[at] = {key, taken, place, known, kNone, by.less, first < ring_.size() ? first : by.entry, false};
   link(at);
 }
 

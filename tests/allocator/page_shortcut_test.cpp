@@ -117,6 +117,20 @@ TEST_F(PageShortcutTest, EqualStatesAreNotEqualBytes) {
   release(rest);
 }
 
+// One state comes with the whole place taken and with a part of it, in turn.
+TEST_F(PageShortcutTest, WhatIsKnownOfOneStateIsKnownOfEachWayToTakeItsPlaces) {
+  release(allocate(20));
+  for (int pass = 0; pass < 3; ++pass)
+    for (const Sectors sectors : {20, 18}) {
+      const PagedBlock place = allocate(sectors);
+      const auto next = known(30);
+      EXPECT_EQ(next.has_value(), pass > 0) << "pass " << pass << ", " << sectors << " sectors";
+      release(next ? *next : allocate(30));
+      release(place);
+    }
+  placement_.audit();
+}
+
 // Which of two places a smaller request gets depends on what came before it, once: then it is known.
 TEST_F(PageShortcutTest, WhatServedASmallerRequestServesItAgain) {
   release(allocate(80));
