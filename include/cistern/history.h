@@ -57,8 +57,8 @@ enum class HistoryContext {
 enum class HistoryStacks { python, all };
 
 inline constexpr std::size_t kUnlimitedEntries = std::numeric_limits<std::size_t>::max();
-// The ring that is there before anybody asks for one: 3 MiB a device.
-inline constexpr std::size_t kDefaultHistoryEntries = 65536;
+// The ring that is there before anybody asks for one: 0.75 MiB a device.
+inline constexpr std::size_t kDefaultHistoryEntries = 16384;
 
 struct HistoryOptions {
   HistoryEnabled enabled = HistoryEnabled::all;

@@ -139,7 +139,7 @@ TEST(OptionKeys, DescriptionListsEveryOptionInForce) {
             "summary_title: cistern\n"
             "history: all\n"
             "history_context: none\n"
-            "history_entries: 65536\n"
+            "history_entries: 16384\n"
             "history_frames: 64\n"
             "history_stacks_mb: 64\n"
             "without effect: garbage_collection_threshold: acts only while a memory fraction limits the heap: give "
