@@ -88,7 +88,7 @@ struct RecordCounts {
 
 RecordCounts count_records(const SnapshotFile& file) {
   RecordCounts counts;
-  for_each_record(Place(file.document, file.name), [&counts](SnapshotRecord kind, const Place&) {
+  for_each_record(DocumentPlace(file.document, file.name), [&counts](SnapshotRecord kind, const DocumentPlace&) {
     if (kind == SnapshotRecord::segment) ++counts.segments;
     if (kind == SnapshotRecord::block) ++counts.blocks;
     if (kind == SnapshotRecord::trace_entry) ++counts.trace_entries;

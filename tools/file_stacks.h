@@ -9,7 +9,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "tools/place.h"
+#include "tools/document_place.h"
 #include "tools/seeded_hash.h"
 #include "tools/text_copies.h"
 
@@ -19,15 +19,15 @@ class FileStacks {
  public:
   // Fills `stacks` with those that the file at `top` lists, in their order, and with others as index_of() meets them.
   // All must outlive this. `modules`: how many it lists, which frames name by index.
-  FileStacks(const Place& top, std::size_t modules, TextCopies& texts, std::vector<StackInfo>& stacks);
+  FileStacks(const DocumentPlace& top, std::size_t modules, TextCopies& texts, std::vector<StackInfo>& stacks);
 
-  // The index of a record's `frames`; kNoStack where it has none or an empty list. Throws as Place::fail does.
-  [[nodiscard]] StackIndex index_of(const Place& record);
+  // The index of a record's `frames`; kNoStack where it has none or an empty list. Throws as DocumentPlace::fail does.
+  [[nodiscard]] StackIndex index_of(const DocumentPlace& record);
 
  private:
-  StackIndex add(const Place& frames);
-  [[nodiscard]] const SharedFrame& frame_at(const Place& place);
-  [[nodiscard]] FrameInfo read_frame(const Place& place);
+  StackIndex add(const DocumentPlace& frames);
+  [[nodiscard]] const SharedFrame& frame_at(const DocumentPlace& place);
+  [[nodiscard]] FrameInfo read_frame(const DocumentPlace& place);
 
   std::vector<StackInfo>& stacks_;
   std::size_t modules_;

@@ -23,19 +23,19 @@ class MemberName {
   MemberName(const Document& document, std::string_view text) : text_(text), value_(document.find_string(text)) {}
 
   // The member, which must be there; fail() otherwise.
-  [[nodiscard]] Place in(const Place& entry) const {
+  [[nodiscard]] DocumentPlace in(const DocumentPlace& entry) const {
     const Value* found = find(entry);
     return found != nullptr ? entry.inside(text_, *found) : entry.member(text_);
   }
   // `otherwise` where there is none.
   template <class Result, class Read>
-  [[nodiscard]] Result in(const Place& entry, Result otherwise, Read&& read) const {
+  [[nodiscard]] Result in(const DocumentPlace& entry, Result otherwise, Read&& read) const {
     const Value* found = find(entry);
     return found != nullptr ? Result(read(entry.inside(text_, *found))) : otherwise;
   }
 
  private:
-  [[nodiscard]] const Value* find(const Place& entry) const {
+  [[nodiscard]] const Value* find(const DocumentPlace& entry) const {
     return value_ ? entry.document().find(entry.value(), *value_) : nullptr;
   }
 
@@ -43,19 +43,19 @@ class MemberName {
   std::optional<Value> value_;
 };
 
-std::int64_t as_integer(const Place& place) { return place.integer(); }
-std::uint64_t as_address(const Place& place) { return place.address(); }
+std::int64_t as_integer(const DocumentPlace& place) { return place.integer(); }
+std::uint64_t as_address(const DocumentPlace& place) { return place.address(); }
 
 class HistoryReader {
  public:
   HistoryReader(const Document& document, FileStacks& stacks, Snapshot& snapshot)
       : stacks_(stacks), snapshot_(snapshot), names_(document) {}
 
-  std::vector<TraceEntry> read(const Place& device) {
+  std::vector<TraceEntry> read(const DocumentPlace& device) {
     std::vector<TraceEntry> entries;
     entries.reserve(device.size());
-    device.for_each([&](const Place& entry) {
-      const Place action = names_.action.in(entry.object());
+    device.for_each([&](const DocumentPlace& entry) {
+      const DocumentPlace action = names_.action.in(entry.object());
       const auto* known =
           std::ranges::find_if(kActions, [text = action.text()](TraceAction each) { return text == to_string(each); });
       if (known != kActions.end()) entries.push_back(read(entry, *known));
@@ -78,7 +78,7 @@ class HistoryReader {
     MemberName action, addr, device_free, size, stream, time_us, pool_id, tag, user_metadata;
   };
 
-  TraceEntry read(const Place& entry, TraceAction action) {
+  TraceEntry read(const DocumentPlace& entry, TraceAction action) {
     TraceEntry read;
     read.action = action;
     if (action == TraceAction::oom)
@@ -94,19 +94,19 @@ class HistoryReader {
       read.size = names_.size.in(entry).integer(0);
     read.stream = names_.stream.in(entry).integer();
     read.time_us = names_.time_us.in(entry, std::int64_t{0}, as_integer);
-    read.pool_id = names_.pool_id.in(entry, read.pool_id, [](const Place& place) { return place.pair(); });
+    read.pool_id = names_.pool_id.in(entry, read.pool_id, [](const DocumentPlace& place) { return place.pair(); });
     read.stack = stacks_.index_of(entry);
     const auto most_tag = static_cast<std::int64_t>(snapshot_.tags.size()) - 1;
-    read.tag = names_.tag.in(entry, kNoTag,
-                             [&](const Place& place) { return static_cast<TagIndex>(place.integer(-1, most_tag)); });
-    read.user_metadata = names_.user_metadata.in(entry, read.user_metadata, [this](const Place& place) {
+    read.tag = names_.tag.in(
+        entry, kNoTag, [&](const DocumentPlace& place) { return static_cast<TagIndex>(place.integer(-1, most_tag)); });
+    read.user_metadata = names_.user_metadata.in(entry, read.user_metadata, [this](const DocumentPlace& place) {
       return place.text().empty() ? -1 : index_of_text(place);
     });
     return read;
   }
 
   // A document has each text once, which is its number here as well.
-  std::int32_t index_of_text(const Place& place) {
+  std::int32_t index_of_text(const DocumentPlace& place) {
     const auto [found, is_new] = text_indices_.emplace(place.text(), static_cast<std::int32_t>(snapshot_.texts.size()));
     if (is_new) snapshot_.texts.emplace_back(place.text());
     return found->second;
@@ -120,16 +120,17 @@ class HistoryReader {
 
 }  // namespace
 
-std::vector<std::vector<TraceEntry>> read_histories(const Place& place, FileStacks& stacks, Snapshot& snapshot) {
+std::vector<std::vector<TraceEntry>> read_histories(const DocumentPlace& place, FileStacks& stacks,
+                                                    Snapshot& snapshot) {
   HistoryReader reader(place.document(), stacks, snapshot);
   std::vector<std::vector<TraceEntry>> histories;
-  place.for_each([&](const Place& device) { histories.push_back(reader.read(device)); });
+  place.for_each([&](const DocumentPlace& device) { histories.push_back(reader.read(device)); });
   return histories;
 }
 
-ExternalAnnotation read_annotation(const Place& place, TextCopies& texts) {
+ExternalAnnotation read_annotation(const DocumentPlace& place, TextCopies& texts) {
   static_cast<void>(place.object());
-  const Place stage = place.member("stage");
+  const DocumentPlace stage = place.member("stage");
   const std::string_view text = stage.text();
   if (text != "START" && text != "END") stage.fail("\"START\" or \"END\"");
   return {texts.of(place.member("name")), text == "START",

@@ -12,13 +12,13 @@ namespace {
 
 constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
 
-bool read_is_large(const Place& place) {
+bool read_is_large(const DocumentPlace& place) {
   const std::string_view type = place.text();
   if (type != "large" && type != "small") place.fail("\"large\" or \"small\"");
   return type == "large";
 }
 
-BlockState read_state(const Place& place) {
+BlockState read_state(const DocumentPlace& place) {
   const std::string_view text = place.text();
   for (const BlockState state : {BlockState::inactive, BlockState::active_allocated, BlockState::active_pending_free})
     if (text == to_string(state)) return state;
@@ -30,7 +30,7 @@ class SegmentReader {
   SegmentReader(std::size_t devices, FileStacks& stacks, std::size_t tags)
       : devices_(devices), stacks_(stacks), tags_(tags) {}
 
-  SegmentInfo read(const Place& place) {
+  SegmentInfo read(const DocumentPlace& place) {
     static_cast<void>(place.object());
     SegmentInfo info;
     info.device = static_cast<int>(place.member("device").integer(0, std::numeric_limits<int>::max()));
@@ -53,7 +53,7 @@ class SegmentReader {
 
  private:
   // Of our own files: where the segment may grow.
-  static void read_range(const Place& place, SegmentInfo& info) {
+  static void read_range(const DocumentPlace& place, SegmentInfo& info) {
     if (!place.has("range_size")) return;
     info.range_address = place.member("range_address").address();
     info.range_size = place.member("range_size").integer(info.total_size);
@@ -61,7 +61,7 @@ class SegmentReader {
     if (!info.is_expandable || info.address < info.range_address || info.address - info.range_address > room)
       place.member("range_address").fail("an expandable segment's range, which holds it");
   }
-  BlockInfo read_block(const Place& place) {
+  BlockInfo read_block(const DocumentPlace& place) {
     static_cast<void>(place.object());
     BlockInfo info;
     info.address = place.member("address").address();
@@ -76,9 +76,9 @@ class SegmentReader {
   }
 
   // The blocks, which must tile the segment and add up to what it says of them.
-  void read_blocks(const Place& place, SegmentInfo& info) {
+  void read_blocks(const DocumentPlace& place, SegmentInfo& info) {
     std::int64_t tiled = 0, allocated = 0, active = 0, requested = 0;
-    place.member("blocks").for_each([&](const Place& at) {
+    place.member("blocks").for_each([&](const DocumentPlace& at) {
       const BlockInfo read = read_block(at);
       const std::uint64_t expected = info.address + static_cast<std::uint64_t>(tiled);
       if (read.address != expected) at.member("address").fail(fmt::format("{}, where the block before ends", expected));
@@ -107,7 +107,8 @@ class SegmentReader {
 
 // A segment lies in the address space, after the one before it on its device, and the sums
 // of all that are on the device can be counted: `device_bytes` are those before.
-void check_extent(const Place& place, const SegmentInfo& info, const SegmentInfo* before, std::int64_t device_bytes) {
+void check_extent(const DocumentPlace& place, const SegmentInfo& info, const SegmentInfo* before,
+                  std::int64_t device_bytes) {
   const auto bytes = static_cast<std::uint64_t>(info.total_size);
   // That the last address is one, not the end, which may be 2^64.
   if (info.address > std::numeric_limits<std::uint64_t>::max() - (bytes - 1))
@@ -122,10 +123,11 @@ void check_extent(const Place& place, const SegmentInfo& info, const SegmentInfo
 
 }  // namespace
 
-std::vector<SegmentInfo> read_segments(const Place& place, std::size_t devices, FileStacks& stacks, std::size_t tags) {
+std::vector<SegmentInfo> read_segments(const DocumentPlace& place, std::size_t devices, FileStacks& stacks,
+                                       std::size_t tags) {
   SegmentReader reader(devices, stacks, tags);
   std::vector<SegmentInfo> read;
-  place.for_each([&](const Place& at) { read.push_back(reader.read(at)); });
+  place.for_each([&](const DocumentPlace& at) { read.push_back(reader.read(at)); });
   std::vector<std::size_t> order(read.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::ranges::stable_sort(order, {}, [&](std::size_t i) { return std::tie(read[i].device, read[i].address); });
@@ -145,7 +147,7 @@ std::vector<SegmentInfo> read_segments(const Place& place, std::size_t devices, 
   return sorted;
 }
 
-TagIndex read_tag(const Place& record, std::size_t tags) {
+TagIndex read_tag(const DocumentPlace& record, std::size_t tags) {
   if (!record.has("tag")) return kNoTag;
   return static_cast<TagIndex>(record.member("tag").integer(-1, static_cast<std::int64_t>(tags) - 1));
 }

@@ -7,11 +7,11 @@
 namespace cistern {
 namespace {
 
-std::map<std::int64_t, std::int64_t> read_divisions(const Place& place) {
+std::map<std::int64_t, std::int64_t> read_divisions(const DocumentPlace& place) {
   std::map<std::int64_t, std::int64_t> buckets;
   for (const Member member : place.document().members(place.object().value())) {
     const std::string_view name = place.document().text(member.name);
-    const Place bucket = place.inside(name, member.value);
+    const DocumentPlace bucket = place.inside(name, member.value);
     std::int64_t mebibytes = 0;
     const auto [stop, error] = std::from_chars(name.data(), name.data() + name.size(), mebibytes);
     if (error != std::errc{} || stop != name.data() + name.size() || mebibytes <= 0)
@@ -23,20 +23,20 @@ std::map<std::int64_t, std::int64_t> read_divisions(const Place& place) {
 
 }  // namespace
 
-AllocatorSettings read_settings(const Place& place) {
+AllocatorSettings read_settings(const DocumentPlace& place) {
   static_cast<void>(place.object());
   AllocatorSettings settings;
   const auto read = [&place](std::string_view name, auto& field, auto&& convert) {
     if (place.has(name)) field = convert(place.member(name));
   };
-  const auto as_integer = [](const Place& at) { return at.integer(); };
-  const auto as_limit = [](const Place& at) { return at.integer(-1); };
-  const auto as_boolean = [](const Place& at) { return at.boolean(); };
-  const auto as_text = [](const Place& at) { return std::string(at.text()); };
+  const auto as_integer = [](const DocumentPlace& at) { return at.integer(); };
+  const auto as_limit = [](const DocumentPlace& at) { return at.integer(-1); };
+  const auto as_boolean = [](const DocumentPlace& at) { return at.boolean(); };
+  const auto as_text = [](const DocumentPlace& at) { return std::string(at.text()); };
   read("PYTORCH_CUDA_ALLOC_CONF", settings.text, as_text);
   read("max_split_size", settings.max_split_size, as_limit);
   read("garbage_collection_threshold", settings.garbage_collection_threshold,
-       [](const Place& at) { return at.number(); });
+       [](const DocumentPlace& at) { return at.number(); });
   read("expandable_segments", settings.expandable_segments, as_boolean);
   read("pinned_num_register_threads", settings.pinned_num_register_threads, as_integer);
   read("release_lock_on_cudamalloc", settings.release_lock_on_cudamalloc, as_boolean);
@@ -51,7 +51,7 @@ AllocatorSettings read_settings(const Place& place) {
   return settings;
 }
 
-MemoryStats read_device_stats(const Place& place) {
+MemoryStats read_device_stats(const DocumentPlace& place) {
   static_cast<void>(place.object());
   MemoryStats stats;
   visit_values(stats, [&](const std::string& key, std::int64_t& value) { value = place.member(key).integer(); });

@@ -7,12 +7,12 @@
 #include <cistern/snapshot.h>
 #include <cistern/stats.h>
 
-#include "tools/place.h"
+#include "tools/document_place.h"
 
 namespace cistern {
 
-// What one version of PyTorch or another lacks keeps its default. Both throw as Place::fail does.
-[[nodiscard]] AllocatorSettings read_settings(const Place& place);
-[[nodiscard]] MemoryStats read_device_stats(const Place& place);
+// What one version of PyTorch or another lacks keeps its default. Both throw as DocumentPlace::fail does.
+[[nodiscard]] AllocatorSettings read_settings(const DocumentPlace& place);
+[[nodiscard]] MemoryStats read_device_stats(const DocumentPlace& place);
 
 }  // namespace cistern

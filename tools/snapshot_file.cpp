@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <vector>
 
+#include "tools/document_place.h"
 #include "tools/json_document.h"
 #include "tools/pickle_document.h"
-#include "tools/place.h"
 #include "tools/snapshot_records.h"
 
 namespace cistern {
@@ -15,8 +15,8 @@ namespace {
 
 using Kind = Value::Kind;
 
-void check_stack(const Place& frames) {
-  frames.for_each([](const Place& frame) { static_cast<void>(frame.object()); });
+void check_stack(const DocumentPlace& frames) {
+  frames.for_each([](const DocumentPlace& frame) { static_cast<void>(frame.object()); });
 }
 
 // Puts an equal container that others may share in place of each.
@@ -51,16 +51,16 @@ class StacksInPlace {
         no_frames_(document.make_shared_container(Kind::list, {})) {}
 
   void put() {
-    const Place top(document_, name_);
-    const Place table = top.member("stacks");
-    table.for_each([](const Place& stack) { check_stack(stack); });
+    const DocumentPlace top(document_, name_);
+    const DocumentPlace table = top.member("stacks");
+    table.for_each([](const DocumentPlace& stack) { check_stack(stack); });
     const std::span<const Value> elements = document_.elements(table.value());
     stacks_.assign(elements.begin(), elements.end());
-    for_each_record(top, [this](SnapshotRecord kind, const Place& record) { put(kind, record); });
+    for_each_record(top, [this](SnapshotRecord kind, const DocumentPlace& record) { put(kind, record); });
   }
 
  private:
-  void put(SnapshotRecord kind, const Place& record) {
+  void put(SnapshotRecord kind, const DocumentPlace& record) {
     const Value* found = document_.find(record.value(), stack_);
     if (found == nullptr) return;
     const std::int64_t index =
@@ -92,12 +92,12 @@ void check_frames(SnapshotFile& file, bool share_equal) {
   // By the container's number: many records name one list. What the sharer makes was checked before.
   std::vector<bool> to_check(file.document.containers(), true);
   EqualSharer sharer(file.document);
-  for_each_record(Place(file.document, file.name), [&](SnapshotRecord, const Place& record) {
+  for_each_record(DocumentPlace(file.document, file.name), [&](SnapshotRecord, const DocumentPlace& record) {
     if (const Value* index = file.document.find(record.value(), stack))
       record.inside("stack", *index).fail("a list stacks at the top level, of which it is an index");
     const Value* frames = file.document.find(record.value(), name);
     if (frames == nullptr) return;
-    const Place place = record.inside("frames", *frames);
+    const DocumentPlace place = record.inside("frames", *frames);
     const std::size_t number = file.document.container_number(place.list().value());
     if (number < to_check.size() && to_check[number]) {
       check_stack(place);
@@ -129,14 +129,14 @@ void complete_bare_list(Document& document) {
 // another would be read as one more, of two bytes.
 void check_none_is_shared(const SnapshotFile& file) {
   std::vector<bool> is_met(file.document.containers());
-  const auto meet = [&](const Place& place) {
+  const auto meet = [&](const DocumentPlace& place) {
     if (!place.value().is_container()) return;
     auto met = is_met[file.document.container_number(place.value())];
     if (met) place.fail("an object of its own, which no reference shares");
     met = true;
   };
-  const Place top(file.document, file.name);
-  for_each_record(top, [&](SnapshotRecord, const Place& record) { meet(record); });
+  const DocumentPlace top(file.document, file.name);
+  for_each_record(top, [&](SnapshotRecord, const DocumentPlace& record) { meet(record); });
   for (const std::string_view name : {"external_annotations", "device_stats", "modules", "stacks"})
     if (top.has(name) && top.member(name).value().is_sequence()) top.member(name).for_each(meet);
 }

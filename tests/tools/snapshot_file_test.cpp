@@ -17,7 +17,7 @@
 #include "tests/history/json_schema.h"
 #include "tests/property.h"
 #include "tests/tools/temporary_file.h"
-#include "tools/place.h"
+#include "tools/document_place.h"
 #include "tools/snapshot_reader.h"
 #include "tools/snapshot_records.h"
 
@@ -226,7 +226,7 @@ TEST(SnapshotFile, OfABareListNoDeviceTakesMemory) {
 
 std::set<std::size_t> lists_of_frames(const SnapshotFile& file) {
   std::set<std::size_t> lists;
-  for_each_record(Place(file.document, file.name), [&](SnapshotRecord, const Place& record) {
+  for_each_record(DocumentPlace(file.document, file.name), [&](SnapshotRecord, const DocumentPlace& record) {
     if (const Value* frames = file.document.find(record.value(), "frames"))
       lists.insert(file.document.container_number(*frames));
   });

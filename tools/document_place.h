@@ -17,10 +17,11 @@
 namespace cistern {
 
 // Cheap to make, on the stack of whoever walks the document: it refers to the place around it.
-class Place {
+class DocumentPlace {
  public:
   // The whole document, called `name` in errors. Both must outlive the place and those inside it.
-  Place(const Document& document, std::string_view name) : document_(&document), value_(document.root()), name_(name) {}
+  DocumentPlace(const Document& document, std::string_view name)
+      : document_(&document), value_(document.root()), name_(name) {}
 
   [[nodiscard]] Value value() const { return value_; }
   [[nodiscard]] const Document& document() const { return *document_; }
@@ -42,12 +43,12 @@ class Place {
   // Two integers of at least 0.
   [[nodiscard]] std::pair<std::int64_t, std::int64_t> pair() const;
   // That it is a list or a tuple, or an object.
-  const Place& list() const;
-  const Place& object() const;
+  const DocumentPlace& list() const;
+  const DocumentPlace& object() const;
 
   // The elements of a list, or of an object of the name: fail() if it is no such thing.
   [[nodiscard]] std::size_t size() const { return document_->elements(list().value_).size(); }
-  [[nodiscard]] Place operator[](std::size_t index) const& {
+  [[nodiscard]] DocumentPlace operator[](std::size_t index) const& {
     return {*this, document_->elements(value_)[index], {}, index};
   }
   template <class Visit>
@@ -56,13 +57,13 @@ class Place {
   }
 
   // The member of that name; fail() on this place if there is none. Requires: an object.
-  [[nodiscard]] Place member(std::string_view name) const&;
+  [[nodiscard]] DocumentPlace member(std::string_view name) const&;
   [[nodiscard]] bool has(std::string_view name) const { return document_->find(value_, name) != nullptr; }
   // A member that was found, whose value is `value`.
-  [[nodiscard]] Place inside(std::string_view name, Value value) const& { return {*this, value, name, 0}; }
+  [[nodiscard]] DocumentPlace inside(std::string_view name, Value value) const& { return {*this, value, name, 0}; }
 
  private:
-  Place(const Place& parent, Value value, std::string_view key, std::size_t index)
+  DocumentPlace(const DocumentPlace& parent, Value value, std::string_view key, std::size_t index)
       : document_(parent.document_), value_(value), name_(parent.name_), parent_(&parent), key_(key), index_(index) {}
   [[nodiscard]] std::string path() const;
   // In a few characters: a scalar as it is, [...] or {...} for the rest.
@@ -71,7 +72,7 @@ class Place {
   const Document* document_;
   Value value_;
   std::string_view name_;
-  const Place* parent_ = nullptr;
+  const DocumentPlace* parent_ = nullptr;
   std::string_view key_ = {};  // empty: an element, at index_
   std::size_t index_ = 0;
 };

@@ -1,4 +1,4 @@
-#include "tools/place.h"
+#include "tools/document_place.h"
 
 #include <fmt/format.h>
 
@@ -15,64 +15,64 @@ std::string integer_range(std::int64_t least, std::int64_t most) {
 
 }  // namespace
 
-std::int64_t Place::integer(std::int64_t least, std::int64_t most) const {
+std::int64_t DocumentPlace::integer(std::int64_t least, std::int64_t most) const {
   const std::optional<std::int64_t> integer = is(Kind::integer) ? document_->as_signed(value_) : std::nullopt;
   if (!integer || *integer < least || *integer > most) fail(integer_range(least, most));
   return *integer;
 }
 
-std::uint64_t Place::address() const {
+std::uint64_t DocumentPlace::address() const {
   const std::optional<std::uint64_t> address = is(Kind::integer) ? document_->as_unsigned(value_) : std::nullopt;
   if (!address) fail(integer_range(0, std::numeric_limits<std::int64_t>::max()));
   return *address;
 }
 
-double Place::number() const {
+double DocumentPlace::number() const {
   if (is(Kind::number)) return document_->number(value_);
   if (!is(Kind::integer)) fail("a number");
   if (const auto integer = document_->as_signed(value_)) return static_cast<double>(*integer);
   return static_cast<double>(*document_->as_unsigned(value_));
 }
 
-bool Place::boolean() const {
+bool DocumentPlace::boolean() const {
   if (!is(Kind::boolean)) fail("true or false");
   return document_->boolean(value_);
 }
 
-std::string_view Place::text() const {
+std::string_view DocumentPlace::text() const {
   if (!is(Kind::string)) fail("a string");
   return document_->text(value_);
 }
 
-std::pair<std::int64_t, std::int64_t> Place::pair() const {
+std::pair<std::int64_t, std::int64_t> DocumentPlace::pair() const {
   if (size() != 2) fail("a list of two integers");
   return {(*this)[0].integer(0), (*this)[1].integer(0)};
 }
 
-const Place& Place::list() const {
+const DocumentPlace& DocumentPlace::list() const {
   if (!value_.is_sequence()) fail("a list");
   return *this;
 }
 
-const Place& Place::object() const {
+const DocumentPlace& DocumentPlace::object() const {
   if (!is(Kind::object)) fail("an object");
   return *this;
 }
 
-Place Place::member(std::string_view name) const& {
+DocumentPlace DocumentPlace::member(std::string_view name) const& {
   const Value* found = document_->find(value_, name);
   if (found == nullptr) fail(fmt::format("the key \"{}\"", name));
   return inside(name, *found);
 }
 
-std::string Place::path() const {
+std::string DocumentPlace::path() const {
   if (parent_ == nullptr) return "";
   const std::string before = parent_->path();
   if (key_.empty()) return fmt::format("{}[{}]", before, index_);
   return fmt::format("{}{}{}", before, before.empty() ? "" : ".", key_);
 }
 
-std::string Place::brief() const {
+std::string DocumentPlace::brief() const {
   switch (value_.kind()) {
     case Kind::null:
       return "null";
