@@ -244,6 +244,20 @@ void write_json(const std::string& name, const Explanation& all, std::ostream& o
   json.end_object().finish();
 }
 
+// Of requests that no private pool serves. Throws NotSupported where the snapshot lacks what decides them.
+void require_explainable(const RecordedPolicy& policy, std::string_view name) {
+  std::string_view how;
+  if (policy.options.policy == Policy::paged)
+    how = "places by what it remembers of earlier requests";
+  else if (policy.options.policy == Policy::async)
+    how = "takes each block from the driver's pool";
+  if (how.empty()) return;
+  throw NotSupported(
+      fmt::format("cistern explain: {} was taken under policy {}, which {}, and no snapshot tells that: only private "
+                  "pools (--pool) can be explained",
+                  name, to_string(policy.options.policy), how));
+}
+
 }  // namespace
 
 int explain_command(const Arguments& arguments, const CommandStreams& streams) {
@@ -258,12 +272,7 @@ int explain_command(const Arguments& arguments, const CommandStreams& streams) {
   if (!policy.unread_text.empty())
     streams.err << fmt::format("cistern: {}: the options' text cannot be read, its own options are as by default: {}\n",
                                input.name, policy.unread_text);
-  if (policy.options.policy == Policy::paged && request.pool_id == std::pair<std::int64_t, std::int64_t>())
-    throw NotSupported(
-        fmt::format("cistern explain: {} was taken under policy paged, which places by what it remembers of earlier "
-                    "requests, and no "
-                    "snapshot tells that: only private pools (--pool) can be explained",
-                    input.name));
+  if (request.pool_id == std::pair<std::int64_t, std::int64_t>()) require_explainable(policy, input.name);
   const Placement placement = place(input.snapshot, policy.options, request);
   const Explanation all{usage, policy, request, placement};
   if (usage.json)

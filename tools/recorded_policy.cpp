@@ -69,7 +69,6 @@ RecordedPolicy recorded_policy(const AllocatorSettings& settings, std::string_vi
   read_policy(settings, name, options);
   options.max_split_size_bytes = limit_of(settings.max_split_size);
   read_divisions(settings, name, options);
-  require_built(options.policy, name);
   return policy;
 }
 

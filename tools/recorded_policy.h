@@ -19,8 +19,7 @@ struct RecordedPolicy {
   std::string unread_text;
 };
 
-// Throws NotSupported for a policy that this build does not have, InvalidArgument for settings that no allocator has;
-// both name `name`, the file.
+// Throws InvalidArgument naming `name`, the file, for settings that no allocator has.
 [[nodiscard]] RecordedPolicy recorded_policy(const AllocatorSettings& settings, std::string_view name);
 
 }  // namespace cistern

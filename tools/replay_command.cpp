@@ -47,7 +47,7 @@ struct ReplayUsage {
               "make this share of the sizes smaller by a sixteenth in the second and third pass, "
               "drawn anew for each");
     add_whole_number(app, "--seed", seed, "chooses what --perturb changes; by default 0");
-    app.add_flag("--compare", compare, "replay each trace under classic, expandable, paged and direct, side by side");
+    app.add_flag("--compare", compare, "replay each trace under classic, expandable, paged, async and direct, side by side");
     app.add_flag("--json", json, "print one JSON object a trace, with --compare one a trace and policy");
     add_whole_number(app, "--stats-checkpoints", checkpoints,
                      "print instead, for one trace, the statistics after every operations / N and after the last", 1);
@@ -211,7 +211,7 @@ std::vector<AllocatorOptions> checked_options(const ReplayUsage& usage) {
     if (usage.checkpoints) throw InvalidArgument("--compare with --stats-checkpoints; expected one of them");
     if (!usage.allocator.policy.empty())
       throw InvalidArgument(fmt::format("--compare with --policy {}; expected one of them", usage.allocator.policy));
-    for (const char* policy : {"classic", "expandable", "paged", "direct"}) {
+    for (const char* policy : {"classic", "expandable", "paged", "async", "direct"}) {
       AllocatorArguments arguments = usage.allocator;
       arguments.policy = policy;
       all.push_back(arguments.parse(usage.memory_fraction));
