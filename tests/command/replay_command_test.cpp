@@ -166,12 +166,12 @@ TEST_F(ReplayCommandTest, PoliciesAreComparedSideBySide) {
     policies.push_back(figures["policy"]);
     reserved.push_back(figures["peak_reserved_bytes"]);
   }
-  EXPECT_EQ(policies, (std::vector<std::string>{"classic", "expandable", "paged", "direct"}));
-  ASSERT_EQ(reserved.size(), 4U);
+  EXPECT_EQ(policies, (std::vector<std::string>{"classic", "expandable", "paged", "async", "direct"}));
+  ASSERT_EQ(reserved.size(), 5U);
   EXPECT_EQ(reserved[0], 22U << 20);
   EXPECT_LT(reserved[2], reserved[0]) << "paged is replayed as paged";
   EXPECT_EQ(std::ranges::count(run({"replay", two_steps, "--compare"}).out, '\n'),
-            6);  // the device, the titles, four rows
+            7);  // the device, the titles, five rows
   expect_refused(run({"replay", two_steps, "--compare", "--policy", "paged"}), {"--compare", "--policy"});
   expect_refused(run({"replay", two_steps, "--compare", "--config", "policy:paged"}), {"policy:paged"});
   expect_refused(run({"replay", two_steps, "--compare", "--stats-checkpoints", "2"}), {"--compare"});
