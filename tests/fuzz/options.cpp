@@ -54,7 +54,6 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
     return 0;
   }
   require(options.text == text, "the text is kept");
-  require(options.policy == Policy::classic || options.policy == Policy::direct, "the policy is built");
   // What is accepted is no reason to throw when it comes back: an exception here is a crash.
   const AllocatorOptions again = AllocatorOptions::parse(as_text(options.describe()));
   require_equal(options, again);
