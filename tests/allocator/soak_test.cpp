@@ -28,7 +28,7 @@ constexpr long kLong = 100'000'000;
 
 long operations() {
   const long all = scaled(kLong);
-  return all == kLong ? kLong : std::max(1L, scaled(kSanitized ? 500'000 : 5'000'000));
+  return all == kLong ? kLong : std::max(1L, scaled(kSanitized ? 3'000'000 : 5'000'000));
 }
 
 struct Kept {
