@@ -47,7 +47,8 @@ struct ReplayUsage {
               "make this share of the sizes smaller by a sixteenth in the second and third pass, "
               "drawn anew for each");
     add_whole_number(app, "--seed", seed, "chooses what --perturb changes; by default 0");
-    app.add_flag("--compare", compare, "replay each trace under classic, expandable, paged, async and direct, side by side");
+    app.add_flag("--compare", compare,
+                 "replay each trace under classic, expandable, paged, async and direct, side by side");
     app.add_flag("--json", json, "print one JSON object a trace, with --compare one a trace and policy");
     add_whole_number(app, "--stats-checkpoints", checkpoints,
                      "print instead, for one trace, the statistics after every operations / N and after the last", 1);
