@@ -1,7 +1,7 @@
 // Reuse within a capture of blocks that other streams used: decided on what the driver says of the
 // graph so far, never on time. PyTorch's graph_capture_record_stream_reuse.
 
-#include "allocator/device_allocator.h"
+#include "allocator/heap_blocks.h"
 
 #include <algorithm>
 
@@ -9,7 +9,7 @@ namespace cistern {
 
 // A block qualifies if all its uses are in one capture that is under way. A stream that is not
 // captured, or is in another capture, has work that this graph's edges say nothing about.
-void DeviceAllocator::note_captured_free(Block* block) noexcept {
+void HeapBlocks::note_captured_free(Block* block) noexcept {
   if (!options_.graph_capture_record_stream_reuse || follows_2_4()) return;
   if (block->segment->owner->home == nullptr) return;  // a capture's requests never reach the default pool
   try {
@@ -27,7 +27,7 @@ void DeviceAllocator::note_captured_free(Block* block) noexcept {
 }
 
 // False if the stream is not captured, or the driver does not tell.
-bool DeviceAllocator::find_capture_point(const StreamUse& use, CapturePoint* point) const {
+bool HeapBlocks::find_capture_point(const StreamUse& use, CapturePoint* point) const {
   const ContextGuard guard(api_, surroundings_.contexts.primary(use.device));
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
   const CUgraphNode* nodes = nullptr;
@@ -42,7 +42,7 @@ bool DeviceAllocator::find_capture_point(const StreamUse& use, CapturePoint* poi
 // All nodes that what the stream captures next comes after. Empty if the driver refuses, as it does
 // where an edge orders less than the whole of its nodes (CUDA_ERROR_LOSSY_QUERY). Nodes that another
 // thread adds meanwhile may be missing: then less is reused.
-std::unordered_set<CUgraphNode> DeviceAllocator::nodes_before(const CapturePoint& point) const {
+std::unordered_set<CUgraphNode> HeapBlocks::nodes_before(const CapturePoint& point) const {
   std::size_t count = 0;
   if (api_.graph_get_edges(point.graph, nullptr, nullptr, &count) != CUDA_SUCCESS) return {};
   std::vector<CUgraphNode> from(count);
@@ -64,7 +64,7 @@ std::unordered_set<CUgraphNode> DeviceAllocator::nodes_before(const CapturePoint
 
 // Before a request is served. The block goes to its own stream alone, and what that stream
 // captures from now on comes after all that it comes after now.
-void DeviceAllocator::complete_captured_frees(const StreamIdentity& stream, const Lock& lock) {
+void HeapBlocks::complete_captured_frees(const StreamIdentity& stream, const Lock& lock) {
   if (!capture_under_way()) return;
   CapturePoint now;
   if (!find_capture_point({stream, device_, nullptr}, &now) || !captured_frees_.has(stream.id, now.capture)) return;
@@ -79,7 +79,7 @@ void DeviceAllocator::complete_captured_frees(const StreamIdentity& stream, cons
 }
 
 // Out of the list of what waits for its events.
-void DeviceAllocator::take_back(Block* block) noexcept {
+void HeapBlocks::take_back(Block* block) noexcept {
   Block* previous = nullptr;
   Block* place = unrecorded_frees_;
   for (; place != block; place = place->left) previous = place;
@@ -90,7 +90,7 @@ void DeviceAllocator::take_back(Block* block) noexcept {
 
 // Whether a stream that used the block in a capture is captured still: the capture may be another
 // thread's.
-bool DeviceAllocator::is_captured_still(const Block& block) const noexcept {
+bool HeapBlocks::is_captured_still(const Block& block) const noexcept {
   return std::any_of(block.uses.begin(), block.uses.end(),
                      [this](const StreamUse& use) { return use.in_capture && is_captured(use); });
 }

@@ -13,7 +13,7 @@ const Block* block_around(const Segment& segment, std::uint64_t address) {
 
 }  // namespace
 
-Block* DeviceAllocator::find_live_around(std::uint64_t address) const noexcept {
+Block* HeapReports::find_live_around(std::uint64_t address) const noexcept {
   for (const Segment* segment = segments_; segment != nullptr; segment = segment->next) {
     // A stream's blocks in paged memory hang on a segment that has no place.
     if (!segment->is_paged() && address - segment->address >= segment->bytes) continue;
@@ -25,10 +25,9 @@ Block* DeviceAllocator::find_live_around(std::uint64_t address) const noexcept {
 }
 
 bool DeviceAllocator::record_use_around(std::uint64_t address, StreamUse& use) {
-  if (record_use_by_stream(address, use)) return true;
+  if (record_use(address, use)) return true;
   const Lock lock(mutex_);
-  Block* block = find_live(address);
-  if (block == nullptr) block = find_live_around(address);
+  Block* block = find_live_around(address);
   if (block == nullptr) return false;
   add_use(block, std::move(use));
   return true;

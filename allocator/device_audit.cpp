@@ -1,6 +1,6 @@
 // What a heap shows of itself: its part of reports, and the walk that verifies it.
 
-#include "allocator/device_allocator.h"
+#include "allocator/heap_reports.h"
 
 #include <fmt/format.h>
 
@@ -86,14 +86,14 @@ void require_equal(const MemoryStats& stats, const Walked& walked, Stat PoolStat
 
 }  // namespace
 
-DeviceAllocator::Usage DeviceAllocator::usage() const {
+HeapReports::Usage HeapReports::usage() const {
   const Lock lock(mutex_);
   return usage_locked();
 }
 
 // As a request of the pool `home` sees it: the default pool's, if null. Other private pools keep
 // what they have.
-DeviceAllocator::Usage DeviceAllocator::usage_locked(const PrivatePool* home) const {
+HeapReports::Usage HeapReports::usage_locked(const PrivatePool* home) const {
   Usage usage;
   usage.stats = recorder_.stats();
   for (const Segment* segment = segments_; segment != nullptr; segment = segment->next)
@@ -121,7 +121,7 @@ DeviceAllocator::Usage DeviceAllocator::usage_locked(const PrivatePool* home) co
   return usage;
 }
 
-void DeviceAllocator::check() const {
+void HeapReports::check() const {
   const Lock lock(mutex_);
   Walked small;
   Walked large;
@@ -169,7 +169,7 @@ void DeviceAllocator::check() const {
 }
 
 // Each pool's own figures, and that it is there for a reason.
-void DeviceAllocator::check_private_pools() const {
+void HeapReports::check_private_pools() const {
   private_pools_.for_each([&](const PrivatePool& pool) {
     Walked small;
     Walked large;
@@ -184,7 +184,7 @@ void DeviceAllocator::check_private_pools() const {
 }
 
 // Each range's order, and that every segment of a range is a segment of the heap.
-void DeviceAllocator::check_ranges() const {
+void HeapReports::check_ranges() const {
   std::size_t in_ranges = 0;
   std::size_t pages = 0;
   const AddressRange* previous = nullptr;
@@ -206,7 +206,7 @@ void DeviceAllocator::check_ranges() const {
 }
 
 // That the history counts the stacks of blocks and segments.
-void DeviceAllocator::check_history() const {
+void HeapReports::check_history() const {
   std::vector<std::uint64_t> held(history_.stack_count());
   const auto count = [&held](StackId stack) {
     require(stack <= held.size(), "blocks and segments refer to what the table of stacks has");
@@ -222,7 +222,7 @@ void DeviceAllocator::check_history() const {
   history_.check(std::move(held), requests_with_stacks_);
 }
 
-void DeviceAllocator::check_segment(const Segment& segment) const {
+void HeapReports::check_segment(const Segment& segment) const {
   if (segment.is_paged()) return check_paged(segment);
   std::uint64_t address = segment.address;
   const Block* previous = nullptr;
@@ -250,7 +250,7 @@ void DeviceAllocator::check_segment(const Segment& segment) const {
 }
 
 // What stands for a stream in paged memory; the rest is PagedMemory::check's.
-void DeviceAllocator::check_paged(const Segment& segment) const {
+void HeapReports::check_paged(const Segment& segment) const {
   const PagedMemory::Stream& stream = paged_->stream(segment.paged_stream);
   require(stream.segment == &segment && segment.bytes == 0 && !segment.is_plain, "a stream has one segment in pages");
   for (const Block* block = segment.first; block != nullptr; block = block->next)

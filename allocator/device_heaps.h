@@ -165,10 +165,15 @@ class DeviceHeaps final : private PeerListener, private SnapshotSource {
   [[nodiscard]] DeviceAllocator& make_heap(int device);
   void warn_of_fixed_segments(Policy policy, int device);
   // In two steps, of which only the first may fail. Require: mutex_.
-  struct HistoryChange;
+  struct HistoryChange {
+    DeviceAllocator* heap = nullptr;
+    HistoryOptions options;
+    HistoryRing ring;
+  };
   [[nodiscard]] std::vector<HistoryChange> prepare_history(const HistoryOptions& options);
   void apply(std::vector<HistoryChange>& changes, HistoryOptions&& options) noexcept;
   void peer_enabled(int from, int to) override;
+  [[nodiscard]] static HostSourceOptions host_source_of(const AllocatorOptions& options);
   [[nodiscard]] static AllocatorSettings settings_of(const AllocatorOptions& options);
   void tell_policy_in_force(AllocatorSettings& settings, bool heaps_are_locked) const;
   [[nodiscard]] static MemoryStats unused_stats_of(const AllocatorOptions& options);

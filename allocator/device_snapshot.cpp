@@ -1,7 +1,8 @@
-// What a heap shows of itself: its part of a snapshot, and its history's options.
+// What a heap shows of itself: its part of a snapshot.
 
 #include "allocator/address_range.h"
-#include "allocator/device_allocator.h"
+#include "allocator/heap_reports.h"
+#include "allocator/segment_list.h"
 #include "stats/fixed_text_format.h"
 #include "stats/json_writer.h"
 #include "stats/snapshot_members.h"
@@ -11,7 +12,6 @@
 #include <algorithm>
 #include <span>
 #include <string_view>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -60,68 +60,12 @@ std::size_t write(JsonWriter& json, std::span<Segment* const> segments, int devi
 
 }  // namespace
 
-HistoryRing DeviceAllocator::prepare_history(const HistoryOptions& options) const {
-  Lock lock(mutex_);
-  const DeviceHistory::RingSize size = history_.ring_for(options);
-  lock.unlock();
-  return HistoryRing(size.capacity, size.prepared);
-}
-
-void DeviceAllocator::record_history(HistoryOptions&& options, HistoryRing&& ring) noexcept {
-  Lock lock(mutex_);
-  const bool turns_off = options.enabled == HistoryEnabled::none;
-  // A C++ program has native frames alone.
-  const bool gathers = !turns_off && options.stacks == HistoryStacks::all;
-  gathering_.store(
-      gathers ? static_cast<std::uint32_t>(options.context) | static_cast<std::uint32_t>(options.max_frames) << 8 : 0,
-      std::memory_order_relaxed);
-  DeviceHistory::Retired retired = history_.set_options(options, std::move(ring));
-  if (turns_off) {
-    // Off is off: nothing shows a stack that was gathered before.
-    for (Segment* segment = segments_; segment != nullptr; segment = segment->next) {
-      history_.let_go(segment->stack);
-      for (Block* block = segment->first; block != nullptr; block = block->next) history_.let_go(block->stack);
-    }
-  }
-  // Nobody waits for all that the old entries refer to.
-  while (history_.let_go_some(retired)) {
-    lock.unlock();
-    std::this_thread::yield();
-    lock.lock();
-  }
-  if (turns_off) history_.drop_unused_stacks();
-  lock.unlock();  // before the old ring is freed
-}
-
-TextId DeviceAllocator::prepare_history_text(const SharedText& text) {
-  const Lock lock(mutex_);
-  return history_.prepare_text(text);
-}
-
-void DeviceAllocator::use_history_text(TextId text) noexcept {
-  const Lock lock(mutex_);
-  history_.use_text(text);
-}
-
-void DeviceAllocator::drop_history_text(TextId text) noexcept {
-  const Lock lock(mutex_);
-  history_.drop_text(text);
-}
-
-bool DeviceAllocator::annotate(std::uint64_t address, const SharedText& text) {
-  const Lock lock(mutex_);
-  const Block* block = find_live(address);
-  if (block == nullptr) return false;
-  history_.annotate(point_of(*block, lock), text);
-  return true;
-}
-
-HistoryInfo DeviceAllocator::history_info() const {
+HistoryInfo HeapReports::history_info() const {
   const Lock lock(mutex_);
   return history_.info();
 }
 
-std::vector<SegmentInfo> DeviceAllocator::segments_of(PoolId id) const {
+std::vector<SegmentInfo> HeapReports::segments_of(PoolId id) const {
   const Lock lock(mutex_);
   const PrivatePool* pool = nullptr;
   if (!id.is_default()) {
@@ -150,7 +94,7 @@ std::vector<SegmentInfo> DeviceAllocator::segments_of(PoolId id) const {
   return segments;
 }
 
-void DeviceAllocator::add_to(Snapshot& snapshot, SnapshotStacks& stacks) {
+void HeapReports::add_to(Snapshot& snapshot, SnapshotStacks& stacks) {
   DeviceCut cut;
   Lock lock(mutex_);
   // Memory for the copy is taken without the lock: until it suffices.
@@ -167,13 +111,13 @@ void DeviceAllocator::add_to(Snapshot& snapshot, SnapshotStacks& stacks) {
   cut.move_to(snapshot, device_, stacks, history_.clock());
 }
 
-DeviceCut::Size DeviceAllocator::size_of_cut() const {
+DeviceCut::Size HeapReports::size_of_cut() const {
   return {arena_.segments(), BlockImages::size_for(arena_), history_.size(), size_of_paged_cut()};
 }
 
 // In whatever order is fastest: from end to end of their arena, unless most of it is free (see BlockImages).
 template <class Visit>
-void DeviceAllocator::for_each_segment(Visit&& visit) const {
+void HeapReports::for_each_segment(Visit&& visit) const {
   if (arena_.segment_places() / kCopiesAStep > arena_.segments()) {
     for (const Segment* segment = segments_; segment != nullptr; segment = segment->next) visit(*segment);
     return;
@@ -185,11 +129,11 @@ void DeviceAllocator::for_each_segment(Visit&& visit) const {
 
 // A segment that is on its way back to the driver is gone from the history, and so from the rest,
 // too: its address may belong to another already.
-void DeviceAllocator::count_as_gone(const Segment& segment, MemoryStats& stats) {
+void HeapReports::count_as_gone(const Segment& segment, MemoryStats& stats) {
   Recorder::count_release(stats, segment.kind, static_cast<std::int64_t>(segment.bytes), segment.oversize);
 }
 
-MemoryStats DeviceAllocator::stats_of_cut() const {
+MemoryStats HeapReports::stats_of_cut() const {
   MemoryStats stats = recorder_.stats();
   for_each_segment([&](const Segment& segment) {
     if (segment.going_back) count_as_gone(segment, stats);
@@ -197,7 +141,7 @@ MemoryStats DeviceAllocator::stats_of_cut() const {
   return stats;
 }
 
-void DeviceAllocator::take_cut(DeviceCut& cut) const {
+void HeapReports::take_cut(DeviceCut& cut) const {
   cut.stats = recorder_.stats();
   for_each_segment([&](const Segment& segment) {
     if (segment.is_paged()) return;
@@ -211,7 +155,7 @@ void DeviceAllocator::take_cut(DeviceCut& cut) const {
 }
 
 // By address: those of address ranges are in order; others are in no list while they are not going back.
-void DeviceAllocator::stream_segments(JsonWriter& json, StackIndex first_stack) const {
+void HeapReports::stream_segments(JsonWriter& json, StackIndex first_stack) const {
   SegmentList others;
   for (Segment* segment = segments_; segment != nullptr; segment = segment->next)
     if (segment->range == nullptr && !segment->going_back && !segment->is_paged()) others.push_back(segment);
@@ -228,7 +172,7 @@ void DeviceAllocator::stream_segments(JsonWriter& json, StackIndex first_stack) 
   while (Segment* segment = others.pop_front()) write_one(segment);
 }
 
-void DeviceAllocator::stream_history(JsonWriter& json, StackIndex first_stack) {
+void HeapReports::stream_history(JsonWriter& json, StackIndex first_stack) {
   const TickClock::Conversion time(history_.clock());
   history_.for_each_shown(time, [&](TraceEntry entry, std::string_view text) {
     entry.stack = behind(first_stack, entry.stack);
@@ -238,7 +182,7 @@ void DeviceAllocator::stream_history(JsonWriter& json, StackIndex first_stack) {
 }
 
 // As addresses: to find their names takes host memory.
-void DeviceAllocator::stream_stacks(JsonWriter& json) const {
+void HeapReports::stream_stacks(JsonWriter& json) const {
   constexpr std::uintptr_t kShortAddress = std::uintptr_t{1} << 48;
   history_.for_each_stack([&json](std::span<const std::uintptr_t> addresses) {
     json.begin_array();

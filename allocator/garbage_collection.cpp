@@ -8,10 +8,6 @@
 
 namespace cistern {
 
-bool DeviceAllocator::collects_garbage() const {
-  return limit_bytes_ != kUnlimited && options_.garbage_collection_threshold > 0.0;
-}
-
 // Whole free segments of the default pool's large half whose age (searches of the pool since they became
 // free) is at least the average go, in rounds, until enough are gone. A round does not stop
 // at the target, so that the next collection is some way off.

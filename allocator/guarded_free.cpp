@@ -1,6 +1,6 @@
 // Frees that other streams' work must precede: an event on each, recorded at the free.
 
-#include "allocator/device_allocator.h"
+#include "allocator/heap_blocks.h"
 
 #include "allocator/guard_events.h"
 #include "runtime/driver_error.h"
@@ -14,7 +14,7 @@
 namespace cistern {
 
 // Adds a stream to those that used the block, but not its own. Throws std::bad_alloc, unchanged.
-void DeviceAllocator::add_use(Block* block, StreamUse&& use) {
+void HeapBlocks::add_use(Block* block, StreamUse&& use) {
   if (is_own_stream(*block, use)) return;
   const bool in_capture = !routing_.empty() && is_captured(use);
   auto last = block->uses.before_begin();
@@ -31,7 +31,7 @@ void DeviceAllocator::add_use(Block* block, StreamUse&& use) {
 
 // The same for a free. Without memory to remember it, its work is
 // waited for instead: a stream must never be forgotten. False: neither was possible.
-bool DeviceAllocator::note_use(Block* block, const StreamUse& use, Lock& lock) noexcept {
+bool HeapBlocks::note_use(Block* block, const StreamUse& use, Lock& lock) noexcept {
   try {
     add_use(block, StreamUse(use));
     return true;
@@ -43,7 +43,7 @@ bool DeviceAllocator::note_use(Block* block, const StreamUse& use, Lock& lock) n
   }
 }
 
-void DeviceAllocator::begin_waiting(Block* block) const noexcept {
+void HeapBlocks::begin_waiting(Block* block) const noexcept {
   block->state = BlockState::active_pending_free;
   block->freed_in_grant = recorder_.grants();
   block->freed_at = history_.clock().now();
@@ -53,7 +53,7 @@ void DeviceAllocator::begin_waiting(Block* block) const noexcept {
 // Every stream that used the block gets an event now, so that work queued on it later is
 // not waited for. No event for the block's own stream: later work there is ordered after
 // this free already. During a capture there is no event to query, so the free is put off.
-void DeviceAllocator::free_behind_events(Block* block, Lock& lock) noexcept {
+void HeapBlocks::free_behind_events(Block* block, Lock& lock) noexcept {
   begin_waiting(block);
   if (capture_under_way()) {
     put_off(block);
@@ -64,7 +64,7 @@ void DeviceAllocator::free_behind_events(Block* block, Lock& lock) noexcept {
 }
 
 // In the order of the frees, as PyTorch has them.
-void DeviceAllocator::put_off(Block* block) noexcept {
+void HeapBlocks::put_off(Block* block) noexcept {
   block->left = nullptr;
   (unrecorded_frees_ == nullptr ? unrecorded_frees_ : last_unrecorded_free_->left) = block;
   last_unrecorded_free_ = block;
@@ -72,7 +72,7 @@ void DeviceAllocator::put_off(Block* block) noexcept {
 
 // A capture queues no work, so a stream that used the block only while it was captured is done
 // with it: what the graph does with the memory is ordered by the graph's own edges.
-void DeviceAllocator::drop_uses_in_capture(Block* block) noexcept {
+void HeapBlocks::drop_uses_in_capture(Block* block) noexcept {
   StreamUses& uses = block->uses;
   for (auto before = uses.before_begin(); std::next(before) != uses.end();) {
     if (!std::next(before)->in_capture) {
@@ -89,7 +89,7 @@ void DeviceAllocator::drop_uses_in_capture(Block* block) noexcept {
 // and `uses` belongs to this thread. Streams whose event the driver refused stay in `uses`,
 // and the block on a list to try again: without an event it cannot be reused. So do streams that
 // are captured now, in which an event would become a part of the graph. Returns the last refusal.
-CUresult DeviceAllocator::guard(Block* block, Lock& lock) noexcept {
+CUresult HeapBlocks::guard(Block* block, Lock& lock) noexcept {
   CUresult refusal = CUDA_SUCCESS;
   StreamUses& uses = block->uses;
   StreamUses recorded;
@@ -119,19 +119,35 @@ CUresult DeviceAllocator::guard(Block* block, Lock& lock) noexcept {
 }
 
 // Drops all of them, of a block of that stream. What kept their own streams alive is let go after the lock.
-void DeviceAllocator::retire(StreamUses& uses, StreamHeap& owner) noexcept {
+void HeapBlocks::retire(StreamUses& uses, StreamHeap& owner) noexcept {
   while (!uses.empty()) retired_.take(uses, uses.before_begin(), owner.use_nodes);
 }
 
 // See guard_events.h.
-CUresult DeviceAllocator::record_event(const StreamUse& use, PendingFrees::Entry* entry, bool during_capture,
-                                       bool may_wait) noexcept {
+CUresult HeapBlocks::record_event(const StreamUse& use, PendingFrees::Entry* entry, bool during_capture,
+                                  bool may_wait) noexcept {
   return record_guard(surroundings_.contexts, surroundings_.event_pools, use, during_capture, may_wait, &entry->event);
 }
 
-bool DeviceAllocator::names_its_stream(const StreamUse& use) const { return cistern::names_its_stream(api_, use); }
+bool HeapBlocks::names_its_stream(const StreamUse& use) const { return cistern::names_its_stream(api_, use); }
 
-bool DeviceAllocator::wait_for_device_of(const StreamUse& use) const noexcept {
+// Whether queuing an event on the stream would put it into a graph, or end a capture, which may be
+// one that no pool is recorded to.
+bool HeapBlocks::is_captured(const StreamUse& use) const noexcept {
+  try {
+    const ContextGuard guard(api_, context_of(use.device));
+    return is_captured_in_context(use.stream);
+  } catch (...) {  // the context could not be made current: nothing can be queued either
+    return false;
+  }
+}
+
+// Requires: the context of the stream's device is current.
+bool HeapBlocks::is_captured_in_context(const StreamIdentity& stream) const noexcept {
+  return is_captured_now(api_, stream);
+}
+
+bool HeapBlocks::wait_for_device_of(const StreamUse& use) const noexcept {
   try {
     const ContextGuard guard(api_, context_of(use.device));
     return api_.ctx_synchronize() == CUDA_SUCCESS;
@@ -140,7 +156,7 @@ bool DeviceAllocator::wait_for_device_of(const StreamUse& use) const noexcept {
   }
 }
 
-void DeviceAllocator::queue_or_wait(const PendingFrees::Entry& entry, Lock& lock) noexcept {
+void HeapBlocks::queue_or_wait(const PendingFrees::Entry& entry, Lock& lock) noexcept {
   if (entry.event == nullptr) {
     --entry.block->pending_events;
     return;
@@ -160,7 +176,7 @@ void DeviceAllocator::queue_or_wait(const PendingFrees::Entry& entry, Lock& lock
 
 // Takes out of the list what no capture that is under way has used. The rest stays where that
 // capture finds it: the capture may be another thread's.
-Block* DeviceAllocator::take_due_frees() noexcept {
+Block* HeapBlocks::take_due_frees() noexcept {
   Block* due = nullptr;
   Block** end = &due;
   Block* block = std::exchange(unrecorded_frees_, nullptr);
@@ -179,7 +195,7 @@ Block* DeviceAllocator::take_due_frees() noexcept {
 }
 
 // Records what was put off or refused at a free, and reports what the driver refuses still.
-void DeviceAllocator::retry_unrecorded_frees(Lock& lock) {
+void HeapBlocks::retry_unrecorded_frees(Lock& lock) {
   if (capture_under_way()) return;
   CUresult refusal = CUDA_SUCCESS;
   Block* block = take_due_frees();

@@ -1,7 +1,7 @@
 // Whose a heap's memory is: by tag, by stream, by scope; how its free part is cut up; and the walk
 // that verifies the tags' and the streams' figures.
 
-#include "allocator/device_allocator.h"
+#include "allocator/heap_reports.h"
 #include "stats/report.h"
 
 #include <fmt/format.h>
@@ -45,13 +45,13 @@ class StreamTable {
 }  // namespace
 
 template <class Visit>
-void DeviceAllocator::for_each_awaited(Visit&& visit) const {
+void HeapReports::for_each_awaited(Visit&& visit) const {
   pending_.for_each([&](const PendingFrees::Entry& entry) { visit(*entry.block, entry.stream, entry.device); });
   for (const Block* block = unrecorded_frees_; block != nullptr; block = block->left)
     for (const StreamUse& use : block->uses) visit(*block, use.stream, use.device);
 }
 
-std::vector<TagStats> DeviceAllocator::tag_stats_locked() const {
+std::vector<TagStats> HeapReports::tag_stats_locked() const {
   std::vector<TagStats> all;
   for (std::size_t tag = 0; tag < recorder_.tag_count(); ++tag) {
     const TagFigures figures = recorder_.tag_figures(tag);
@@ -64,7 +64,7 @@ std::vector<TagStats> DeviceAllocator::tag_stats_locked() const {
   return all;
 }
 
-std::vector<StreamStats> DeviceAllocator::stream_stats_locked() const {
+std::vector<StreamStats> HeapReports::stream_stats_locked() const {
   StreamTable table;
   for (const Segment* segment = segments_; segment != nullptr; segment = segment->next)
     table.of(segment->stream, device_).reserved_bytes +=
@@ -88,7 +88,7 @@ std::vector<StreamStats> DeviceAllocator::stream_stats_locked() const {
   return table.take();
 }
 
-std::vector<DeviceAllocator::StackFigures> DeviceAllocator::stack_figures_locked() const {
+std::vector<HeapReports::StackFigures> HeapReports::stack_figures_locked() const {
   std::unordered_map<StackId, StackFigures> by_stack;
   for (const Segment* segment = segments_; segment != nullptr; segment = segment->next)
     for (const Block* block = segment->first; block != nullptr; block = block->next) {
@@ -115,7 +115,7 @@ std::vector<DeviceAllocator::StackFigures> DeviceAllocator::stack_figures_locked
   return all;
 }
 
-std::optional<PendingFree> DeviceAllocator::oldest_pending_free_locked() const {
+std::optional<PendingFree> HeapReports::oldest_pending_free_locked() const {
   std::optional<PendingFree> oldest;
   const TickClock::Conversion time(history_.clock());
   for_each_awaited([&](const Block& block, const StreamIdentity& stream, int device) {
@@ -132,22 +132,22 @@ std::optional<PendingFree> DeviceAllocator::oldest_pending_free_locked() const {
   return oldest;
 }
 
-std::vector<TagStats> DeviceAllocator::tag_stats() const {
+std::vector<TagStats> HeapReports::tag_stats() const {
   const Lock lock(mutex_);
   return tag_stats_locked();
 }
 
-std::vector<StreamStats> DeviceAllocator::stream_stats() const {
+std::vector<StreamStats> HeapReports::stream_stats() const {
   const Lock lock(mutex_);
   return stream_stats_locked();
 }
 
-std::optional<PendingFree> DeviceAllocator::oldest_pending_free() const {
+std::optional<PendingFree> HeapReports::oldest_pending_free() const {
   const Lock lock(mutex_);
   return oldest_pending_free_locked();
 }
 
-DeviceAllocator::Figures DeviceAllocator::figures() const {
+HeapReports::Figures HeapReports::figures() const {
   const Lock lock(mutex_);
   Figures figures{usage_locked(),
                   tag_stats_locked(),
@@ -160,7 +160,7 @@ DeviceAllocator::Figures DeviceAllocator::figures() const {
   return figures;
 }
 
-FragmentationStats DeviceAllocator::fragmentation(std::size_t request_bytes) const {
+FragmentationStats HeapReports::fragmentation(std::size_t request_bytes) const {
   FragmentationStats stats;
   stats.request_bytes = request_bytes;
   const Lock lock(mutex_);
@@ -188,7 +188,7 @@ FragmentationStats DeviceAllocator::fragmentation(std::size_t request_bytes) con
   return stats;
 }
 
-DeviceMemoryStats DeviceAllocator::device_memory_stats() const {
+DeviceMemoryStats HeapReports::device_memory_stats() const {
   const MemoryInfo memory = device_memory();
   DeviceMemoryStats stats;
   stats.total = memory.total;
@@ -199,24 +199,24 @@ DeviceMemoryStats DeviceAllocator::device_memory_stats() const {
   return stats;
 }
 
-void DeviceAllocator::open_scope(OpenScope& scope) noexcept {
+void HeapReports::open_scope(OpenScope& scope) noexcept {
   const Lock lock(mutex_);
   recorder_.open_scope(scope);
 }
 
-MemoryStats DeviceAllocator::scope_stats(const OpenScope& scope) const noexcept {
+MemoryStats HeapReports::scope_stats(const OpenScope& scope) const noexcept {
   const Lock lock(mutex_);
   return recorder_.scope_stats(scope);
 }
 
-MemoryStats DeviceAllocator::close_scope(OpenScope& scope) noexcept {
+MemoryStats HeapReports::close_scope(OpenScope& scope) noexcept {
   const Lock lock(mutex_);
   const MemoryStats stats = recorder_.scope_stats(scope);
   recorder_.close_scope(scope);
   return stats;
 }
 
-void DeviceAllocator::check_tags() const {
+void HeapReports::check_tags() const {
   std::vector<std::pair<std::int64_t, std::int64_t>> walked(recorder_.tag_count());
   for (const Segment* segment = segments_; segment != nullptr; segment = segment->next)
     for (const Block* block = segment->first; block != nullptr; block = block->next) {
@@ -239,7 +239,7 @@ void DeviceAllocator::check_tags() const {
                 static_cast<std::uint64_t>(device_));
 }
 
-void DeviceAllocator::check_streams() const {
+void HeapReports::check_streams() const {
   struct Bytes {
     std::int64_t live = 0;
     std::int64_t pending = 0;

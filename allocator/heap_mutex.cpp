@@ -1,6 +1,6 @@
 #include "allocator/heap_mutex.h"
 
-#include "allocator/device_allocator.h"
+#include "allocator/stream_hits.h"
 
 #include <algorithm>
 #include <functional>

@@ -16,12 +16,12 @@
 
 namespace cistern {
 
-class DeviceAllocator;
+class StreamHits;
 struct StreamHeap;
 
 class HeapMutex {
  public:
-  explicit HeapMutex(DeviceAllocator& heap) : heap_(heap) {}
+  explicit HeapMutex(StreamHits& heap) : heap_(heap) {}
   HeapMutex(const HeapMutex&) = delete;
   HeapMutex& operator=(const HeapMutex&) = delete;
 
@@ -43,7 +43,7 @@ class HeapMutex {
   void let_sleepers_go() noexcept;
 
   BiasedMutex mutex_;
-  DeviceAllocator& heap_;
+  StreamHits& heap_;
   std::vector<StreamHeap*> streams_;  // by address
   std::vector<StreamHeap*> waking_;
 };

@@ -22,7 +22,7 @@ void DeviceAllocator::let_go(std::uint64_t address) noexcept {
   static_cast<void>(free(address, nullptr));
 }
 
-bool DeviceAllocator::is_freed_while_held(std::uint64_t address) const {
+bool HeapReports::is_freed_while_held(std::uint64_t address) const {
   const Lock lock(mutex_);
   const Block* block = find_live(address);
   return block != nullptr && block->freed_while_held;

@@ -114,7 +114,7 @@ void DeviceAllocator::refuse_too_large(std::size_t bytes) {
   throw OutOfMemoryError(report, format_out_of_memory(report));
 }
 
-MemoryInfo DeviceAllocator::device_memory() const {
+MemoryInfo HeapReports::device_memory() const {
   const ContextGuard guard(api_, context_);
   MemoryInfo memory;
   check_driver(api_, api_.mem_get_info(&memory.free, &memory.total), DriverEntryId::mem_get_info,

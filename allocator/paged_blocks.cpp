@@ -253,7 +253,7 @@ PagedBlock DeviceAllocator::commit(PagePlan& plan, const Lock& lock) noexcept {
 }
 
 // A free that nobody waits for, counted as one.
-void DeviceAllocator::free_paged_at_once(Block* block, const Lock& lock) noexcept {
+void HeapBlocks::free_paged_at_once(Block* block, const Lock& lock) noexcept {
   recorder_.trace_freed([&] { return point_of(*block, lock); });
   const PagedBlock& place = paged_->place_of(*block);
   paged_->placement.freed(place);
@@ -265,7 +265,7 @@ void DeviceAllocator::free_paged_at_once(Block* block, const Lock& lock) noexcep
   arena_.give_back(block);
 }
 
-Block* DeviceAllocator::complete_paged_free(Block* block, const Lock& lock) {
+Block* HeapBlocks::complete_paged_free(Block* block, const Lock& lock) {
   recorder_.trace(TraceAction::free_completed, [&] { return point_of(*block, lock); });
   const std::size_t bytes = block->bytes;
   const std::size_t requested = block->requested;

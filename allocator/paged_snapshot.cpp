@@ -1,6 +1,6 @@
 // What a heap shows of its paged memory: in snapshots, reports and statistics by stream.
 
-#include "allocator/device_allocator.h"
+#include "allocator/heap_reports.h"
 #include "stats/json_writer.h"
 #include "stats/snapshot_members.h"
 
@@ -102,8 +102,8 @@ SegmentInfo segment_of(const PagedMemory& paged, PageTable::Arena arena, const P
 
 }  // namespace
 
-void DeviceAllocator::stream_paged(JsonWriter& json, StackIndex first_stack,
-                                   const std::function<void(std::uint64_t)>& write_below) const {
+void HeapReports::stream_paged(JsonWriter& json, StackIndex first_stack,
+                               const std::function<void(std::uint64_t)>& write_below) const {
   if (paged_ == nullptr) return;
   const PagedMemory& paged = *paged_;
   const Block* chain = chain_by_address(paged);
@@ -145,7 +145,7 @@ void DeviceAllocator::stream_paged(JsonWriter& json, StackIndex first_stack,
 }
 
 // A segment for each stream, which PagedCut::lay_out replaces by what is to be shown.
-void DeviceAllocator::cut_paged(DeviceCut& cut) const {
+void HeapReports::cut_paged(DeviceCut& cut) const {
   if (paged_ == nullptr) return;
   paged_->for_each_stream([&](StreamNumber number, const PagedMemory::Stream& stream) {
     const std::size_t place = cut.segments.size();
@@ -161,13 +161,13 @@ void DeviceAllocator::cut_paged(DeviceCut& cut) const {
   paged_ranges(cut.paged.ranges);
 }
 
-void DeviceAllocator::paged_ranges(std::vector<PagedRange>& ranges) const {
+void HeapReports::paged_ranges(std::vector<PagedRange>& ranges) const {
   for (PageTable::Arena arena = 0; arena < paged_->known_arenas(); ++arena)
     if (paged_->base_of(arena) != 0) ranges.push_back({paged_->base_of(arena), paged_->driver.arena_bytes()});
 }
 
-void DeviceAllocator::add_paged_segments(std::vector<SegmentInfo>& all, const Segment& of_stream,
-                                         std::vector<BlockInfo> blocks) const {
+void HeapReports::add_paged_segments(std::vector<SegmentInfo>& all, const Segment& of_stream,
+                                     std::vector<BlockInfo> blocks) const {
   paged_->for_each_free([&](const FreeRun& run) {
     if (run.stream == of_stream.paged_stream)
       blocks.push_back(
@@ -182,7 +182,7 @@ void DeviceAllocator::add_paged_segments(std::vector<SegmentInfo>& all, const Se
   for (SegmentInfo& segment : lay_out(alike, std::move(blocks), ranges)) all.push_back(std::move(segment));
 }
 
-PagedCut::Size DeviceAllocator::size_of_paged_cut() const {
+PagedCut::Size HeapReports::size_of_paged_cut() const {
   PagedCut::Size size;
   if (paged_ == nullptr) return size;
   paged_->for_each_stream([&size](StreamNumber, const PagedMemory::Stream&) { ++size.segments; });
@@ -192,7 +192,7 @@ PagedCut::Size DeviceAllocator::size_of_paged_cut() const {
 }
 
 // What a flush gives back of it, and what stays; as one block what can be gathered.
-void DeviceAllocator::add_paged(Usage& usage) const {
+void HeapReports::add_paged(Usage& usage) const {
   if (paged_ == nullptr) return;
   const PagePlacement& placement = paged_->placement;
   std::size_t free = 0;

@@ -11,7 +11,7 @@
 namespace cistern {
 
 // The pool of that id, for a call that needs one in use.
-PrivatePool& DeviceAllocator::used_pool(PoolId id) const {
+PrivatePool& HeapReports::used_pool(PoolId id) const {
   require_private(id);
   PrivatePool* pool = private_pools_.find(id);
   if (pool == nullptr)
@@ -55,7 +55,7 @@ void DeviceAllocator::release_pool(PoolId id) {
   private_pools_.drop_unreferenced(retired_);
 }
 
-std::size_t DeviceAllocator::pool_use_count(PoolId id) const {
+std::size_t HeapReports::pool_use_count(PoolId id) const {
   const Lock lock(mutex_);
   const PrivatePool* pool = private_pools_.find(id);
   return pool == nullptr ? 0 : pool->uses;
@@ -114,26 +114,6 @@ StreamPools& DeviceAllocator::route(const StreamIdentity& stream) {
     return status == CU_STREAM_CAPTURE_STATUS_ACTIVE;
   });
   return pool == nullptr ? pools_ : pool->streams;
-}
-
-// Whether queuing an event on the stream would put it into a graph, or end a capture, which may be
-// one that no pool is recorded to.
-bool DeviceAllocator::is_captured(const StreamUse& use) const noexcept {
-  try {
-    const ContextGuard guard(api_, context_of(use.device));
-    return is_captured_in_context(use.stream);
-  } catch (...) {  // the context could not be made current: nothing can be queued either
-    return false;
-  }
-}
-
-// Requires: the context of the stream's device is current.
-bool DeviceAllocator::is_captured_in_context(const StreamIdentity& stream) const noexcept {
-  return is_captured_now(api_, stream);
-}
-
-bool DeviceAllocator::capture_under_way() const {
-  return !routing_.empty() && routing_.capture_under_way(follows_2_4());
 }
 
 }  // namespace cistern

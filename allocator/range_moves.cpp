@@ -72,7 +72,7 @@ void DeviceAllocator::move_leftover_ranges(const RangeFilter& chosen, PrivatePoo
   }
 }
 
-std::optional<DeviceAllocator::BlockPages> DeviceAllocator::pages_of(std::uint64_t address) const {
+std::optional<DeviceAllocator::BlockPages> HeapReports::pages_of(std::uint64_t address) const {
   const Lock lock(mutex_);
   const Block* block = find_live(address);
   if (block == nullptr || block->freed_while_held) return std::nullopt;

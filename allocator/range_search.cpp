@@ -30,12 +30,12 @@ Block* choose_beside_ranges(const BlockPool& pool, Block* block, bool segments_e
 }
 
 // Segments of the driver's own making serve the pools of captures under 2.4's rules.
-bool DeviceAllocator::expands(const Request& request) const {
+bool HeapReports::expands(const Request& request) const {
   return options_.policy == Policy::expandable && (request.pools->home == nullptr || !follows_2_4());
 }
 
 // Expandable segments serve nobody while the option is off, as choose_beside_ranges has it.
-bool DeviceAllocator::serves(const Segment& segment) const {
+bool HeapReports::serves(const Segment& segment) const {
   return segment.range == nullptr || options_.policy == Policy::expandable;
 }
 

@@ -1,10 +1,7 @@
-// Hits, and frees of blocks that no other stream used, with the lock of their stream alone.
-//
-// They say no where anything else is to be done: then nothing has changed, and the walk with the heap's lock
-// does it (device_allocator.cpp).
+#include "allocator/stream_hits.h"
 
-#include "allocator/device_allocator.h"
-
+#include <cinttypes>
+#include <cstdio>
 #include <mutex>
 #include <span>
 #include <utility>
@@ -16,9 +13,14 @@ constexpr auto kAllocated = static_cast<std::uint64_t>(TraceAction::alloc);
 
 }  // namespace
 
+void say_nothing_was_freed(std::uint64_t address) noexcept {
+  std::fprintf(stderr, "cistern: deallocate(%#" PRIx64 "): not the address of a live block; nothing was freed\n",
+               address);
+}
+
 // Not inline, for what has no history.
 template <std::uint64_t kAction>
-[[gnu::noinline]] void DeviceAllocator::write_by_stream(StreamHeap& heap, const Block& block) noexcept {
+[[gnu::noinline]] void StreamHits::write_by_stream(StreamHeap& heap, const Block& block) noexcept {
   if (one_stream_serves_) {
     // As point_of has it of such a block, from what is at hand.
     TracePoint at;
@@ -37,12 +39,11 @@ template <std::uint64_t kAction>
 
 // A stream that serves alone writes to the history itself; else what it does waits for others.
 template <std::uint64_t kAction>
-inline void DeviceAllocator::trace_by_stream(StreamHeap& heap, const Block& block) noexcept {
+inline void StreamHits::trace_by_stream(StreamHeap& heap, const Block& block) noexcept {
   if (history_.is_on()) write_by_stream<kAction>(heap, block);
 }
 
-// Null: not without the heap's lock.
-void* DeviceAllocator::allocate_by_stream(std::size_t bytes, const StreamIdentity& stream) noexcept {
+void* StreamHits::allocate_by_stream(std::size_t bytes, const StreamIdentity& stream) noexcept {
   StreamHeap* const heap = stream_heaps_.find(stream);
   if (heap == nullptr || gathering().includes(HistoryContext::state)) return nullptr;
   history_.provide();
@@ -63,7 +64,7 @@ void* DeviceAllocator::allocate_by_stream(std::size_t bytes, const StreamIdentit
   return take_hit(*heap, bytes);
 }
 
-bool DeviceAllocator::free_by_stream(std::uint64_t address) noexcept {
+bool StreamHits::free_by_stream(std::uint64_t address) noexcept {
   StreamHeap* const heap = stream_heaps_.find_by_page(address);
   if (heap == nullptr || gathering().includes(HistoryContext::all)) return false;
   const bool is_of_another = heap->allocates.load(std::memory_order_relaxed) != ThreadMark::of_this_thread();
@@ -83,8 +84,7 @@ bool DeviceAllocator::free_by_stream(std::uint64_t address) noexcept {
   return free_hit(*heap, address);
 }
 
-// False: not without the heap's lock. Throws std::bad_alloc, unchanged.
-bool DeviceAllocator::record_use_by_stream(std::uint64_t address, StreamUse& use) {
+bool StreamHits::record_use_by_stream(std::uint64_t address, StreamUse& use) {
   StreamHeap* const heap = stream_heaps_.find_by_page(address);
   if (heap == nullptr) return false;
   const std::lock_guard lock(heap->mutex);
@@ -98,7 +98,7 @@ bool DeviceAllocator::record_use_by_stream(std::uint64_t address, StreamUse& use
 
 // To the thread that allocates from the stream: it has the lock at hand, and will use the block. False: there is
 // no room.
-bool DeviceAllocator::hand_back(StreamHeap& heap, std::uint64_t address) noexcept {
+bool StreamHits::hand_back(StreamHeap& heap, std::uint64_t address) noexcept {
   if (!heap.returned.put(address)) return false;
   if (!heap.is_awake.load(std::memory_order_seq_cst)) {
     const Lock lock(mutex_);
@@ -109,19 +109,19 @@ bool DeviceAllocator::hand_back(StreamHeap& heap, std::uint64_t address) noexcep
 
 // Requires: the stream's lock is held. The rest of the heap is read only if it is awake: else its owner
 // may be changing it.
-inline bool DeviceAllocator::may_serve(const StreamHeap& heap) const noexcept {
+inline bool StreamHits::may_serve(const StreamHeap& heap) const noexcept {
   return heap.is_awake.load(std::memory_order_relaxed) && serves_by_stream_;
 }
 
 // What a request or a free looks at beside its stream, or changes there.
-bool DeviceAllocator::can_serve_by_stream() const noexcept {
+bool StreamHits::can_serve_by_stream() const noexcept {
   return plain_search_ && caches_ && pending_.empty() && unrecorded_frees_ == nullptr && captured_frees_.empty() &&
          routing_.empty() && budgets_.empty() && !recorder_.keeps_tags() && policy_.max_split_size() == kUnlimited &&
          !collects_garbage() && searches_[0] == 0 && searches_[1] == 0;
 }
 
 // Not inline, as free_hit: what a lazy free serves would save the registers that this takes.
-[[gnu::noinline]] void* DeviceAllocator::take_hit(StreamHeap& heap, std::size_t bytes) noexcept {
+[[gnu::noinline]] void* StreamHits::take_hit(StreamHeap& heap, std::size_t bytes) noexcept {
   if (bytes >= kTooLarge || !settle_by_stream(heap)) return nullptr;
   const std::size_t rounded = policy_.round(bytes);
   const PoolKind kind = policy_.pool(rounded);
@@ -154,7 +154,7 @@ bool DeviceAllocator::can_serve_by_stream() const noexcept {
 }
 
 // False, with nothing changed: it takes the heap's lock.
-[[gnu::noinline]] bool DeviceAllocator::free_hit(StreamHeap& heap, std::uint64_t address) noexcept {
+[[gnu::noinline]] bool StreamHits::free_hit(StreamHeap& heap, std::uint64_t address) noexcept {
   if (!settle_by_stream(heap)) return false;
   const BlockMap::Place place = heap.live.place_of(address);
   Block* const block = place.block;
@@ -168,7 +168,7 @@ bool DeviceAllocator::can_serve_by_stream() const noexcept {
   return true;
 }
 
-inline bool DeviceAllocator::count_free(StreamHeap& heap, const Block& block, const FreeNeighbours& free) noexcept {
+inline bool StreamHits::count_free(StreamHeap& heap, const Block& block, const FreeNeighbours& free) noexcept {
   const InactiveSplitChange change = change_by_freeing(block, free);
   if (heap.ledger.blocks.went(block.kind, as_signed(block.bytes), as_signed(block.requested), change)) return true;
   heap.ledger.blocks.take_back_free(block.kind, as_signed(block.bytes), as_signed(block.requested), change);
@@ -176,7 +176,7 @@ inline bool DeviceAllocator::count_free(StreamHeap& heap, const Block& block, co
 }
 
 // Frees what other threads returned. False: some of it takes the heap's lock.
-bool DeviceAllocator::take_returned(StreamHeap& heap) noexcept {
+bool StreamHits::take_returned(StreamHeap& heap) noexcept {
   for (std::uint64_t address = heap.returned.first(); address != 0; address = heap.returned.first()) {
     if (!free_hit(heap, address)) return false;
     heap.returned.drop_first();
@@ -186,7 +186,7 @@ bool DeviceAllocator::take_returned(StreamHeap& heap) noexcept {
 
 // The same by who has the heap's lock, and does not give it up: blocks that other streams used get their events
 // with the next request. A segment with a live block stays its stream's: what is not live there was not live.
-void DeviceAllocator::free_returned(StreamHeap& heap) noexcept {
+void StreamHits::free_returned(StreamHeap& heap) noexcept {
   for (std::uint64_t address = heap.returned.first(); address != 0; address = heap.returned.first()) {
     heap.returned.drop_first();
     Block* const block = heap.live.find(address);
@@ -209,14 +209,14 @@ void DeviceAllocator::free_returned(StreamHeap& heap) noexcept {
 }
 
 // Carries out what the stream left for later. False: that takes the heap's lock.
-inline bool DeviceAllocator::settle_by_stream(StreamHeap& heap) noexcept {
+inline bool StreamHits::settle_by_stream(StreamHeap& heap) noexcept {
   LazyFree& lazy = heap.lazy_free;
   if (lazy.block != nullptr && (lazy.is_free || lazy.turns != 0)) return carry_out(heap);
   lazy.block = nullptr;
   return true;
 }
 
-bool DeviceAllocator::carry_out(StreamHeap& heap) noexcept {
+bool StreamHits::carry_out(StreamHeap& heap) noexcept {
   LazyFree& lazy = heap.lazy_free;
   Block* const block = lazy.block;
   if (lazy.turns != 0)
@@ -234,7 +234,7 @@ bool DeviceAllocator::carry_out(StreamHeap& heap) noexcept {
 }
 
 // Requires: the stream's lock. Who has the heap's finds the entries written, for it has that, too.
-void DeviceAllocator::write_staged_alone(StreamHeap& heap) noexcept {
+void StreamHits::write_staged_alone(StreamHeap& heap) noexcept {
   const std::span<const StagedEvent> events = heap.stage.events();
   const std::size_t entries = DeviceHistory::entries_of(events);
   HistoryRing::Claim claim;
@@ -251,12 +251,12 @@ void DeviceAllocator::write_staged_alone(StreamHeap& heap) noexcept {
 }
 
 // Requires: the heap's lock, or the stream's and staged_mutex_.
-void DeviceAllocator::write_staged(StreamHeap& heap) noexcept {
+void StreamHits::write_staged(StreamHeap& heap) noexcept {
   history_.add(heap.stage.events(), stream_number(heap.stream));
   heap.stage.clear();
 }
 
-void DeviceAllocator::settle_lazy_free(StreamHeap& heap) noexcept {
+void StreamHits::settle_lazy_free(StreamHeap& heap) noexcept {
   const LazyFree lazy = std::exchange(heap.lazy_free, {});
   Block* const block = lazy.block;
   if (lazy.turns != 0)

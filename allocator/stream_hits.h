@@ -1,0 +1,70 @@
+#pragma once
+
+// StreamHits: hits, and frees of blocks that no other stream used, with the lock of their stream alone; and the
+// streams' part of taking the heap's lock (HeapMutex).
+//
+// They say no where anything else is to be done: then nothing has changed, and the walk with the heap's lock
+// does it (device_allocator.cpp).
+// Thread safety: any public member may be called from any thread.
+
+#include "allocator/heap_blocks.h"
+
+#include <cstddef>
+#include <cstdint>
+
+namespace cistern {
+
+// Standard error says that the address, which somebody freed, is not that of a live block.
+void say_nothing_was_freed(std::uint64_t address) noexcept;
+
+class StreamHits : public HeapBlocks {
+ public:
+  // Frees the live block at exactly `address`; false, with nothing changed, where the lock of its stream does not
+  // suffice.
+  [[nodiscard]] bool free_by_stream(std::uint64_t address) noexcept;
+
+ protected:
+  StreamHits(const HeapSurroundings& surroundings, int device, const AllocatorOptions& options)
+      : HeapBlocks(*this, surroundings, device, options) {}
+  ~StreamHits() = default;
+
+  // Null: not without the heap's lock.
+  [[nodiscard]] void* allocate_by_stream(std::size_t bytes, const StreamIdentity& stream) noexcept;
+  // False: not without the heap's lock. Throws std::bad_alloc, unchanged.
+  [[nodiscard]] bool record_use_by_stream(std::uint64_t address, StreamUse& use);
+
+ private:
+  friend class HeapMutex;
+  [[nodiscard]] bool may_serve(const StreamHeap& heap) const noexcept;
+  [[nodiscard]] bool can_serve_by_stream() const noexcept;
+  [[nodiscard]] void* take_hit(StreamHeap& heap, std::size_t bytes) noexcept;
+  [[nodiscard]] bool free_hit(StreamHeap& heap, std::uint64_t address) noexcept;
+  [[nodiscard]] static bool count_free(StreamHeap& heap, const Block& block, const FreeNeighbours& free) noexcept;
+  [[nodiscard]] bool settle_by_stream(StreamHeap& heap) noexcept;
+  [[nodiscard]] bool carry_out(StreamHeap& heap) noexcept;
+  // `kAction`: alloc, or kFreed.
+  template <std::uint64_t kAction>
+  void trace_by_stream(StreamHeap& heap, const Block& block) noexcept;
+  template <std::uint64_t kAction>
+  void write_by_stream(StreamHeap& heap, const Block& block) noexcept;
+  void write_staged_alone(StreamHeap& heap) noexcept;
+  void write_staged(StreamHeap& heap) noexcept;
+  // The same by who has the heap's lock.
+  void settle(StreamHeap& heap) noexcept {
+    if (heap.lazy_free.block != nullptr) settle_lazy_free(heap);
+    if (!heap.stage.events().empty()) write_staged(heap);
+    if (heap.returned.first() != 0) free_returned(heap);
+    if (heap.spares.size() > kMostSpares) heap.spares.move_to(arena_.spares(), heap.spares.size() - kMostSpares / 4);
+  }
+  // More than what a stream's hits take between two looks at the heap serve others better.
+  static constexpr std::size_t kMostSpares = 256;
+  [[nodiscard]] bool hand_back(StreamHeap& heap, std::uint64_t address) noexcept;
+  [[nodiscard]] bool take_returned(StreamHeap& heap) noexcept;
+  void free_returned(StreamHeap& heap) noexcept;
+  [[nodiscard]] static bool is_free_at_once(const Block* block) noexcept {
+    return block != nullptr && !block->has_uses && block->holds == 0 && block->stack == kNoStackId;
+  }
+  void settle_lazy_free(StreamHeap& heap) noexcept;
+};
+
+}  // namespace cistern
