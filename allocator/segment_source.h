@@ -18,8 +18,10 @@ class SegmentSource {
   virtual ~SegmentSource() = default;
   // A new piece of device memory of `bytes` bytes, for work on `stream` from now on. May block the host.
   [[nodiscard]] virtual CUresult allocate(std::size_t bytes, const StreamIdentity& stream, std::uint64_t* address) = 0;
-  // Gives back a piece as it came, which `stream` used, and no other since it was waited for.
-  [[nodiscard]] virtual CUresult release(std::uint64_t address, const StreamIdentity& stream) = 0;
+  // Gives back a piece as it came, which `stream` used, and no other since it was waited for. `may_wait`: the device
+  // may be waited for, which invalidates captures; a piece that cannot go without is refused
+  // (CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED).
+  [[nodiscard]] virtual CUresult release(std::uint64_t address, const StreamIdentity& stream, bool may_wait) = 0;
   // The driver entries behind the two, for error texts.
   [[nodiscard]] virtual DriverEntryId allocate_entry() const = 0;
   [[nodiscard]] virtual DriverEntryId release_entry() const = 0;
@@ -35,7 +37,9 @@ class DeviceSegmentSource final : public SegmentSource {
     *address = pointer;
     return result;
   }
-  CUresult release(std::uint64_t address, const StreamIdentity& /*stream*/) override { return api_.mem_free(address); }
+  CUresult release(std::uint64_t address, const StreamIdentity& /*stream*/, bool /*may_wait*/) override {
+    return api_.mem_free(address);
+  }
   [[nodiscard]] DriverEntryId allocate_entry() const override { return DriverEntryId::mem_alloc; }
   [[nodiscard]] DriverEntryId release_entry() const override { return DriverEntryId::mem_free; }
 

@@ -24,7 +24,8 @@ DeviceAllocator::~DeviceAllocator() {
     if (paged_ != nullptr) paged_->abandon();
     for (Segment* segment = segments_; segment != nullptr; segment = segment->next)
       if (segment->range == nullptr && !segment->is_paged())
-        static_cast<void>(source_of(*segment->owner, is_stream_ordered()).release(segment->address, segment->stream));
+        static_cast<void>(
+            source_of(*segment->owner, is_stream_ordered()).release(segment->address, segment->stream, true));
   } catch (...) {  // no context: the driver is gone, and the memory with it
   }
 }
@@ -50,10 +51,10 @@ Block* DeviceAllocator::allocate_segment(const Request& request, Climb& climb, L
     result = source.allocate(request.segment_bytes, stream, &address);
     failed_call = source.allocate_entry();
     // What the driver's pool keeps counts, too: it goes back with the flush, and is then as small as the driver has it.
-    if (result == CUDA_SUCCESS && limit != kUnlimited && stream_ordered_->holds_more_than(limit)) {
-      static_cast<void>(source.release(address, stream));
+    // What the driver does not take back is handed out: without what the pool keeps it is within the limit.
+    if (result == CUDA_SUCCESS && limit != kUnlimited && stream_ordered_->holds_more_than(limit) &&
+        source.release(address, stream, false) == CUDA_SUCCESS)
       result = CUDA_ERROR_OUT_OF_MEMORY;
-    }
   } catch (const DriverError& error) {
     result = static_cast<CUresult>(error.code());
   } catch (...) {  // no host memory for the error's text: as a context that cannot be entered
@@ -94,7 +95,8 @@ Block* DeviceAllocator::add_segment(const Climb::Metadata& metadata, const Reque
 }
 
 // Gives back segments that are wholly free. Returns the bytes; if the driver refuses one,
-// that one stays cached, the others go, and the refusal is thrown.
+// that one stays cached, the others go, and the refusal is thrown. What cannot go back to the driver's
+// pool during a capture stays, too, and nothing is thrown: a later flush finds it.
 std::size_t DeviceAllocator::release_segments(SegmentList segments, Lock& lock) {
   if (segments.empty()) return 0;
   for (Segment* segment = segments.first(); segment != nullptr; segment = segment->next_chosen) {
@@ -105,25 +107,30 @@ std::size_t DeviceAllocator::release_segments(SegmentList segments, Lock& lock) 
   }
   ++reclaims_in_flight_;
   const bool during_capture = !routing_.empty();
+  const bool may_wait = !routing_.capture_under_way(true);
   const bool stream_ordered = is_stream_ordered();
   lock.unlock();
   SegmentList gone;
   SegmentList kept;
   CUresult refusal = CUDA_ERROR_INVALID_CONTEXT;
+  std::uint64_t first_refused = 0;
   DriverEntryId failed_call = source_.release_entry();
   try {
     const DriverScope scope(api_, context_, during_capture);
     while (Segment* segment = segments.pop_front()) {
       SegmentSource& source = source_of(*segment->owner, stream_ordered);
-      const CUresult result = source.release(segment->address, segment->stream);
-      if (result != CUDA_SUCCESS && kept.empty()) {
+      const CUresult result = source.release(segment->address, segment->stream, may_wait);
+      const bool is_put_off = &source != &source_ && result == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+      if (result != CUDA_SUCCESS && !is_put_off && first_refused == 0) {
         refusal = result;
         failed_call = source.release_entry();
+        first_refused = segment->address;
       }
       (result == CUDA_SUCCESS ? gone : kept).push_back(segment);
     }
   } catch (...) {  // no context: none was released
     while (Segment* segment = segments.pop_front()) kept.push_back(segment);
+    first_refused = kept.first()->address;
   }
   lock.lock();
   --reclaims_in_flight_;
@@ -132,7 +139,6 @@ std::size_t DeviceAllocator::release_segments(SegmentList segments, Lock& lock) 
     released += segment->bytes;
     remove_segment(segment);
   }
-  const std::uint64_t first_kept = kept.empty() ? 0 : kept.first()->address;
   while (Segment* segment = kept.pop_front()) {
     segment->releasing = segment->going_back = false;
     if (segment->is_found_by_page) stream_heaps_.put_pages(*segment);
@@ -142,9 +148,9 @@ std::size_t DeviceAllocator::release_segments(SegmentList segments, Lock& lock) 
   reclaimed_.notify_all();
   // A pool may have waited for its last segment only.
   if (!private_pools_.empty()) private_pools_.drop_unreferenced(retired_);
-  if (first_kept != 0)
+  if (first_refused != 0)
     throw_driver_error(api_, refusal, failed_call,
-                       fmt::format("the segment at {:#x} on device {}", first_kept, device_));
+                       fmt::format("the segment at {:#x} on device {}", first_refused, device_));
   return released;
 }
 

@@ -30,11 +30,13 @@ void DeviceAllocator::release_idle(Lock& lock) noexcept {
   }
 }
 
-// What the driver's pool keeps for later, until it holds at most so much. Waits for the device: what is queued is not
-// free before. Returns the bytes. Throws DriverError.
+// What the driver's pool keeps for later, until it holds at most so much. Waits for the device, for what is queued is
+// not free before; but during a capture of any thread, which that would break, what is free by then goes alone.
+// Returns the bytes. Throws DriverError.
 std::size_t DeviceAllocator::trim_driver_pool(std::size_t most_bytes, Lock& lock) {
   if (!is_stream_ordered()) return 0;
   const bool during_capture = !routing_.empty();
+  const bool may_wait = !routing_.capture_under_way(true);
   std::size_t released = 0;
   CUresult result = CUDA_SUCCESS;
   DriverEntryId failed = DriverEntryId::ctx_synchronize;
@@ -42,7 +44,7 @@ std::size_t DeviceAllocator::trim_driver_pool(std::size_t most_bytes, Lock& lock
   lock.unlock();
   try {
     const DriverScope scope(api_, context_, during_capture);
-    result = api_.ctx_synchronize();
+    if (may_wait) result = api_.ctx_synchronize();
     if (result == CUDA_SUCCESS) {
       failed = DriverEntryId::mem_pool_trim_to;
       result = stream_ordered_->trim(most_bytes, &released);

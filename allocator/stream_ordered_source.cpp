@@ -47,8 +47,13 @@ CUresult StreamOrderedSource::allocate(std::size_t bytes, const StreamIdentity& 
   return result;
 }
 
-CUresult StreamOrderedSource::release(std::uint64_t address, const StreamIdentity& stream) {
-  if (!names_its_stream(api_, {stream, index_, nullptr})) return api_.mem_free(address);
+CUresult StreamOrderedSource::release(std::uint64_t address, const StreamIdentity& stream, bool may_wait) {
+  if (!names_its_stream(api_, {stream, index_, nullptr})) {
+    if (!may_wait) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    // cuMemFree takes all work on memory of a pool to be over, and waits for none.
+    const CUresult waited = api_.ctx_synchronize();
+    return waited == CUDA_SUCCESS ? api_.mem_free(address) : waited;
+  }
   if (is_captured_now(api_, stream)) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   return api_.mem_free_async(address, stream.handle);
 }

@@ -21,9 +21,9 @@ class StreamOrderedSource final : public SegmentSource {
 
   // A stream that captures gets none (CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED): the memory would be the graph's.
   CUresult allocate(std::size_t bytes, const StreamIdentity& stream, std::uint64_t* address) override;
-  // In order on `stream`, without waiting. Where that is another thread's default stream, or destroyed, by cuMemFree,
-  // which waits for the device; a stream that captures is refused, as above.
-  CUresult release(std::uint64_t address, const StreamIdentity& stream) override;
+  // In order on `stream`, without waiting. Where that is another thread's default stream, or destroyed, behind a wait
+  // for the device; a stream that captures is refused, as above.
+  CUresult release(std::uint64_t address, const StreamIdentity& stream, bool may_wait) override;
   [[nodiscard]] DriverEntryId allocate_entry() const override { return DriverEntryId::mem_alloc_from_pool_async; }
   [[nodiscard]] DriverEntryId release_entry() const override { return DriverEntryId::mem_free_async; }
 

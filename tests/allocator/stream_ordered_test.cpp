@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <future>
 #include <thread>
 
 #include "runtime/driver_api.h"
@@ -21,6 +22,20 @@ constexpr std::size_t kMega = 1024 * 1024;
 class StreamOrderedTest : public testing::Test {
  protected:
   ~StreamOrderedTest() override { allocator_.check(); }
+
+  // A capture of another stream, for a pool: what is done meanwhile must leave it whole.
+  template <class Meanwhile>
+  void capture(Meanwhile&& meanwhile) {
+    const PoolId graph{5, 0};
+    allocator_.begin_allocate_to_pool(0, graph, PoolFilter::this_thread());
+    ASSERT_EQ(driver_.api().stream_begin_capture(reader_, CU_STREAM_CAPTURE_MODE_RELAXED), CUDA_SUCCESS);
+    meanwhile();
+    CUgraph captured = nullptr;
+    EXPECT_EQ(driver_.api().stream_end_capture(reader_, &captured), CUDA_SUCCESS);
+    EXPECT_EQ(driver_.api().graph_destroy(captured), CUDA_SUCCESS);
+    allocator_.end_allocate_to_pool(0, graph);
+    allocator_.release_pool(0, graph);
+  }
 
   SimulatedDriver driver_{{.devices = 2, .capacity_bytes = 64 * kMega, .backing = Backing::none}};
   CachingAllocator allocator_{
@@ -144,15 +159,81 @@ TEST_F(StreamOrderedTest, PrivatePoolsKeepMemoryOfTheDevice) {
   EXPECT_EQ(allocator_.memory_stats().reserved_bytes.all.current, 0);
 }
 
+// cuMemFree of a pool's memory waits for no work on it: the wait is ours.
 TEST_F(StreamOrderedTest, AFreeAfterItsStreamsEndWaitsForTheDevice) {
+  const StreamHandle gone = driver_.create_stream();
+  void* const block = allocator_.allocate(kMega, gone);
+  bool is_done = false;
+  driver_.launch(gone, {}, {{block, kMega}}, 10ms, [&] { is_done = true; });
+  driver_.destroy_stream(gone);
+  allocator_.deallocate(block);
+  EXPECT_TRUE(is_done);
+  EXPECT_EQ(driver_.calls("cuMemFreeAsync"), 0U);
+  EXPECT_EQ(driver_.calls("cuMemFree"), 1U);
+  EXPECT_EQ(allocator_.memory_stats().reserved_bytes.all.current, 0);
+}
+
+TEST_F(StreamOrderedTest, AFreeOfAnotherThreadsDefaultStreamsBlockWaitsForIt) {
+  void* block = nullptr;
+  bool is_done = false;
+  std::promise<void> queued, freed;
+  std::thread other([&] {
+    block = allocator_.allocate(kMega, CU_STREAM_PER_THREAD);
+    driver_.launch(CU_STREAM_PER_THREAD, {}, {{block, kMega}}, 10ms, [&] { is_done = true; });
+    queued.set_value();
+    freed.get_future().wait();
+  });
+  queued.get_future().wait();
+  allocator_.deallocate(block);
+  EXPECT_TRUE(is_done);
+  EXPECT_EQ(allocator_.memory_stats().reserved_bytes.all.current, 0);
+  freed.set_value();
+  other.join();
+}
+
+TEST_F(StreamOrderedTest, SuchAFreeStaysCountedDuringACapture) {
   const StreamHandle gone = driver_.create_stream();
   void* const block = allocator_.allocate(kMega, gone);
   driver_.occupy(gone, 10ms);
   driver_.destroy_stream(gone);
-  allocator_.deallocate(block);
-  EXPECT_EQ(driver_.calls("cuMemFreeAsync"), 0U);
+  capture([&] {
+    allocator_.deallocate(block);
+    allocator_.empty_cache();
+    EXPECT_EQ(driver_.calls("cuMemFree"), 0U);
+    EXPECT_EQ(allocator_.memory_stats().reserved_bytes.all.current, std::int64_t{kMega});
+    EXPECT_EQ(allocator_.memory_stats().allocated_bytes.all.current, 0);
+  });
+  allocator_.empty_cache();
   EXPECT_EQ(driver_.calls("cuMemFree"), 1U);
   EXPECT_EQ(allocator_.memory_stats().reserved_bytes.all.current, 0);
+}
+
+TEST_F(StreamOrderedTest, NoFlushBreaksACapture) {
+  allocator_.deallocate(allocator_.allocate(8 * kMega, owner_));
+  capture([&] {
+    allocator_.trim(0);
+    allocator_.empty_cache();
+    std::thread([&] {
+      allocator_.empty_cache();
+      EXPECT_THROW(static_cast<void>(allocator_.allocate(100 * kMega, owner_)), OutOfMemoryError);
+    }).join();
+  });
+  EXPECT_EQ(driver_.host_synchronizations(), 0U);
+  allocator_.empty_cache();
+  EXPECT_EQ(driver_.used_bytes(), 0U);
+}
+
+TEST_F(StreamOrderedTest, WhatTheDriverDoesNotTakeBackOverTheLimitIsHandedOut) {
+  allocator_.set_memory_fraction(0.5);
+  allocator_.deallocate(allocator_.allocate(20 * kMega, owner_));
+  driver_.run_until_idle();
+  driver_.fail_call("cuMemFreeAsync", 1, CUDA_ERROR_INVALID_VALUE);
+  void* const block = allocator_.allocate(24 * kMega, owner_);
+  EXPECT_EQ(allocator_.memory_stats().reserved_bytes.all.current, std::int64_t{24 * kMega});
+  EXPECT_EQ(driver_.calls("cuMemAllocFromPoolAsync"), 2U);
+  allocator_.deallocate(block);
+  allocator_.empty_cache();
+  EXPECT_EQ(driver_.used_bytes(), 0U);
 }
 
 TEST_F(StreamOrderedTest, ARefusedFreeStaysCountedUntilTheNextFlush) {
