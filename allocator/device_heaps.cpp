@@ -17,8 +17,8 @@ DeviceHeaps::DeviceHeaps(Contexts& contexts, const AllocatorOptions& options)
     : contexts_(contexts),
       is_of_process_(process_driver_loaded() && &contexts.api() == &process_driver()),
       event_pools_(contexts.api(), contexts.device_count()),
-      host_(contexts, event_pools_, HostMemoryKind::pinned),
-      managed_(contexts, event_pools_, HostMemoryKind::managed),
+      host_(contexts, event_pools_, HostMemoryKind::pinned, [this] { return knows_capture(); }),
+      managed_(contexts, event_pools_, HostMemoryKind::managed, [this] { return knows_capture(); }),
       options_(options),
       settings_(settings_of(options)),
       heaps_(static_cast<std::size_t>(contexts.device_count())) {
@@ -35,6 +35,12 @@ DeviceHeaps::~DeviceHeaps() {
   link_->heaps = nullptr;
   for (HeapScopes* scopes : scopes_) scopes->close();
   for (auto& slot : heaps_) delete slot.load(std::memory_order_acquire);
+}
+
+bool DeviceHeaps::knows_capture() const {
+  bool known = false;
+  for_each([&](const DeviceAllocator& heap) { known = known || heap.knows_capture(); });
+  return known;
 }
 
 DeviceAllocator* DeviceHeaps::existing(int device) const {

@@ -163,6 +163,8 @@ class DeviceHeaps final : private PeerListener, private SnapshotSource {
 
  private:
   [[nodiscard]] DeviceAllocator& make_heap(int device);
+  // A capture of any thread that a pool of any device is begun for.
+  [[nodiscard]] bool knows_capture() const;
   void warn_of_fixed_segments(Policy policy, int device);
   // In two steps, of which only the first may fail. Require: mutex_.
   struct HistoryChange {

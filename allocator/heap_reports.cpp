@@ -18,6 +18,11 @@ bool HeapReports::can_serve_while_locked(const AllocatorOptions& options) const 
   return !needs_pages(options) || pages_ != nullptr;
 }
 
+bool HeapReports::knows_capture() const {
+  const Lock lock(mutex_);
+  return routing_.capture_under_way(true);
+}
+
 double HeapReports::memory_fraction() const {
   const Lock lock(mutex_);
   return fraction_;

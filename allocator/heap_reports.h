@@ -39,13 +39,16 @@ class HeapReports : protected HeapState {
   // range_moves.cpp: the pages that the live block at exactly `address` lies in; nothing if there is
   // none. Without pages the block is in no expandable segment.
   struct BlockPages {
-    bool is_paged = false;  // in paged memory, whose handles serve other blocks as well
+    bool is_paged = false;           // in paged memory, whose handles serve other blocks as well
+    bool is_stream_ordered = false;  // an allocation of the driver's pool
     Pages pages;
     std::size_t offset = 0;  // of the block in the first
     std::size_t bytes = 0;   // that were asked for
     bool shareable = false;
   };
   [[nodiscard]] std::optional<BlockPages> pages_of(std::uint64_t address) const;
+  // Whether a capture is under way, on any thread.
+  [[nodiscard]] bool knows_capture() const;
   [[nodiscard]] HistoryInfo history_info() const;
   [[nodiscard]] std::size_t pool_use_count(PoolId id) const;
   [[nodiscard]] MemoryStats pool_stats(PoolId id) const;

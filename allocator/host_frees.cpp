@@ -7,6 +7,7 @@
 #include "allocator/host_counts.h"
 #include "allocator/host_heap.h"
 #include "runtime/driver_error.h"
+#include "runtime/host_block_note.h"
 
 #include <array>
 #include <string>
@@ -15,8 +16,8 @@
 namespace cistern {
 
 // Every stream that used the block gets an event now. The block is nobody's meanwhile: its count of events was set
-// first. Streams whose event the driver refused, and those that capture, stay in `uses`, and the block in a list to try
-// again. Returns the last refusal of the driver.
+// first. Streams whose event the driver refused, those that capture, and during a capture those without a handle stay
+// in `uses`, and the block in a list to try again. Returns the last refusal of the driver.
 CUresult HostHeap::guard(Block* block, Lock& lock) noexcept {
   CUresult refusal = CUDA_SUCCESS;
   StreamUses uses;
@@ -43,7 +44,8 @@ CUresult HostHeap::guard(Block* block, Lock& lock) noexcept {
 CUresult HostHeap::guard_use(const StreamUse& use, Block* block, Lock& lock) noexcept {
   PendingFrees::Entry entry{pending_.take_idle_event(use.device), use.device, use.stream, block};
   lock.unlock();
-  const CUresult result = record_guard(contexts_, event_pools_, use, true, true, &entry.event);
+  const bool may_wait = knows_capture_ == nullptr || !knows_capture_();
+  const CUresult result = record_guard(contexts_, event_pools_, use, true, may_wait, &entry.event);
   lock.lock();
   if (result != CUDA_SUCCESS) return result;
   if (entry.event == nullptr) {
@@ -189,6 +191,7 @@ bool HostHeap::keep_for_graph(std::uint64_t address, const StreamUse& use) {
     if (block == nullptr) return false;
     share = captures_.make(block);
     ++block->holds;
+    api_.note_use(address, block->bytes, use.stream.handle, &kHostBlockNote);
   }
   DriverEntryId failed = DriverEntryId::ctx_set_current;
   CUresult result = CUDA_ERROR_INVALID_CONTEXT;

@@ -4,6 +4,7 @@
 #include "allocator/host_counts.h"
 #include "allocator/host_sizes.h"
 #include "runtime/driver_error.h"
+#include "runtime/host_block_note.h"
 
 #include <cistern/error.h>
 #include <fmt/format.h>
@@ -12,19 +13,22 @@
 #include <iterator>
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 namespace cistern {
 
-HostHeap::HostHeap(Contexts& contexts, EventPools& event_pools, HostMemoryKind kind)
+HostHeap::HostHeap(Contexts& contexts, EventPools& event_pools, HostMemoryKind kind, KnowsCapture knows_capture)
     : contexts_(contexts),
       api_(contexts.api()),
       event_pools_(event_pools),
       kind_(kind),
+      knows_capture_(std::move(knows_capture)),
       source_(contexts, kind),
       pending_(api_, event_pools, 0) {}
 
 // What the driver refuses here stays with the driver: a heap that ends has nobody to tell.
 HostHeap::~HostHeap() {
+  knows_capture_ = nullptr;
   if (segments_ == nullptr) return;
   Lock lock(mutex_);
   try {
@@ -77,8 +81,7 @@ void* HostHeap::allocate(std::size_t bytes, std::size_t alignment, int device) {
 }
 
 // The best-fitting free block, cut to the request; nullptr if none is large enough. Throws std::bad_alloc, unchanged.
-Block* HostHeap::take(const Request& request) {
-  BlockPool& pool = pool_of(request.kind);
+Block* HostHeap::take_from(BlockPool& pool, const Request& request) {
   Block* const free = pool.best_fit(request.rounded);
   if (free == nullptr) return nullptr;
   arena_.reserve(1, 0);
@@ -88,9 +91,18 @@ Block* HostHeap::take(const Request& request) {
   block->kind = request.kind;
   block->requested = request.bytes;
   live_.insert(block->address, block);
+  api_.note_allocate(block->address, block->bytes, nullptr, &kHostBlockNote);
   count_in(stats_.active_requests, 1);
   count_in(stats_.active_bytes, block->bytes);
   return block;
+}
+
+// Pages of a large segment for a request of a class, when the driver has no more: what is left begins at a page still.
+Block* HostHeap::take_pages_for_class(const Request& request) {
+  if (request.kind != PoolKind::small) return nullptr;
+  Request pages = request;
+  pages.rounded = host_sizes::round_up(request.rounded, host_sizes::kPage);
+  return take_from(large_, pages);
 }
 
 // After each rung the pools are searched again: what others freed meanwhile serves as well.
@@ -104,6 +116,7 @@ Block* HostHeap::serve_miss(const Request& request, Lock& lock) {
     release_cached(lock);
     result = add_segment(request, &failed, lock);
     if (Block* block = take(request)) return block;
+    if (Block* block = take_pages_for_class(request)) return block;
   }
   refuse(request, result, failed, lock);
 }
@@ -112,10 +125,14 @@ HostHeap::Freed HostHeap::free(std::uint64_t address, std::optional<std::size_t>
                                std::size_t* requested) noexcept {
   Lock lock(mutex_);
   Block* const block = live_.find(address);
-  if (block == nullptr) return Freed::no_block;
+  if (block == nullptr) {
+    api_.note_free(address, 0, nullptr);
+    return Freed::no_block;
+  }
   *requested = block->requested;
   if (bytes && *bytes != block->requested) return Freed::other_size;
   live_.erase(address);
+  api_.note_free(address, block->bytes, nullptr, &kHostBlockNote);
   block->state = BlockState::active_pending_free;
   block->pending_events =
       static_cast<std::uint32_t>(std::distance(block->uses.begin(), block->uses.end())) + block->holds;
@@ -125,14 +142,16 @@ HostHeap::Freed HostHeap::free(std::uint64_t address, std::optional<std::size_t>
 
 bool HostHeap::record_use(std::uint64_t address, StreamUse use) {
   if (is_captured(use)) return keep_for_graph(address, use);
+  const CUstream handle = use.stream.handle;
   StreamUses added;  // made and ended without the lock
   added.push_front(std::move(use));
   const Lock lock(mutex_);
   Block* const block = live_.find(address);
   if (block == nullptr) return false;
   const auto is_known = [&](const StreamUse& known) { return same_stream(known, added.front()); };
-  if (std::none_of(block->uses.begin(), block->uses.end(), is_known))
-    block->uses.splice_after(block->uses.before_begin(), added);
+  if (std::any_of(block->uses.begin(), block->uses.end(), is_known)) return true;
+  block->uses.splice_after(block->uses.before_begin(), added);
+  api_.note_use(address, block->bytes, handle, &kHostBlockNote);
   return true;
 }
 

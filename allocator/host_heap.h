@@ -29,6 +29,7 @@
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <mutex>
 #include <optional>
 
@@ -36,8 +37,10 @@ namespace cistern {
 
 class HostHeap {
  public:
-  // Both must outlive it.
-  HostHeap(Contexts& contexts, EventPools& event_pools, HostMemoryKind kind);
+  // Whether a capture is under way that a wait for a device would break. Asked without the lock.
+  using KnowsCapture = std::function<bool()>;
+  // `contexts` and `event_pools` must outlive it. `knows_capture` is not asked any more once it ends.
+  HostHeap(Contexts& contexts, EventPools& event_pools, HostMemoryKind kind, KnowsCapture knows_capture);
   // Waits for what streams do with freed blocks and gives everything back, live blocks too. Never throws.
   ~HostHeap();
   HostHeap(const HostHeap&) = delete;
@@ -74,7 +77,9 @@ class HostHeap {
 
   [[nodiscard]] static Request make_request(std::size_t bytes, std::size_t alignment, int device);
   [[nodiscard]] BlockPool& pool_of(PoolKind kind) noexcept { return kind == PoolKind::small ? small_ : large_; }
-  [[nodiscard]] Block* take(const Request& request);
+  [[nodiscard]] Block* take(const Request& request) { return take_from(pool_of(request.kind), request); }
+  [[nodiscard]] Block* take_from(BlockPool& pool, const Request& request);
+  [[nodiscard]] Block* take_pages_for_class(const Request& request);
   [[nodiscard]] Block* serve_miss(const Request& request, Lock& lock);
 
   // host_frees.cpp
@@ -104,6 +109,7 @@ class HostHeap {
   const DriverApi& api_;
   EventPools& event_pools_;
   const HostMemoryKind kind_;
+  KnowsCapture knows_capture_;
   HostSource source_;
   HostCaptures captures_;
 

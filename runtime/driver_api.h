@@ -110,9 +110,9 @@ struct DriverApi {
 #include "runtime/driver_entries.def"
 #undef CISTERN_DRIVER_ENTRY
 
-  BlockNote note_allocate;
-  BlockNote note_use;   // work of another stream than the block's uses it: `stream`; no pool
-  BlockNote note_free;  // 0 bytes: somebody frees what is no live block; no pool
+  BlockNote note_allocate;  // of device memory; of host memory: see host_block_note.h
+  BlockNote note_use;       // work of another stream than the block's uses it: `stream`; no pool
+  BlockNote note_free;      // 0 bytes: somebody frees what is no live block; no pool
 
   ProcessList list_processes;
   RandomSource fill_random;

@@ -7,6 +7,8 @@
 #include <map>
 #include <mutex>
 
+#include "runtime/host_block_note.h"
+
 namespace cistern {
 namespace {
 
@@ -143,11 +145,11 @@ MemoryAnnotations& annotations(void* self) { return *static_cast<MemoryAnnotatio
 void annotate_memory(DriverApi& api) {
   if (!is_tool_attached()) return;
   auto* self = new MemoryAnnotations(api);  // as long as the driver's table: the process
-  api.note_allocate = {self, [](void* each, CUdeviceptr address, std::size_t bytes, CUstream, const void*) {
-                         annotations(each).allocated(address, bytes);
+  api.note_allocate = {self, [](void* each, CUdeviceptr address, std::size_t bytes, CUstream, const void* pool) {
+                         if (!is_of_host_block(pool)) annotations(each).allocated(address, bytes);
                        }};
-  api.note_free = {self, [](void* each, CUdeviceptr address, std::size_t bytes, CUstream, const void*) {
-                     if (bytes != 0) annotations(each).freed(address);
+  api.note_free = {self, [](void* each, CUdeviceptr address, std::size_t bytes, CUstream, const void* pool) {
+                     if (bytes != 0 && !is_of_host_block(pool)) annotations(each).freed(address);
                    }};
   api.mem_alloc = {self, [](void* each, CUdeviceptr* address, std::size_t bytes) {
                      return annotations(each).mem_alloc(address, bytes);

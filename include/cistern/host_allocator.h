@@ -8,9 +8,9 @@
 // their launches have ended.
 //
 // Blocks are less than an eighth larger than what was asked for (below 512 bytes: at most 63 bytes larger), above
-// 1 MiB less than a page of 4 KiB; aligned to 64 bytes, above 1 MiB to a page. They are page-locked for all devices'
-// contexts, and every device reaches them at the host's address. The functions act on one heap of the process; a
-// CachingAllocator has one of its own.
+// 1 MiB less than a page of 4 KiB; when the driver has no more, some have whole pages. They are aligned to 64 bytes,
+// above 1 MiB to a page, and page-locked for all devices' contexts; every device reaches them at the host's address.
+// The functions act on one heap of the process; a CachingAllocator has one of its own.
 // Thread safety: any function may be called from any thread. Units: bytes.
 
 #include <cistern/device.h>
@@ -35,9 +35,9 @@ namespace cistern {
 // Above 64, the block has whole pages.
 [[nodiscard]] CISTERN_EXPORT void* allocate_host_aligned(std::size_t bytes, std::size_t alignment, Device device = {});
 
-// Gives a block back; nullptr is nothing. Never throws and never waits, but where no event can guard the free: after a
-// use on another thread's per-thread default stream, or on a stream that is destroyed. An address that is not a live
-// block's start changes nothing and is reported on standard error. In a forked child it does nothing.
+// Gives a block back; nullptr is nothing. Never throws, and waits only where no event can guard the free: after a use
+// on another thread's per-thread default stream or a destroyed one; not in a capture that a pool was begun for. What is
+// not a live block's start changes nothing and is told on standard error. In a forked child it does nothing.
 CISTERN_EXPORT void deallocate_host(void* pointer) noexcept;
 // As deallocate_host, of a block that was asked for with exactly `bytes`: else nothing is freed, and standard error
 // says so.

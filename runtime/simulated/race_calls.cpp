@@ -1,5 +1,6 @@
 // What the driver's calls tell the race detector, where it takes more than a line.
 
+#include "runtime/host_block_note.h"
 #include "runtime/simulated/driver_state.h"
 
 #include <new>
@@ -19,7 +20,21 @@ void hear(void* self, CUdeviceptr address, CUstream handle, const Tell& tell) {
   }
 }
 
+template <class Tell>
+void hear_of_host(void* self, const Tell& tell) {
+  DriverState& state = *static_cast<DriverState*>(self);
+  try {
+    const std::lock_guard lock(state.mutex);
+    tell(*state.races);
+  } catch (const std::bad_alloc&) {  // see above
+  }
+}
+
 void hear_allocate(void* self, CUdeviceptr address, std::size_t bytes, CUstream stream, const void* pool) {
+  if (is_of_host_block(pool)) {
+    hear_of_host(self, [&](RaceDetector& races) { races.host_block_allocated(address, bytes); });
+    return;
+  }
   hear(self, address, stream, [&](RaceDetector& races, const StreamQueue* queue, bool captures) {
     if (queue != nullptr) races.block_allocated(address, bytes, *queue, {pool != nullptr, captures});
   });
@@ -38,7 +53,11 @@ void hear_use(void* self, CUdeviceptr address, std::size_t /*bytes*/, CUstream s
   }
 }
 
-void hear_free(void* self, CUdeviceptr address, std::size_t bytes, CUstream stream, const void* /*pool*/) {
+void hear_free(void* self, CUdeviceptr address, std::size_t bytes, CUstream stream, const void* pool) {
+  if (is_of_host_block(pool)) {
+    hear_of_host(self, [&](RaceDetector& races) { races.host_block_freed(address); });
+    return;
+  }
   hear(self, address, stream, [&](RaceDetector& races, const StreamQueue* queue, bool captures) {
     if (bytes == 0) {
       races.freed_nothing(address, "free of a block");

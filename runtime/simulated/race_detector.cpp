@@ -2,7 +2,6 @@
 
 #include "runtime/simulated/race_foreign.h"
 
-#include <algorithm>
 #include <memory>
 #include <utility>
 
@@ -247,7 +246,62 @@ void RaceDetector::block_allocated(std::uint64_t address, std::size_t bytes, con
 }
 
 void RaceDetector::block_used(std::uint64_t address, const StreamQueue& queue) {
-  if (const RaceLifetimePtr block = memory_.live_block(address)) block->recorded_streams.push_back(queue.id);
+  const RaceLifetimePtr block = memory_.live_block(address);
+  if (block == nullptr) return;
+  block->recorded_streams.emplace_back(queue.id, queue.device);
+  // The graph that is captured keeps a block of the host until it ends.
+  if (block->is_of_host && queue.capture != nullptr) block->is_kept_for_graphs = true;
+}
+
+RaceClock RaceDetector::told_of(const RaceLifetime& block) const {
+  RaceClock told = order_.host();
+  for (const auto& [stream_id, device] : block.recorded_streams) told.join(order_.next(stream_id, device));
+  return told;
+}
+
+void RaceDetector::for_each_unfinished(const RaceLifetime& block, const RaceShadow::Conflict& visit) const {
+  for_each_access(block.address, block.bytes, [&](const RaceAccess& access, std::uint64_t begin, std::uint64_t end) {
+    const RaceOperation& user = *access.operation;
+    if (user.is_host() || order_.host().covers(user.moment.epoch)) return;
+    const RaceLifetimePtr former = memory_.find(begin);
+    if (former != nullptr && former->is_kept_for_graphs && user.captured.sequence != 0) return;
+    visit(access, begin, end);
+  });
+}
+
+// Earlier work that the host does not know to be done would meet what the host writes now.
+void RaceDetector::host_block_allocated(std::uint64_t address, std::size_t bytes) {
+  const RaceOperation operation = describe_host("allocation of host memory", {});
+  auto block = std::make_shared<RaceLifetime>();
+  block->origin = "host block";
+  block->address = address;
+  block->bytes = bytes;
+  block->allocated = operation.stack;
+  block->born = operation.sequence;
+  block->is_of_host = true;
+  for_each_unfinished(*block, [&](const RaceAccess& access, std::uint64_t begin, std::uint64_t end) {
+    const RaceLifetimePtr former = memory_.find(begin);
+    reports_.add({RaceKind::reuse, access.operation.get(), access.writes, &operation, true, begin, end, former.get()},
+                 stacks_);
+  });
+  clear_shadow(address, bytes);  // told once
+  memory_.begin_block(std::move(block));
+}
+
+void RaceDetector::host_block_freed(std::uint64_t address) {
+  const RaceLifetimePtr block = memory_.live_block(address);
+  if (block == nullptr) {
+    freed_nothing(address, "free of a host block");
+    return;
+  }
+  const RaceOperation operation = describe_host("free of host memory", {});
+  const RaceClock told = told_of(*block);
+  for_each_unfinished(*block, [&](const RaceAccess& access, std::uint64_t begin, std::uint64_t end) {
+    const RaceOperation& user = *access.operation;
+    if (told.covers(user.moment.epoch)) return;
+    reports_.add({RaceKind::free_in_use, &user, access.writes, &operation, true, begin, end, block.get()}, stacks_);
+  });
+  memory_.end_block(*block, operation.stack, operation.sequence);
 }
 
 // A free is in order on the block's own stream, whichever thread makes it: the per-thread stream
@@ -273,12 +327,11 @@ void RaceDetector::block_freed(std::uint64_t address, const StreamQueue* named, 
   }
   const RaceOperation operation = free_of(*block, named);
   if (!in_capture) {
-    const RaceClock& next = operation.moment.clock;
-    const auto& recorded = block->recorded_streams;
+    RaceClock next = operation.moment.clock;
+    next.join(told_of(*block));
     for_each_access(address, block->bytes, [&](const RaceAccess& access, std::uint64_t begin, std::uint64_t end) {
       const RaceOperation& user = *access.operation;
-      const bool is_recorded = std::find(recorded.begin(), recorded.end(), user.stream_id) != recorded.end();
-      if (user.sequence < block->born || is_recorded || next.covers(user.moment.epoch)) return;
+      if (user.sequence < block->born || next.covers(user.moment.epoch)) return;
       reports_.add({RaceKind::free_in_use, &user, access.writes, &operation, true, begin, end, block.get()}, stacks_);
     });
   }
@@ -346,6 +399,7 @@ void RaceDetector::unregistered(std::uint64_t address, std::size_t bytes) {
     reports_.add({RaceKind::free_in_use, &user, access.writes, &operation, true, begin, end}, stacks_);
   });
   registrations_.erase(address);
+  memory_.forget_blocks(address, address + bytes);
 }
 
 void RaceDetector::leave_taken_back(int device, std::uint64_t begin, std::uint64_t end,

@@ -77,6 +77,9 @@ class RaceDetector {
   void block_used(std::uint64_t address, const StreamQueue& queue);
   // `named`: the stream that the note names; null if it was destroyed.
   void block_freed(std::uint64_t address, const StreamQueue* named, bool in_capture);
+  // Of host memory, which is in no stream's order: handed out, it is the host's at once.
+  void host_block_allocated(std::uint64_t address, std::size_t bytes);
+  void host_block_freed(std::uint64_t address);
   // `origin`: the entry. Host memory too.
   void allocated(std::uint64_t address, std::size_t bytes, const char* origin);
   void mapped(std::uint64_t address, std::size_t bytes);
@@ -107,6 +110,11 @@ class RaceDetector {
   void run_as(const RaceOperationPtr& operation, Work& work) const;
   RaceOperation describe_host(const char* kind, std::string_view name);
   RaceOperation free_of(const RaceLifetime& block, const StreamQueue* named);
+  // What the streams that a block's users told of come to, for the free that waits for them.
+  [[nodiscard]] RaceClock told_of(const RaceLifetime& block) const;
+  // Calls visit(access, begin, end) for work on a block of the host that the host does not know to be done, but for
+  // graphs that have a share in the block.
+  void for_each_unfinished(const RaceLifetime& block, const RaceShadow::Conflict& visit) const;
   // Judges and notes the operation's accesses.
   void touch(const RaceOperationPtr& operation, const std::vector<MemoryAccess>& ranges);
   void end_lives(std::uint64_t address, std::size_t bytes, const char* entry);

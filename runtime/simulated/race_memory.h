@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 namespace cistern::simulated {
@@ -31,11 +32,12 @@ struct RaceLifetime {
   std::uint64_t born = 0;  // sequence numbers of submission
   std::uint64_t died = 0;  // 0: live
   bool in_private_pool = false;
+  bool is_of_host = false;          // a block of host memory: in no stream
   bool is_kept_for_graphs = false;  // handed out in a capture, or freed there by a private pool
   bool is_row = false;              // continues in the next: mappings side by side
   bool of_graph = false;            // of an allocation node: each launch makes it anew
   bool has_blocks = false;          // an allocator told of blocks in it: only they may be touched
-  std::vector<std::uint64_t> recorded_streams;
+  std::vector<std::pair<std::uint64_t, int>> recorded_streams;  // and their devices
 
   [[nodiscard]] bool is_live() const { return died == 0; }
   [[nodiscard]] std::uint64_t end() const { return address + bytes; }
@@ -65,6 +67,8 @@ class RaceMemory {
   // Ends lives: of an allocation, and of the blocks in it.
   void end_block(RaceLifetime& block, RaceStackId stack, std::uint64_t sequence);
   void end_allocations(std::uint64_t begin, std::uint64_t end, RaceStackId stack, std::uint64_t sequence);
+  // Blocks in a range that is the program's own memory again.
+  void forget_blocks(std::uint64_t begin, std::uint64_t end) { blocks_.erase(begin, end); }
   // Forgets all about a range of addresses that the process may use for anything now.
   void forget(std::uint64_t begin, std::uint64_t end);
 

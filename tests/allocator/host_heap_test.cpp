@@ -309,6 +309,29 @@ TEST_F(HostHeapTest, ADestroyedStreamsWorkIsWaitedFor) {
   EXPECT_EQ(driver_.host_synchronizations(), 1U);
 }
 
+// The wait for the device would break it: the block is pending until the capture is over.
+TEST_F(HostHeapTest, ADestroyedStreamsWorkIsNotWaitedForDuringACapture) {
+  const StreamHandle gone = driver_.create_stream();
+  void* const block = allocator_.allocate_host(kMega);
+  driver_.occupy(gone, 10ms);
+  allocator_.record_host_stream(block, gone);
+  driver_.destroy_stream(gone);
+  const PoolId pool{5, 0};
+  allocator_.begin_allocate_to_pool(1, pool, PoolFilter::this_thread());  // of any device
+  ASSERT_EQ(driver_.api().stream_begin_capture(others_, CU_STREAM_CAPTURE_MODE_RELAXED), CUDA_SUCCESS);
+  allocator_.deallocate_host(block);
+  EXPECT_NE(allocator_.allocate_host(kMega), block);
+  allocator_.empty_host_cache();
+  EXPECT_EQ(driver_.host_synchronizations(), 0U);
+  CUgraph graph = nullptr;
+  EXPECT_EQ(driver_.api().stream_end_capture(others_, &graph), CUDA_SUCCESS);
+  EXPECT_EQ(driver_.api().graph_destroy(graph), CUDA_SUCCESS);
+  allocator_.end_allocate_to_pool(1, pool);
+  allocator_.release_pool(1, pool);
+  EXPECT_EQ(allocator_.allocate_host(kMega), block);
+  EXPECT_EQ(driver_.host_synchronizations(), 1U);
+}
+
 TEST_F(HostHeapTest, ARefusedEventIsTriedAgainAndTold) {
   void* const block = allocator_.allocate_host(kMega);
   driver_.occupy(copies_, 10ms);
@@ -349,6 +372,22 @@ TEST_F(HostHeapTest, OutOfMemoryComesAfterTheCacheWentBack) {
 }
 
 // A pending free serves before anything goes back.
+// No request fails while a part of any segment could serve it.
+TEST_F(HostHeapTest, AClassIsServedFromPagesBeforeOutOfMemory) {
+  auto* const whole = static_cast<char*>(allocator_.allocate_host(4 * kMega));
+  allocator_.deallocate_host(whole);
+  EXPECT_EQ(allocator_.allocate_host(2 * kMega), whole);
+  for (std::uint64_t k = 1; k <= 6; ++k) driver_.fail_call("cuMemHostAlloc", k, CUDA_ERROR_OUT_OF_MEMORY);
+  void* const of_class = allocator_.allocate_host(100);
+  EXPECT_EQ(of_class, whole + 2 * kMega);
+  EXPECT_EQ(allocator_.host_memory_stats().active_bytes.current, std::int64_t{2 * kMega + 4096});
+  EXPECT_EQ(allocator_.allocate_host(2 * kMega - 4096), whole + 2 * kMega + 4096) << "what is left begins at a page";
+  EXPECT_THROW(static_cast<void>(allocator_.allocate_host(100)), OutOfMemoryError);
+  allocator_.check();
+  allocator_.deallocate_host(of_class);
+  EXPECT_EQ(allocator_.allocate_host(4096), of_class);
+}
+
 TEST_F(HostHeapTest, WhatStreamsWereUsingServesBeforeOutOfMemory) {
   void* const block = allocator_.allocate_host(4 * kMega);
   driver_.occupy(copies_, 10ms);

@@ -111,6 +111,94 @@ void read_by_the_host_after_its_free(World& w) {
   if (!w.is_mended) w.host_reads(pointer, kBytes);
 }
 
+// --- Blocks of the heap of host memory --------------------------------------------------
+
+char* host_block(World& w) { return static_cast<char*>(w.heap.allocate_host(kBytes)); }
+
+void block_given_back_under_an_unrecorded_copy(World& w) {
+  const StreamHandle stream = w.stream();
+  char* block = host_block(w);
+  w.copy(w.allocate(kBytes), block, kBytes, stream);
+  if (w.is_mended) {
+    EXPECT_TRUE(w.heap.record_host_stream(block, stream));
+  }
+  w.heap.deallocate_host(block);
+}
+
+void block_given_back_before_its_last_copy(World& w) {
+  const StreamHandle stream = w.stream();
+  char* block = host_block(w);
+  char* data = w.allocate(kBytes);
+  EXPECT_TRUE(w.heap.record_host_stream(block, stream));
+  if (w.is_mended) w.copy(data, block, kBytes, stream);
+  w.heap.deallocate_host(block);
+  if (!w.is_mended) w.copy(data, block, kBytes, stream);
+}
+
+void block_given_back_while_another_stream_reads_it(World& w) {
+  const StreamHandle stream = w.stream(), other = w.stream();
+  char* block = host_block(w);
+  char* data = w.allocate(2 * kBytes);
+  w.copy(data, block, kBytes, stream);
+  w.copy(data + kBytes, block, kBytes, other);
+  if (w.is_mended) w.order(other, stream);  // so that the one that is recorded stands for both
+  EXPECT_TRUE(w.heap.record_host_stream(block, stream));
+  w.heap.deallocate_host(block);
+}
+
+void copy_past_the_end_of_a_block(World& w) {
+  const StreamHandle stream = w.stream();
+  char* block = host_block(w);
+  static_cast<void>(host_block(w));
+  w.copy(w.allocate(2 * kBytes), block, w.is_mended ? kBytes : kBytes + 1, stream);
+  w.synchronize(stream);
+}
+
+// The mended one's graph has a share in the block, launches and all.
+void block_of_a_graph_given_back(World& w) {
+  const StreamHandle stream = w.stream();
+  char* block = host_block(w);
+  char* data = w.allocate(kBytes);
+  CUgraph graph = nullptr;
+  CUgraphExec exec = nullptr;
+  EXPECT_EQ(w.api.stream_begin_capture(stream, CU_STREAM_CAPTURE_MODE_RELAXED), CUDA_SUCCESS);
+  w.copy(data, block, kBytes, stream);
+  if (w.is_mended) {
+    EXPECT_TRUE(w.heap.record_host_stream(block, stream));
+  }
+  EXPECT_EQ(w.api.stream_end_capture(stream, &graph), CUDA_SUCCESS);
+  EXPECT_EQ(w.api.graph_instantiate(&exec, graph, 0), CUDA_SUCCESS);
+  EXPECT_EQ(w.api.graph_launch(exec, stream), CUDA_SUCCESS);
+  w.heap.deallocate_host(block);
+  if (w.is_mended) {
+    EXPECT_EQ(w.api.graph_launch(exec, stream), CUDA_SUCCESS);
+  }
+  w.synchronize(stream);
+  EXPECT_EQ(w.api.graph_exec_destroy(exec), CUDA_SUCCESS);
+  EXPECT_EQ(w.api.graph_destroy(graph), CUDA_SUCCESS);
+  w.heap.deallocate_host(host_block(w));
+}
+
+void block_given_back_twice(World& w) {
+  char* block = host_block(w);
+  w.heap.deallocate_host(block);
+  if (w.is_mended) return;
+  ::testing::internal::CaptureStderr();
+  w.heap.deallocate_host(block);
+  EXPECT_NE(::testing::internal::GetCapturedStderr(), "");
+}
+
+// What was registered is the program's own again, and no block of anybody's.
+void memory_that_was_a_block_is_touched(World& w) {
+  const StreamHandle stream = w.stream();
+  w.heap.set_options("pinned_use_cuda_host_register:True");
+  char* block = host_block(w);
+  w.heap.deallocate_host(block);
+  if (w.is_mended) w.heap.empty_host_cache();
+  w.host_writes(block, kBytes);
+  w.synchronize(stream);
+}
+
 }  // namespace
 
 std::vector<Program> page_locked_programs() {
@@ -133,6 +221,14 @@ std::vector<Program> page_locked_programs() {
       {"PageLockedCopiedFromAfterItsFree", RaceKind::dead_memory, copied_from_after_its_free},
       {"PageLockedFreedTwice", RaceKind::invalid_free, freed_twice},
       {"PageLockedReadByTheHostAfterItsFree", RaceKind::dead_memory, read_by_the_host_after_its_free},
+      {"HostBlockGivenBackUnderAnUnrecordedCopy", RaceKind::free_in_use, block_given_back_under_an_unrecorded_copy},
+      {"HostBlockGivenBackBeforeItsLastCopy", RaceKind::dead_memory, block_given_back_before_its_last_copy},
+      {"HostBlockGivenBackWhileAnotherStreamReadsIt", RaceKind::free_in_use,
+       block_given_back_while_another_stream_reads_it},
+      {"HostBlockCopiedPastItsEnd", RaceKind::out_of_bounds, copy_past_the_end_of_a_block},
+      {"HostBlockOfAGraphGivenBack", RaceKind::free_in_use, block_of_a_graph_given_back},
+      {"HostBlockGivenBackTwice", RaceKind::invalid_free, block_given_back_twice},
+      {"HostBlockTouchedAfterItsFree", RaceKind::dead_memory, memory_that_was_a_block_is_touched},
   };
 }
 
