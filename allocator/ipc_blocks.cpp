@@ -95,6 +95,20 @@ void count(Sender& all) {
   all.counts = counts;
 }
 
+// What has no handle of either form is shared from a MemPool, whose memory is of cuMemAlloc.
+void require_shareable(const DeviceAllocator::BlockPages& pages, const char* call, const void* block) {
+  if (pages.is_stream_ordered)
+    throw NotSupported(fmt::format(
+        "{} of {}: policy async has it from a pool of the driver's, whose memory has no handle here: allocate from a "
+        "MemPool what is sent, or choose another policy in the process that sends",
+        call, block));
+  if (pages.is_paged)
+    throw NotSupported(fmt::format(
+        "{} of {}: it lies in paged memory, whose handles serve other blocks as well: allocate from a MemPool what is "
+        "sent, or choose another policy in the process that sends",
+        call, block));
+}
+
 }  // namespace
 
 MemoryHandle send_memory(void* block, int receivers) {
@@ -102,16 +116,14 @@ MemoryHandle send_memory(void* block, int receivers) {
     throw InvalidArgument(fmt::format("send_memory to {} receivers: expected 1 to {}; more by several handles",
                                       receivers, ReceiverTable::kReceivers));
   ipc_collect();
-  if (const auto found = pages_of(block); found && found->pages.bytes != 0)
-    throw NotSupported(fmt::format(
-        "send_memory of {}: it lies in an expandable segment, which no handle names: send the descriptors of "
-        "export_range, or set expandable_segments:False in the process that sends",
-        block));
-  if (const auto found = pages_of(block); found && found->is_paged)
-    throw NotSupported(fmt::format(
-        "send_memory of {}: it lies in paged memory, whose handles serve other blocks as well: allocate from a MemPool "
-        "what is sent, or choose another policy in the process that sends",
-        block));
+  if (const auto found = pages_of(block)) {
+    if (found->pages.bytes != 0)
+      throw NotSupported(fmt::format(
+          "send_memory of {}: it lies in an expandable segment, which no handle names: send the descriptors of "
+          "export_range, or set expandable_segments:False in the process that sends",
+          block));
+    require_shareable(*found, "send_memory", block);
+  }
   const auto address = reinterpret_cast<std::uintptr_t>(block);
   std::size_t bytes = 0;
   DeviceAllocator* heap = hold(address, &bytes);
@@ -139,11 +151,7 @@ MemoryHandle send_memory(void* block, int receivers) {
 SharedRange export_range(void* block) {
   const auto found = pages_of(block);
   if (!found) throw InvalidArgument(fmt::format("export_range of {}: expected the start of a live block", block));
-  if (found->is_paged)
-    throw NotSupported(fmt::format(
-        "export_range of {}: it lies in paged memory, whose handles serve other blocks as well: choose expandable "
-        "segments in the process that sends",
-        block));
+  require_shareable(*found, "export_range", block);
   if (found->pages.bytes == 0)
     throw NotSupported(
         fmt::format("export_range of {}: it lies in no expandable segment: send_memory shares it", block));
@@ -182,6 +190,7 @@ IpcCounts ipc_counts() {
 }
 
 IpcCounts ipc_collect() {
+  if (in_forked_child()) refuse_after_fork();  // the shared memory that counts is the parent's
   Sender& all = sender();
   std::vector<Sent> finished;
   {

@@ -80,6 +80,7 @@ std::optional<DeviceAllocator::BlockPages> HeapReports::pages_of(std::uint64_t a
   found.bytes = block->requested;
   found.is_paged = block->segment->is_paged();
   const AddressRange* range = block->segment->range;
+  found.is_stream_ordered = is_stream_ordered() && range == nullptr && block->segment->owner->home == nullptr;
   if (range == nullptr) return found;
   const std::uint64_t first = range->page_at_or_before(address);
   found.pages = {first, range->page_at_or_after(address + block->bytes) - first, range->page_bytes};

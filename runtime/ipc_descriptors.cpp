@@ -56,8 +56,8 @@ class DescriptorMapping final : public IpcMapping {
   DescriptorMapping& operator=(const DescriptorMapping&) = delete;
 
   void map(const HeldHandle& handle) {
-    const auto object = [this] { return fmt::format("{} bytes of another process", bytes_); };
-    check_driver(api_, api_.mem_map(address(), bytes_, 0, handle.get(), 0), DriverEntryId::mem_map, object);
+    const auto object = [this] { return fmt::format("import_fd of {} bytes", bytes_); };
+    check_size(api_, api_.mem_map(address(), bytes_, 0, handle.get(), 0), DriverEntryId::mem_map, object);
     mapped_ = true;
     CUmemAccessDesc access{};
     access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
@@ -145,11 +145,11 @@ IpcMemory import_fd(int descriptor, std::size_t bytes, Device device) {
   if (result == CUDA_ERROR_INVALID_VALUE || result == CUDA_ERROR_INVALID_HANDLE)
     throw InvalidArgument(fmt::format("import_fd of descriptor {}: expected one that export_fd made ({})", descriptor,
                                       driver_words(api, result)));
-  const auto object = [&] { return fmt::format("descriptor {} of {} bytes", descriptor, bytes); };
+  const auto object = [&] { return fmt::format("import_fd of descriptor {} of {} bytes", descriptor, bytes); };
   check_driver(api, result, DriverEntryId::mem_import_from_shareable_handle, object);
   const HeldHandle handle(api, imported);
   CUdeviceptr address = 0;
-  check_driver(api, api.mem_address_reserve(&address, bytes, 0, 0, 0), DriverEntryId::mem_address_reserve, object);
+  check_size(api, api.mem_address_reserve(&address, bytes, 0, 0, 0), DriverEntryId::mem_address_reserve, object);
   const auto mapping = std::make_shared<DescriptorMapping>(api, address, bytes, index);
   mapping->map(handle);
   return IpcMemoryAccess::make(address, bytes, mapping, nullptr);

@@ -4,10 +4,12 @@
 //
 // Thread safety: all functions may be called from any thread.
 
+#include <cistern/error.h>
 #include <cistern/ipc.h>
 #include <cistern/stream.h>
 
 #include "runtime/driver_api.h"
+#include "runtime/driver_error.h"
 #include "runtime/receiver_table.h"
 
 #include <cstddef>
@@ -30,6 +32,16 @@ class IpcMapping {
   CUdeviceptr address_;
   int device_;
 };
+
+// What the driver says to addresses for memory of another process, and to mapping it: it has no other word for a size
+// that is not the memory's. Throws InvalidArgument for that, else as check_driver. `object()` is a text.
+template <class Object>
+void check_size(const DriverApi& api, CUresult result, DriverEntryId entry, Object&& object) {
+  if (result == CUDA_ERROR_INVALID_VALUE)
+    throw InvalidArgument(object() + ": expected the whole size of what was exported (" + driver_words(api, result) +
+                          ")");
+  check_driver(api, result, entry, object);
+}
 
 // One of the receivers that a sender counts; it leaves when it ends.
 class Receiver {

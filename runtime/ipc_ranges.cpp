@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 
 #include "runtime/device_scope.h"
@@ -30,7 +31,7 @@ class RangeMapping final : public IpcMapping {
 
   // Maps the next piece, and lets go of the handle: the mapping keeps the memory.
   void add(int descriptor) {
-    const auto object = [&] { return fmt::format("descriptor {} of {} bytes", descriptor, piece_); };
+    const auto object = [&] { return fmt::format("import_range of descriptor {} of {} bytes", descriptor, piece_); };
     CUmemGenericAllocationHandle handle = 0;
     const CUresult imported =
         api_.mem_import_from_shareable_handle(&handle, reinterpret_cast<void*>(static_cast<std::intptr_t>(descriptor)),
@@ -41,7 +42,7 @@ class RangeMapping final : public IpcMapping {
     check_driver(api_, imported, DriverEntryId::mem_import_from_shareable_handle, object);
     const CUresult mapped = api_.mem_map(address() + mapped_, piece_, 0, handle, 0);
     static_cast<void>(api_.mem_release(handle));
-    check_driver(api_, mapped, DriverEntryId::mem_map, object);
+    check_size(api_, mapped, DriverEntryId::mem_map, object);
     mapped_ += piece_;
   }
 
@@ -64,19 +65,21 @@ class RangeMapping final : public IpcMapping {
 }  // namespace
 
 IpcMemory import_range(const SharedRange& range, Device device) {
-  const std::size_t all = range.descriptors.size() * range.piece_bytes;
-  if (all == 0 || range.bytes == 0 || range.offset >= range.piece_bytes || range.bytes > all - range.offset)
+  const std::size_t pieces = range.descriptors.size();
+  const std::size_t all = pieces * range.piece_bytes;
+  const bool overflows = pieces == 0 || range.piece_bytes > std::numeric_limits<std::size_t>::max() / pieces;
+  if (overflows || range.bytes == 0 || range.offset >= range.piece_bytes || range.bytes > all - range.offset)
     throw InvalidArgument(
         fmt::format("import_range of {} bytes at {} in {} pieces of {} bytes: expected what export_range told",
-                    range.bytes, range.offset, range.descriptors.size(), range.piece_bytes));
+                    range.bytes, range.offset, pieces, range.piece_bytes));
   const int index = resolve_device(device);
   const DeviceScope scope(nullptr, index);
   const DriverApi& api = scope.api();
   if (!api.mem_import_from_shareable_handle || !api.mem_address_reserve || !api.mem_map || !api.mem_set_access)
     throw NotSupported("import_range: the driver has no virtual memory calls that share memory");
   CUdeviceptr address = 0;
-  check_driver(api, api.mem_address_reserve(&address, all, 0, 0, 0), DriverEntryId::mem_address_reserve,
-               [&] { return fmt::format("{} bytes of addresses", all); });
+  check_size(api, api.mem_address_reserve(&address, all, 0, 0, 0), DriverEntryId::mem_address_reserve,
+             [&] { return fmt::format("import_range of {} pieces of {} bytes", pieces, range.piece_bytes); });
   const auto mapping = std::make_shared<RangeMapping>(api, address, all, range.piece_bytes, index);
   for (const FileDescriptor& descriptor : range.descriptors) mapping->add(descriptor.get());
   mapping->open();

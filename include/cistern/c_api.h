@@ -18,6 +18,7 @@
 #include <cistern/c/allocator.h>
 #include <cistern/c/device.h>
 #include <cistern/c/host_memory.h>
+#include <cistern/c/ipc.h>
 #include <cistern/c/statistics.h>
 #include <cistern/c/status.h>
 #include <cistern/export.h>

@@ -167,8 +167,8 @@ class CISTERN_EXPORT FileDescriptor {
 // NotSupported if that was not created to be shared as a file descriptor.
 [[nodiscard]] CISTERN_EXPORT FileDescriptor export_fd(const void* pointer);
 // Maps the memory that `descriptor` names for work of `device`, readable and writable, until the
-// last share is released. `bytes` is its whole size, which the sender tells: the driver does not.
-// The descriptor stays the caller's and is needed no more.
+// last share is released. `bytes` is its whole size, which the sender tells: the driver does not,
+// and refuses another (InvalidArgument). The descriptor stays the caller's and is needed no more.
 [[nodiscard]] CISTERN_EXPORT IpcMemory import_fd(int descriptor, std::size_t bytes, Device device = {});
 
 // Sends a descriptor, with one byte, over a connected Unix socket; receives one so sent. Blocks
@@ -184,7 +184,7 @@ CISTERN_EXPORT void send_fd(int socket, int descriptor);
 // deallocated here meanwhile: then it is freed by ipc_collect, which a later send_memory does too.
 // A block can be sent often. What the receivers read must have been written: share an Event, too.
 // Throws InvalidArgument for an address that is not a live block's start, or no receivers;
-// NotSupported for a block of an expandable segment: see export_range.
+// NotSupported for a block of an expandable segment (see export_range), of policy paged or async.
 [[nodiscard]] CISTERN_EXPORT MemoryHandle send_memory(void* block, int receivers = 1);
 // No process will open the handle any more: those of its receivers that have not are counted as
 // done. For a message that could not be delivered. Throws InvalidArgument if it was not sent here.
@@ -220,7 +220,7 @@ struct IpcCounts {
 // As of the last ipc_collect, send_memory or recall_memory.
 [[nodiscard]] CISTERN_EXPORT IpcCounts ipc_counts();
 // Frees the blocks whose receivers are all done, and removes the shared memory that counts them when
-// nothing is left. Returns what is left. Asks the system about each receiver; does not block.
+// nothing is left. Returns what is left. Asks the system about each receiver; does not block. Not for a forked child.
 CISTERN_EXPORT IpcCounts ipc_collect();
 
 }  // namespace cistern

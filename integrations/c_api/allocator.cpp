@@ -37,6 +37,14 @@ cistern_status cistern_allocate(size_t bytes, int device, cistern_stream stream,
   });
 }
 
+cistern_status cistern_allocate_aligned(size_t bytes, size_t alignment, int device, cistern_stream stream,
+                                        void** pointer) {
+  return guarded([&] {
+    require(pointer, "pointer");
+    *pointer = cistern::allocate_aligned(bytes, alignment, stream_of(device, stream));
+  });
+}
+
 cistern_status cistern_deallocate(void* pointer) {
   return guarded([&] { cistern::deallocate_checked(pointer, std::nullopt, std::nullopt); });
 }

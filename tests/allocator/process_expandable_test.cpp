@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <limits>
 #include <string>
 
 #include "allocator/process_heap.h"
@@ -121,6 +122,25 @@ TEST_F(ProcessExpandable, ARangeThatIsNoneIsRefused) {
   EXPECT_THROW(static_cast<void>(import_range(range)), InvalidArgument) << "no descriptor";
   int local = 0;
   EXPECT_THROW(static_cast<void>(export_range(&local)), InvalidArgument);
+}
+
+// The driver has no word for it: sizes are the sender's to tell.
+TEST_F(ProcessExpandable, SizesThatAreNotThoseOfTheMemoryAreRefusedAndMapNothing) {
+  void* const block = allocate(3 * kMega);
+  SharedRange range = export_range(block);
+  const std::size_t piece = range.piece_bytes;
+  for (const std::size_t wrong : {std::size_t{1}, std::size_t{4096}, piece / 2, 2 * piece}) {
+    EXPECT_THROW(static_cast<void>(import_fd(range.descriptors[0].get(), wrong)), InvalidArgument) << wrong;
+    range.piece_bytes = wrong;
+    range.bytes = 1;
+    EXPECT_THROW(static_cast<void>(import_range(range)), InvalidArgument) << wrong;
+  }
+  for (int i = 0; i < 2; ++i) range.descriptors.emplace_back();
+  range.piece_bytes = std::numeric_limits<std::size_t>::max() / 3 + 1;  // three of them are 2 bytes, modulo 2^64
+  EXPECT_THROW(static_cast<void>(import_range(range)), InvalidArgument);
+  EXPECT_EQ(memory_info().free, 1024 * kMega - piece);
+  EXPECT_EQ(import_fd(range.descriptors[0].get(), piece).size(), piece);
+  deallocate(block);
 }
 
 TEST_F(ProcessExpandable, WhatCannotBeSharedSaysWhatToDo) {

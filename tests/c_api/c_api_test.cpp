@@ -25,6 +25,8 @@ TEST_F(CApi, HasStreamsEventsAndCopies) { EXPECT_EQ(story_streams_and_events(), 
 TEST_F(CApi, AllocatesAndFreesAndRefusesWhatIsWrong) { EXPECT_EQ(story_blocks(), 0); }
 TEST_F(CApi, ReportsOutOfMemoryToCallerAndObservers) { EXPECT_EQ(story_out_of_memory(), 0); }
 TEST_F(CApi, HasPools) { EXPECT_EQ(story_pools(), 0); }
+TEST_F(CApi, SendsMemoryToOtherProcesses) { EXPECT_EQ(story_sent_memory(), 0); }
+TEST_F(CApi, SharesMemoryAsDescriptors) { EXPECT_EQ(story_shared_descriptors(), 0); }
 TEST_F(CApi, HasStatistics) { EXPECT_EQ(story_statistics(), 0); }
 TEST_F(CApi, HasScopesTagsAndBudgets) { EXPECT_EQ(story_scopes(), 0); }
 TEST_F(CApi, SendsSnapshotsToFilesAndCallbacks) { EXPECT_EQ(story_snapshots(), 0); }

@@ -24,6 +24,8 @@ int story_streams_and_events(void);
 int story_blocks(void);
 int story_out_of_memory(void);
 int story_pools(void);
+int story_sent_memory(void);
+int story_shared_descriptors(void);
 int story_statistics(void);
 int story_scopes(void);
 int story_snapshots(void);

@@ -1,5 +1,6 @@
 // A process that uses the library as its users do.
 
+#include <cistern/c_api.h>
 #include <cistern/cistern.h>
 
 #include <algorithm>
@@ -45,6 +46,17 @@ class LibraryPeer {
            unsigned char byte = 0;
            copy_async(&byte, memory_.at(in.number()).data(), 1);
            current_stream().synchronize();
+           return std::to_string(byte);
+         }},
+        {"byte_by_c",  // of a handle, by the functions for C alone
+         [](Arguments& in) {
+           const auto handle = in.bytes<MemoryHandle::Bytes>();
+           cistern_ipc_memory* memory = nullptr;
+           unsigned char byte = 0;
+           if (cistern_open_ipc(handle.data(), handle.size(), CISTERN_CURRENT_DEVICE, &memory) != CISTERN_SUCCESS ||
+               cistern_copy_async(&byte, cistern_ipc_memory_data(memory), 1, 0, nullptr) != CISTERN_SUCCESS ||
+               cistern_ipc_memory_release(memory, 0, nullptr) != CISTERN_SUCCESS)
+             return std::string("error: ") + cistern_last_error();
            return std::to_string(byte);
          }},
         {"allocate",

@@ -1,5 +1,6 @@
 // Blocks of the heap that are sent to other processes, and what the receivers do with them.
 
+#include <cistern/c_api.h>
 #include <cistern/cistern.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -50,6 +51,21 @@ TEST_F(SentMemory, TheReceiverSeesTheBlockAtItsOffset) {
   EXPECT_EQ(peer.ask("release 1"), "ok");
   deallocate(block);
   deallocate(first);
+}
+
+TEST_F(SentMemory, ByTheFunctionsForC) {
+  void* block = nullptr;
+  MemoryHandle::Bytes handle{};
+  ASSERT_EQ(cistern_allocate(kMiB, 0, nullptr, &block), CISTERN_SUCCESS);
+  fill(block, 5, kMiB);
+  ASSERT_EQ(cistern_send_memory(block, 1, handle.data(), handle.size()), CISTERN_SUCCESS) << cistern_last_error();
+  EXPECT_EQ(cistern_deallocate(block), CISTERN_SUCCESS);
+  CISTERN_STRUCT(cistern_ipc_counts, counts);
+  EXPECT_EQ(peer.ask("byte_by_c " + to_hex(handle.data(), handle.size())), "5");
+  EXPECT_EQ(cistern_ipc_collect(), CISTERN_SUCCESS);
+  EXPECT_EQ(cistern_get_ipc_counts(&counts), CISTERN_SUCCESS);
+  EXPECT_EQ(counts.handles, 0U);
+  EXPECT_EQ(peer.ask("byte_by_c " + to_hex(handle.data(), handle.size())).rfind("error: open_ipc", 0), 0U);
 }
 
 TEST_F(SentMemory, ADeallocatedBlockIsKeptUntilTheReceiverLetsGo) {

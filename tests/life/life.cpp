@@ -127,6 +127,7 @@ int fork_and_exit() {
     REQUIRE(is_refused_after_fork([] { static_cast<void>(allocate(kMega)); }));
     REQUIRE(is_refused_after_fork([] { static_cast<void>(allocate_host(kMega)); }));
     REQUIRE(is_refused_after_fork([] { empty_host_cache(); }));
+    REQUIRE(is_refused_after_fork([] { ipc_collect(); }));
     // Its own are the parent's, too, what they have cached included; and new ones there are none.
     REQUIRE(is_refused_after_fork([&] { static_cast<void>(own.allocate(kMega)); }));
     REQUIRE(is_refused_after_fork([&] { static_cast<void>(own.allocate(kMega, Stream::null())); }));

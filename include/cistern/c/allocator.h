@@ -11,6 +11,9 @@ extern "C" {
 
 /* Memory for work on `stream` of `device` from now on. 0 bytes: NULL. */
 CISTERN_EXPORT cistern_status cistern_allocate(size_t bytes, int device, cistern_stream stream, void** pointer);
+/* The same at a multiple of `alignment`, a power of two and at most 512. */
+CISTERN_EXPORT cistern_status cistern_allocate_aligned(size_t bytes, size_t alignment, int device,
+                                                       cistern_stream stream, void** pointer);
 /* Give a block back, in order on its own stream; with a stream, that it was last used on; with a size, which must be
  * that of the request. NULL is nothing. CISTERN_ERROR_INVALID_ARGUMENT for another address than a live block's, a
  * wrong size, or a stream that is none; nothing is freed then. A second free of a block by another thread than the
