@@ -1,26 +1,18 @@
 // The essentials of a training loop: parameters that stay, activations that come and go with each step, batches that
 // another stream brings ahead of time, tags and a scope that tell whose memory it was.
 //   CISTERN_DEVICE=simulated:races=report cistern_training     (or cuda)
-// The arithmetic runs in host functions, in stream order, so that the program needs no compiler of CUDA; in yours
-// it would be kernels on the same streams.
+// The arithmetic runs in host functions, in stream order: in your program it would be kernels on the same streams.
 
 #include <cistern/cistern.h>
 
 #include <array>
 #include <cmath>
 #include <cstdio>
-#include <cstring>
 #include <exception>
 
 namespace {
-
-using cistern::DeviceBuffer;
-using cistern::PinnedMemory;
-using cistern::Stream;
-using cistern::TagScope;
-
-constexpr std::size_t kWidth = 64;
-constexpr std::size_t kBatch = 256;
+using cistern::DeviceBuffer, cistern::PinnedMemory, cistern::Stream, cistern::TagScope;
+constexpr std::size_t kWidth = 64, kBatch = 256;
 constexpr int kSteps = 60;
 
 float* floats(const PinnedMemory& memory) { return static_cast<float*>(memory.data()); }
