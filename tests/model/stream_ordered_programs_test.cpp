@@ -211,7 +211,10 @@ class Program {
       allocated += block.rounded();
       requested += static_cast<std::int64_t>(block.bytes);
     }
-    for (const ModelBlock& block : pending_) waiting += block.rounded();
+    for (const ModelBlock& block : pending_) {
+      waiting += block.rounded();
+      requested += static_cast<std::int64_t>(block.bytes);
+    }
     const auto count = static_cast<std::int64_t>(live_.size() + pending_.size());
     RC_ASSERT(stats.allocation.all.current == static_cast<std::int64_t>(live_.size()));
     RC_ASSERT(stats.allocated_bytes.all.current == allocated);
