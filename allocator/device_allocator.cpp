@@ -114,10 +114,13 @@ inline DeviceAllocator::Request DeviceAllocator::make_request(std::size_t bytes)
 void DeviceAllocator::complete_pending(Lock& lock) {
   if (unrecorded_frees_ != nullptr) retry_unrecorded_frees(lock);
   if (pending_.empty() || capture_under_way()) return;
-  CUresult result = CUDA_SUCCESS;
-  {
+  CUresult result = CUDA_ERROR_INVALID_CONTEXT;
+  const auto poll = [&] { return pending_.poll([&](Block* block) { complete_free(block, lock); }); };
+  // An event has a context of its own: none need be current, unless the driver says so.
+  if (routing_.empty()) result = poll();
+  if (result == CUDA_ERROR_INVALID_CONTEXT) {
     const DriverScope scope(api_, context_, !routing_.empty());
-    result = pending_.poll([&](Block* block) { complete_free(block, lock); });
+    result = poll();
   }
   if (leftovers_) release_leftovers(lock);
   release_idle(lock);

@@ -13,16 +13,17 @@ namespace cistern {
 
 // Whether the handle still means the stream that was recorded. It does not when that was another thread's default
 // stream, which has no handle here, or when a stream that nobody kept alive was destroyed, and its handle perhaps
-// given to another. The context of the stream's device must be current.
+// given to another. For a default stream the context of its device must be current.
 [[nodiscard]] bool names_its_stream(const DriverApi& api, const StreamUse& use);
 
-// Whether a capture has the stream's work. The context of the stream's device must be current.
+// Whether a capture has the stream's work. For a default stream the context of its device must be current.
 [[nodiscard]] bool is_captured_now(const DriverApi& api, const StreamIdentity& stream) noexcept;
 
 // What `event` holds on return is to be waited for; else, after success, the work is done already. It may bring an
-// idle event. A stream that captures gets none (CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED): the capture would take the
-// event, and whoever asks for it later would be refused for ever. Nor does a stream without a handle unless
-// `may_wait`: the wait for its device invalidates captures.
+// idle event, which is recorded without a context being made current where the stream has one of its own. A stream that
+// captures gets none (CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED): the capture would take the event, and whoever asks for it
+// later would be refused for ever. Nor does a stream without a handle unless `may_wait`: the wait for its device
+// invalidates captures.
 [[nodiscard]] CUresult record_guard(Contexts& contexts, EventPools& pools, const StreamUse& use, bool during_capture,
                                     bool may_wait, CUevent* event) noexcept;
 

@@ -7,7 +7,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdint>
+#include <map>
 #include <memory>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -110,6 +113,59 @@ TEST_F(PendingFreesTest, WhatCouldNotBeAwaitedIsPendingAgainAlthoughOthersPolled
   EXPECT_NE(allocator.allocate(kMega, owner_), first);
   driver_.run_until_idle(reader_);
   EXPECT_EQ(allocator.allocate(kMega, owner_), first);
+}
+
+// The events and streams have contexts of their own.
+TEST_F(PendingFreesTest, AThreadWithoutAContextMakesThreeCallsAFree) {
+  unsigned long long id = 0;
+  ASSERT_EQ(driver_.api().stream_get_id(reader_, &id), CUDA_SUCCESS);
+  const Stream reader = StreamAccess::wrap(driver_.api(), {reader_, id}, 0, std::make_shared<int>());
+  const auto turn = [&] {
+    void* block = allocator_.allocate(kMega);
+    allocator_.record_stream(block, reader);
+    allocator_.deallocate(block);
+  };
+  std::thread([&] {
+    for (int i = 0; i < 3; ++i) turn();
+    const auto before = driver_.calls_by_name();
+    for (int i = 0; i < 10; ++i) turn();
+    std::map<std::string, std::uint64_t> calls = driver_.calls_by_name();
+    for (const auto& [entry, count] : before) calls[entry] -= count;
+    std::erase_if(calls, [](const auto& each) { return each.second == 0; });
+    EXPECT_EQ(calls, (std::map<std::string, std::uint64_t>{
+                         {"cuStreamIsCapturing", 10}, {"cuEventRecord", 10}, {"cuEventQuery", 10}}));
+  }).join();
+}
+
+TEST_F(PendingFreesTest, ADriverThatWantsAContextForItsEventsGetsOne) {
+  struct Wanting {
+    SimulatedDriver& driver;
+    [[nodiscard]] bool has_context() const {
+      CUcontext context = nullptr;
+      return driver.api().ctx_get_current(&context) == CUDA_SUCCESS && context != nullptr;
+    }
+  } wanting{driver_};
+  DriverApi api = driver_.api();
+  api.event_record = {&wanting, [](void* self, CUevent event, CUstream stream) {
+                        const auto& now = *static_cast<const Wanting*>(self);
+                        return now.has_context() ? now.driver.api().event_record(event, stream)
+                                                 : CUDA_ERROR_INVALID_CONTEXT;
+                      }};
+  api.event_query = {&wanting, [](void* self, CUevent event) {
+                       const auto& now = *static_cast<const Wanting*>(self);
+                       return now.has_context() ? now.driver.api().event_query(event) : CUDA_ERROR_INVALID_CONTEXT;
+                     }};
+  CachingAllocator allocator({.driver = &api, .options = AllocatorOptions::parse("oom_dump:off")});
+  std::thread([&] {
+    void* block = allocator.allocate(kMega, owner_);
+    for (int i = 0; i < 3; ++i) {
+      allocator.deallocate(block, reader_);
+      EXPECT_EQ(allocator.allocate(kMega, owner_), block);
+    }
+    CUcontext current = nullptr;
+    EXPECT_EQ(driver_.api().ctx_get_current(&current), CUDA_SUCCESS);
+    EXPECT_EQ(current, nullptr) << "the caller's is as it was";
+  }).join();
 }
 
 TEST_F(PendingFreesTest, RecordingTheOwnStreamDelaysNothing) {
