@@ -1,7 +1,8 @@
 #include "allocator/address_range.h"
 
 #include <algorithm>
-#include <stdexcept>
+
+#include "stats/invariant.h"
 
 namespace cistern {
 namespace {
@@ -11,10 +12,6 @@ bool is_free(const Block* block) { return block != nullptr && block->state == Bl
 // A block at a segment's edge that a request may take with what lies beyond the edge.
 Block* free_last(const Segment& segment) {
   return !segment.releasing && is_free(segment.last) ? segment.last : nullptr;
-}
-
-void require(bool condition, const char* what) {
-  if (!condition) throw std::logic_error(what);
 }
 
 }  // namespace

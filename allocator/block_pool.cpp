@@ -1,6 +1,6 @@
 #include "allocator/block_pool.h"
 
-#include <stdexcept>
+#include "stats/invariant.h"
 
 namespace cistern {
 namespace {
@@ -44,10 +44,6 @@ void join(Block* low, Block* high, Block** place) {
   Block* const rest = low != nullptr ? low : high;
   *place = rest;
   if (rest != nullptr) rest->place = place;
-}
-
-void require(bool condition, const char* what) {
-  if (!condition) throw std::logic_error(what);
 }
 
 }  // namespace

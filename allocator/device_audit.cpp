@@ -1,6 +1,7 @@
 // What a heap shows of itself: its part of reports, and the walk that verifies it.
 
 #include "allocator/heap_reports.h"
+#include "stats/invariant.h"
 
 #include <fmt/format.h>
 
@@ -58,10 +59,6 @@ struct Walked {
     }
   }
 };
-
-void require(bool condition, std::string_view what) {
-  if (!condition) throw std::logic_error(fmt::format("cistern: broken invariant: {}", what));
-}
 
 void require_equal(const Stat& stat, std::int64_t walked, std::string_view name) {
   if (stat.current != walked)

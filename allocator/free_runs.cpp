@@ -2,16 +2,10 @@
 
 #include <algorithm>
 #include <iterator>
-#include <stdexcept>
+
+#include "stats/invariant.h"
 
 namespace cistern {
-namespace {
-
-void require(bool condition, const char* what) {
-  if (!condition) throw std::logic_error(what);
-}
-
-}  // namespace
 
 void FreeRuns::keep_room(std::size_t runs) {
   nodes_.provide(kNodesOfARun * (kept_ + runs));

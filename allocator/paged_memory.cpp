@@ -1,15 +1,13 @@
 #include "allocator/paged_memory.h"
 
-#include "allocator/size_policy.h"
-#include "runtime/driver_error.h"
-
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <bit>
 #include <map>
-#include <stdexcept>
 #include <utility>
+
+#include "allocator/size_policy.h"
+#include "runtime/driver_error.h"
+#include "stats/invariant.h"
 
 namespace cistern {
 namespace {
@@ -30,10 +28,6 @@ PageSize page_size(const DriverApi& api, const PageSource& source) {
 
 std::size_t arena_bytes(PageSize page, std::size_t device_bytes) {
   return whole_pages(kReserved * device_bytes, static_cast<std::size_t>(page.sectors() * kSectorBytes));
-}
-
-void require(bool condition, std::string_view what) {
-  if (!condition) throw std::logic_error(fmt::format("cistern: broken invariant: {}", what));
 }
 
 }  // namespace

@@ -9,7 +9,7 @@ namespace cistern {
 namespace {
 
 // cuBLAS's declarations as far as they are used here ("cuBLAS", "Using the cuBLAS API").
-constexpr int kSuccess = 0;
+constexpr int kCublasSuccess = 0;
 
 struct Cublas {
   SharedLibrary library{"cuBLAS", "CISTERN_LIBCUBLAS", {"libcublas.so.13", "libcublas.so.12"}};
@@ -32,8 +32,8 @@ const Cublas& cublas() {
   return cublas;
 }
 
-void check(int status, const char* call) {
-  if (status == kSuccess) return;
+void check_cublas(int status, const char* call) {
+  if (status == kCublasSuccess) return;
   throw LibraryError(status, call, fmt::format("{}: {} (status {})", call, cublas().status_string(status), status));
 }
 
@@ -44,14 +44,14 @@ BlasHandle make_blas_handle(const DriverApi& api) {
     throw NotSupported(
         "cuBLAS launches kernels of its own, which a simulated device does not run: expected a CUDA one");
   BlasHandle handle = nullptr;
-  check(cublas().create(&handle), "cublasCreate");
+  check_cublas(cublas().create(&handle), "cublasCreate");
   return handle;
 }
 
 void bind_blas_handle(BlasHandle handle, CUstream stream, void* workspace, std::size_t bytes) {
   // In this order: a new stream resets the workspace.
-  check(cublas().set_stream(handle, stream), "cublasSetStream");
-  check(cublas().set_workspace(handle, workspace, bytes), "cublasSetWorkspace");
+  check_cublas(cublas().set_stream(handle, stream), "cublasSetStream");
+  check_cublas(cublas().set_workspace(handle, workspace, bytes), "cublasSetWorkspace");
 }
 
 }  // namespace cistern

@@ -17,7 +17,7 @@ namespace {
 
 // cuRAND's declarations as far as they are used here ("cuRAND", "Host API").
 using Generator = struct GeneratorTag*;
-constexpr int kSuccess = 0;
+constexpr int kCurandSuccess = 0;
 constexpr int kPhilox4x32_10 = 161;  // CURAND_RNG_PSEUDO_PHILOX4_32_10
 constexpr int kLegacyOrder = 103;    // the one that no release of cuRAND changes
 
@@ -52,8 +52,8 @@ const Curand& curand() {
   return curand;
 }
 
-void check(int status, const char* call) {
-  if (status == kSuccess) return;
+void check_curand(int status, const char* call) {
+  if (status == kCurandSuccess) return;
   throw LibraryError(status, call, fmt::format("{}: cuRAND's status {} (curandStatus)", call, status));
 }
 
@@ -82,9 +82,9 @@ class IdleGenerators {
  private:
   static Generator make() {
     Generator generator = nullptr;
-    check(curand().create(&generator, kPhilox4x32_10), "curandCreateGenerator");
+    check_curand(curand().create(&generator, kPhilox4x32_10), "curandCreateGenerator");
     try {
-      check(curand().set_order(generator, kLegacyOrder), "curandSetGeneratorOrdering");
+      check_curand(curand().set_order(generator, kLegacyOrder), "curandSetGeneratorOrdering");
     } catch (...) {
       static_cast<void>(curand().destroy(generator));
       throw;
@@ -129,19 +129,20 @@ void curand_fill(const DriverApi& api, int device, const RandomFill& fill, CUstr
   const RelaxedCapture relaxed(api, "a random fill");
   const BorrowedGenerator borrowed(device);
   const Generator generator = borrowed.get();
-  check(library.set_stream(generator, stream), "curandSetStream");
-  check(library.set_seed(generator, fill.seed), "curandSetPseudoRandomGeneratorSeed");
-  check(library.set_offset(generator, fill.position), "curandSetGeneratorOffset");
+  check_curand(library.set_stream(generator, stream), "curandSetStream");
+  check_curand(library.set_seed(generator, fill.seed), "curandSetPseudoRandomGeneratorSeed");
+  check_curand(library.set_offset(generator, fill.position), "curandSetGeneratorOffset");
   switch (fill.kind) {
     case RandomKind::words:
-      return check(library.words(generator, pointer_to<unsigned>(fill.destination), fill.count), "curandGenerate");
+      return check_curand(library.words(generator, pointer_to<unsigned>(fill.destination), fill.count),
+                          "curandGenerate");
     case RandomKind::uniform:
-      return check(library.uniform(generator, pointer_to<float>(fill.destination), fill.count),
-                   "curandGenerateUniform");
+      return check_curand(library.uniform(generator, pointer_to<float>(fill.destination), fill.count),
+                          "curandGenerateUniform");
     case RandomKind::normal:
-      return check(library.normal(generator, pointer_to<float>(fill.destination), fill.count, fill.mean,
-                                  fill.standard_deviation),
-                   "curandGenerateNormal");
+      return check_curand(library.normal(generator, pointer_to<float>(fill.destination), fill.count, fill.mean,
+                                         fill.standard_deviation),
+                          "curandGenerateNormal");
   }
 }
 

@@ -16,7 +16,7 @@ namespace {
 
 // NCCL's declarations as far as they are used here ("NCCL API").
 using Communicator = struct CommunicatorTag*;
-constexpr int kSuccess = 0;
+constexpr int kNcclSuccess = 0;
 constexpr int kBytes = 1;  // ncclUint8
 constexpr int kSum = 0;
 
@@ -47,8 +47,8 @@ const Nccl& nccl() {
   return nccl;
 }
 
-void check(int status, const char* call) {
-  if (status == kSuccess) return;
+void check_nccl(int status, const char* call) {
+  if (status == kNcclSuccess) return;
   throw LibraryError(status, call, fmt::format("{}: {} (status {})", call, nccl().error_string(status), status));
 }
 
@@ -118,10 +118,10 @@ void for_each_rank(const DriverApi& api, const std::vector<NcclRank>& ranks, con
   std::vector<Communicator>& communicators = communicators_of(devices);
   if (communicators.empty()) {
     std::vector<Communicator> made(devices.size());
-    check(library.init_all(made.data(), static_cast<int>(devices.size()), devices.data()), "ncclCommInitAll");
+    check_nccl(library.init_all(made.data(), static_cast<int>(devices.size()), devices.data()), "ncclCommInitAll");
     communicators = std::move(made);
   }
-  check(library.group_start(), "ncclGroupStart");
+  check_nccl(library.group_start(), "ncclGroupStart");
   try {
     for (std::size_t i = 0; i < ranks.size(); ++i) {
       const DeviceScope scope(nullptr, ranks[i].device);
@@ -131,7 +131,7 @@ void for_each_rank(const DriverApi& api, const std::vector<NcclRank>& ranks, con
     static_cast<void>(library.group_end());
     throw;
   }
-  check(library.group_end(), "ncclGroupEnd");
+  check_nccl(library.group_end(), "ncclGroupEnd");
 }
 
 }  // namespace
@@ -140,9 +140,9 @@ void nccl_broadcast(const DriverApi& api, const std::vector<NcclRank>& ranks, st
   const std::vector<NcclRank> all = sorted(ranks);
   const int root = rank_of(all, ranks.front().device);
   for_each_rank(api, all, [&](const Nccl& library, const NcclRank& rank, Communicator communicator) {
-    check(library.broadcast(rank.source, rank.destination, bytes, kBytes, root, communicator,
-                            rank.stream.native_handle()),
-          "ncclBroadcast");
+    check_nccl(library.broadcast(rank.source, rank.destination, bytes, kBytes, root, communicator,
+                                 rank.stream.native_handle()),
+               "ncclBroadcast");
   });
 }
 
@@ -154,9 +154,9 @@ void nccl_reduce(const DriverApi& api, const std::vector<NcclRank>& ranks, std::
   const std::vector<NcclRank> all = sorted(ranks);
   const int its_rank = rank_of(all, ranks[root].device);
   for_each_rank(api, all, [&](const Nccl& library, const NcclRank& rank, Communicator communicator) {
-    check(library.reduce(rank.source, rank.destination, numbers, *its, kSum, its_rank, communicator,
-                         rank.stream.native_handle()),
-          "ncclReduce");
+    check_nccl(library.reduce(rank.source, rank.destination, numbers, *its, kSum, its_rank, communicator,
+                              rank.stream.native_handle()),
+               "ncclReduce");
   });
 }
 

@@ -10,7 +10,7 @@ namespace {
 
 // NVML's declarations as far as they are used here (NVML API Reference Guide, "Device Queries").
 using NvmlDevice = struct NvmlDeviceTag*;
-constexpr int kSuccess = 0;
+constexpr int kNvmlSuccess = 0;
 constexpr int kInsufficientSize = 7;
 constexpr unsigned long long kNotAvailable = ~0ULL;
 // nvmlProcessInfo_t of nvmlDeviceGetComputeRunningProcesses_v3.
@@ -35,8 +35,8 @@ struct Nvml {
   Nvml();
 };
 
-void check(const Nvml& nvml, int result, const char* call) {
-  if (result == kSuccess) return;
+void check_nvml(const Nvml& nvml, int result, const char* call) {
+  if (result == kNvmlSuccess) return;
   throw NotSupported(fmt::format("{}: {}", call, nvml.error_string(result)));
 }
 
@@ -45,7 +45,7 @@ Nvml::Nvml() {
   library.find(handle_by_uuid, "nvmlDeviceGetHandleByUUID");
   library.find(running_processes, "nvmlDeviceGetComputeRunningProcesses_v3");
   library.find(error_string, "nvmlErrorString");
-  check(*this, init(), "nvmlInit");
+  check_nvml(*this, init(), "nvmlInit");
 }
 
 // A load that failed is tried again by the next call.
@@ -59,7 +59,7 @@ const Nvml& loaded() {
 std::vector<GpuProcess> nvml_processes(const std::string& uuid) {
   const Nvml& nvml = loaded();
   NvmlDevice device = nullptr;
-  check(nvml, nvml.handle_by_uuid(uuid.c_str(), &device), "nvmlDeviceGetHandleByUUID");
+  check_nvml(nvml, nvml.handle_by_uuid(uuid.c_str(), &device), "nvmlDeviceGetHandleByUUID");
   std::vector<ProcessInfo> infos(64);
   int result = kInsufficientSize;
   auto count = static_cast<unsigned>(infos.size());
@@ -69,7 +69,7 @@ std::vector<GpuProcess> nvml_processes(const std::string& uuid) {
     count = static_cast<unsigned>(infos.size());
     result = nvml.running_processes(device, &count, infos.data());
   }
-  check(nvml, result, "nvmlDeviceGetComputeRunningProcesses");
+  check_nvml(nvml, result, "nvmlDeviceGetComputeRunningProcesses");
   std::vector<GpuProcess> processes;
   for (unsigned i = 0; i < count; ++i) {
     GpuProcess process{infos[i].pid};

@@ -1,6 +1,7 @@
 // What a history counts of stacks and texts, recomputed by walking.
 
 #include "stats/history.h"
+#include "stats/invariant.h"
 
 #include <fmt/format.h>
 
@@ -9,10 +10,6 @@
 
 namespace cistern {
 namespace {
-
-void require(bool condition, std::string_view what) {
-  if (!condition) throw std::logic_error(fmt::format("cistern: broken invariant: {}", what));
-}
 
 [[noreturn]] void fail(std::string_view what, std::size_t number, std::uint64_t counted, std::uint64_t walked) {
   throw std::logic_error(fmt::format("cistern: broken invariant: {} {} is counted {} times, a walk finds {}", what,

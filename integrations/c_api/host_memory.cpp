@@ -6,17 +6,18 @@
 #include <optional>
 
 #include "allocator/checked_host_free.h"
+#include "integrations/c_api/stat.h"
 #include "integrations/c_api/status.h"
 #include "integrations/c_api/versioned.h"
 
 using cistern::c_api::guarded;
 using cistern::c_api::require;
 using cistern::c_api::require_struct;
+using cistern::c_api::stat_of;
 using cistern::c_api::write_struct;
 
 namespace {
 
-cistern_stat stat_of(const cistern::Stat& stat) { return {stat.current, stat.peak, stat.allocated, stat.freed}; }
 cistern_host_call_times times_of(const cistern::HostCallTimes& times) {
   return {times.total, times.max, times.min, times.count};
 }

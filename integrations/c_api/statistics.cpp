@@ -9,6 +9,7 @@
 #include <string>
 
 #include "integrations/c_api/cancelled.h"
+#include "integrations/c_api/stat.h"
 #include "integrations/c_api/status.h"
 #include "integrations/c_api/versioned.h"
 
@@ -17,6 +18,7 @@ using cistern::c_api::read_struct;
 using cistern::c_api::require;
 using cistern::c_api::require_given;
 using cistern::c_api::require_struct;
+using cistern::c_api::stat_of;
 using cistern::c_api::write_struct;
 
 struct cistern_peak_scope {
@@ -31,11 +33,6 @@ struct cistern_budget {
 };
 
 namespace {
-
-cistern_stat stat_of(const cistern::Stat& stat) { return {stat.current, stat.peak, stat.allocated, stat.freed}; }
-cistern_pool_stat stat_of(const cistern::PoolStat& stat) {
-  return {stat_of(stat.all), stat_of(stat.small_pool), stat_of(stat.large_pool)};
-}
 
 cistern_memory_stats stats_of(const cistern::MemoryStats& stats) {
   return {sizeof(cistern_memory_stats),

@@ -14,7 +14,7 @@
 namespace cistern::simulated {
 namespace {
 
-constexpr std::uint64_t kMark = 0x32545058'54534943;  // "CISTXPT2"
+constexpr std::uint64_t kExportMark = 0x32545058'54534943;  // "CISTXPT2"
 constexpr std::uint64_t kRecords = 2 * ExportTable::kPendingRecords;
 // How soon the death of a process is noticed that others wait for.
 constexpr long kPatienceNanoseconds = 50'000'000;
@@ -69,7 +69,7 @@ std::shared_ptr<ExportTable> ExportTable::create() {
   void* mapped = ::mmap(nullptr, sizeof(Layout), PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
   if (mapped == MAP_FAILED) return nullptr;
   auto* layout = static_cast<Layout*>(mapped);
-  layout->mark.store(kMark, std::memory_order_release);
+  layout->mark.store(kExportMark, std::memory_order_release);
   const Address address{this_process(), file.get(), status.st_ino};
   return std::shared_ptr<ExportTable>(new ExportTable(std::move(file), address, layout));
 }
@@ -83,7 +83,7 @@ std::shared_ptr<ExportTable> ExportTable::open(const Address& address) {
   if (mapped == MAP_FAILED) return nullptr;
   auto* layout = static_cast<Layout*>(mapped);
   auto table = std::shared_ptr<ExportTable>(new ExportTable(std::move(file), address, layout));
-  return layout->mark.load(std::memory_order_acquire) == kMark ? table : nullptr;
+  return layout->mark.load(std::memory_order_acquire) == kExportMark ? table : nullptr;
 }
 
 // --- Slots ------------------------------------------------------------------------------

@@ -12,10 +12,10 @@
 namespace cistern::simulated {
 namespace {
 
-constexpr std::uint64_t kMark = 0x314d454d'54534943;  // "CISTMEM1"
+constexpr std::uint64_t kMemoryMark = 0x314d454d'54534943;  // "CISTMEM1"
 
 struct Description {
-  std::uint64_t mark = kMark;
+  std::uint64_t mark = kMemoryMark;
   std::uint64_t offset = 0;
   std::uint64_t bytes = 0;
   std::uint64_t device = 0;
@@ -96,7 +96,7 @@ std::optional<SharedMemory> open_descriptor(int descriptor) noexcept {
   std::memcpy(held.data(), CMSG_DATA(control), sizeof held);
   SharedMemory memory{OwnedFile(held[0]), OwnedFile(held[1]), message.description.offset, message.description.bytes,
                       message.description.device};
-  if (size != sizeof message.description || message.description.mark != kMark) return std::nullopt;
+  if (size != sizeof message.description || message.description.mark != kMemoryMark) return std::nullopt;
   return memory;
 }
 

@@ -17,7 +17,7 @@
 namespace cistern::simulated {
 namespace {
 
-constexpr std::uint64_t kMark = 0x31444853'54534943;  // "CISTSHD1"
+constexpr std::uint64_t kDevicesMark = 0x31444853'54534943;  // "CISTSHD1"
 constexpr std::size_t kDevices = 64;
 constexpr std::size_t kProcesses = 256;
 // Of the file's bytes that locks name: the one for all, then one for each entry.
@@ -112,11 +112,11 @@ void SharedDevices::attach(int devices, std::size_t capacity_bytes) {
   if (is_alone()) {  // new, or of processes that were killed
     layout_->devices.store(static_cast<std::uint64_t>(devices));
     layout_->capacity.store(capacity_bytes);
-    layout_->mark.store(kMark);
+    layout_->mark.store(kDevicesMark);
   }
   const std::uint64_t their_devices = layout_->devices.load();
   const std::uint64_t their_capacity = layout_->capacity.load();
-  if (layout_->mark.load() != kMark || their_devices != static_cast<std::uint64_t>(devices) ||
+  if (layout_->mark.load() != kDevicesMark || their_devices != static_cast<std::uint64_t>(devices) ||
       their_capacity != capacity_bytes) {
     fail("it has " + std::to_string(their_devices) + " devices of " + std::to_string(their_capacity) +
          " bytes, for the processes that are attached; expected the same of this one, not " + std::to_string(devices) +

@@ -13,7 +13,7 @@ namespace cistern {
 namespace {
 
 // Made-up addresses: the index touches no memory but its own.
-class BlockPoolTest : public testing::Test {
+class BlockPoolTest : public ::testing::Test {
  protected:
   explicit BlockPoolTest(PoolKind kind = PoolKind::small) : pool_(kind) {}
   Block* make(std::uint64_t address, std::size_t bytes) {
@@ -41,11 +41,11 @@ class BlockPoolTest : public testing::Test {
   BlockPool pool_;
 };
 
-class EitherBlockPoolTest : public BlockPoolTest, public testing::WithParamInterface<PoolKind> {
+class EitherBlockPoolTest : public BlockPoolTest, public ::testing::WithParamInterface<PoolKind> {
  protected:
   EitherBlockPoolTest() : BlockPoolTest(GetParam()) {}
 };
-INSTANTIATE_TEST_SUITE_P(BlockPool, EitherBlockPoolTest, testing::Values(PoolKind::small, PoolKind::large));
+INSTANTIATE_TEST_SUITE_P(BlockPool, EitherBlockPoolTest, ::testing::Values(PoolKind::small, PoolKind::large));
 
 TEST_F(BlockPoolTest, EmptyPoolHasNoFit) {
   EXPECT_TRUE(pool_.empty());

@@ -13,12 +13,12 @@
 #include <thread>
 #include <vector>
 
+#include "tests/byte_units.h"
+
 namespace cistern {
 namespace {
 
-constexpr std::size_t kMega = 1024 * 1024;
-
-class BudgetTest : public testing::Test {
+class BudgetTest : public ::testing::Test {
  protected:
   ~BudgetTest() override { EXPECT_NO_THROW(allocator_.check()); }
 

@@ -12,14 +12,14 @@
 #include <thread>
 #include <vector>
 
+#include "tests/byte_units.h"
+
 namespace cistern {
 namespace {
 
 using namespace std::chrono_literals;
 
-constexpr std::size_t kMega = 1024 * 1024;
-
-class CachingAllocatorTest : public testing::Test {
+class CachingAllocatorTest : public ::testing::Test {
  protected:
   SimulatedDriver driver_{{.devices = 2, .capacity_bytes = 256 * kMega, .backing = Backing::memory}};
   CachingAllocator allocator_{{.driver = &driver_.api(), .options = AllocatorOptions::parse("oom_dump:off")}};
@@ -100,9 +100,9 @@ TEST_F(CachingAllocatorTest, FreeingTwiceOrAStrangeAddressChangesNothing) {
   EXPECT_EQ(allocator_.memory_stats().allocation.all.current, 1);
   allocator_.deallocate(pointer);
   const MemoryStats once = allocator_.memory_stats();
-  testing::internal::CaptureStderr();
+  ::testing::internal::CaptureStderr();
   allocator_.deallocate(pointer);
-  EXPECT_NE(testing::internal::GetCapturedStderr().find("not the address of a live block"), std::string::npos);
+  EXPECT_NE(::testing::internal::GetCapturedStderr().find("not the address of a live block"), std::string::npos);
   EXPECT_EQ(allocator_.memory_stats(), once);
   EXPECT_NO_THROW(allocator_.check());
 }
@@ -158,14 +158,14 @@ TEST_F(CachingAllocatorTest, AFractionOfZeroIsALimit) {
 TEST_F(CachingAllocatorTest, OfSeveralFreesOfOneAddressOneCounts) {
   std::vector<void*> pointers;
   for (int i = 0; i < 200; ++i) pointers.push_back(allocator_.allocate(1000));
-  testing::internal::CaptureStderr();
+  ::testing::internal::CaptureStderr();
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t)
     threads.emplace_back([&] {
       for (void* pointer : pointers) allocator_.deallocate(pointer);
     });
   for (std::thread& thread : threads) thread.join();
-  testing::internal::GetCapturedStderr();
+  ::testing::internal::GetCapturedStderr();
   EXPECT_EQ(allocator_.memory_stats().allocation.all, (Stat{0, 200, 200, 200}));
   EXPECT_NO_THROW(allocator_.check());
 }

@@ -15,16 +15,16 @@
 #include <vector>
 
 #include "runtime/driver_api.h"
+#include "tests/byte_units.h"
 
 namespace cistern {
 namespace {
 
 using namespace std::chrono_literals;
 
-constexpr std::size_t kMega = 1024 * 1024;
 constexpr PoolId kGraph{7, 0};
 
-class CaptureReuseTest : public testing::Test {
+class CaptureReuseTest : public ::testing::Test {
  protected:
   explicit CaptureReuseTest(const char* options = "oom_dump:off,graph_capture_record_stream_reuse:True")
       : allocator_({.driver = &api_, .options = AllocatorOptions::parse(options)}) {

@@ -1,4 +1,5 @@
 #include "allocator/device_pages.h"
+#include "tests/byte_units.h"
 
 #include <cistern/simulated.h>
 
@@ -11,12 +12,11 @@
 namespace cistern {
 namespace {
 
-constexpr std::size_t kMega = 1024 * 1024;
 constexpr PageSize kPage;
 constexpr std::size_t kArena = 64 * kMega;
 
 // Gathers as the placement makes them, over a page table of its own.
-class DevicePagesTest : public testing::Test {
+class DevicePagesTest : public ::testing::Test {
  protected:
   DevicePagesTest() {
     EXPECT_EQ(driver_.api().init(0), CUDA_SUCCESS);

@@ -16,13 +16,14 @@
 #include <thread>
 #include <utility>
 
+#include "tests/byte_units.h"
+
 namespace cistern {
 namespace {
 
-constexpr std::size_t kMega = 1024 * 1024;
 constexpr int kPieceBytes = 4096;  // the least that a pipe holds: less than a dump
 
-class DumpToAPipe : public testing::Test {
+class DumpToAPipe : public ::testing::Test {
  protected:
   DumpToAPipe() {
     std::filesystem::remove(path_);
@@ -60,16 +61,16 @@ class DumpToAPipe : public testing::Test {
     return "it was served";
   }
 
-  const std::string path_ = testing::TempDir() + "cistern-dump-pipe-" + std::to_string(::getpid());
+  const std::string path_ = ::testing::TempDir() + "cistern-dump-pipe-" + std::to_string(::getpid());
   SimulatedDriver driver_{{.capacity_bytes = 128 * kMega, .backing = Backing::none}};
   CachingAllocator allocator_{{.driver = &driver_.api(), .options = AllocatorOptions::parse("oom_dump:" + path_)}};
   int reader_ = -1;
 };
 
 TEST_F(DumpToAPipe, IsRefusedWhenNobodyReadsAndStandardErrorHasIt) {
-  testing::internal::CaptureStderr();
+  ::testing::internal::CaptureStderr();
   const std::string text = failure();
-  const std::string said = testing::internal::GetCapturedStderr();
+  const std::string said = ::testing::internal::GetCapturedStderr();
   EXPECT_EQ(text.find(path_), std::string::npos) << text;
   EXPECT_EQ(said, "cistern: oom_dump: cannot append to '" + path_ +
                       "': it is a pipe that nobody reads\ncistern: " + text + "\n" + allocator_.memory_summary());
@@ -94,9 +95,9 @@ TEST_F(DumpToAPipe, ArrivesWhole) {
 TEST_F(DumpToAPipe, WhoseReaderGoesAwayIsOnStandardError) {
   open_reader();
   allocator_.add_out_of_memory_observer([this](const OutOfMemoryReport&) { close_reader(); });
-  testing::internal::CaptureStderr();
+  ::testing::internal::CaptureStderr();
   const std::string text = failure();
-  const std::string said = testing::internal::GetCapturedStderr();
+  const std::string said = ::testing::internal::GetCapturedStderr();
   EXPECT_EQ(text.find(path_), std::string::npos) << text;
   EXPECT_EQ(said, "cistern: oom_dump: cannot write to '" + path_ +
                       "': it is a pipe that nobody reads\ncistern: " + text + "\n" + allocator_.memory_summary());

@@ -9,15 +9,14 @@
 #include <vector>
 
 #include "runtime/driver_api.h"
+#include "tests/byte_units.h"
 
 namespace cistern {
 namespace {
 
 using namespace std::chrono_literals;
 
-constexpr std::size_t kMega = 1024 * 1024;
-
-class EndedStreamsTest : public testing::Test {
+class EndedStreamsTest : public ::testing::Test {
  protected:
   ~EndedStreamsTest() override { EXPECT_NO_THROW(allocator_.check()); }
 

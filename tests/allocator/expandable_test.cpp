@@ -12,18 +12,18 @@
 
 #include "allocator/device_heaps.h"
 #include "tests/allocator/capturing_driver.h"
+#include "tests/byte_units.h"
 
 namespace cistern {
 namespace {
 
 using namespace std::chrono_literals;
 
-constexpr std::size_t kMega = 1024 * 1024;
 constexpr const char* kExpandable = "oom_dump:off,expandable_segments:True";
 
 std::int64_t mebibytes(std::int64_t count) { return count << 20; }
 
-class Expandable : public testing::Test {
+class Expandable : public ::testing::Test {
  protected:
   explicit Expandable(std::size_t capacity = 1024 * kMega, const char* options = kExpandable)
       : driver({.capacity_bytes = capacity, .backing = Backing::none}),
@@ -331,11 +331,11 @@ TEST(ExpandableDevice, WithoutVirtualMemoryManagementItIsFalseAndSaysSoOnce) {
   DriverApi api = driver.api();
   api.mem_map = {};
   Contexts contexts(api);
-  testing::internal::CaptureStderr();
+  ::testing::internal::CaptureStderr();
   DeviceHeaps heaps(contexts, AllocatorOptions::parse(kExpandable));
   static_cast<void>(heaps.allocate(30 * kMega, {}, 0));
   static_cast<void>(heaps.allocate(30 * kMega, {}, 1));
-  const std::string warning = testing::internal::GetCapturedStderr();
+  const std::string warning = ::testing::internal::GetCapturedStderr();
   EXPECT_EQ(warning,
             "cistern: expandable_segments:True: the device or its driver has no virtual memory management; device 0 is "
             "served as by False\n");

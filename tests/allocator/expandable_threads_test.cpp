@@ -11,12 +11,12 @@
 #include <utility>
 
 #include "allocator/device_heaps.h"
+#include "tests/byte_units.h"
 
 namespace cistern {
 namespace {
 
-constexpr std::size_t kMega = 1024 * 1024;
-constexpr const char* kExpandable = "oom_dump:off,expandable_segments:True";
+constexpr const char* kExpandableThreads = "oom_dump:off,expandable_segments:True";
 
 // A driver that does something on the side, once, in the middle of one of its calls.
 struct Interrupted {
@@ -54,7 +54,7 @@ TEST(ExpandableThreads, AStreamEndsOnlyWhenNobodyWaitsForItAnyMore) {
                                           me.interrupt();
                                           return me.driver.stream_synchronize(stream);
                                         }};
-  CachingAllocator allocator({.driver = &interrupted.api, .options = AllocatorOptions::parse(kExpandable)});
+  CachingAllocator allocator({.driver = &interrupted.api, .options = AllocatorOptions::parse(kExpandableThreads)});
   const StreamHandle stream = driver.create_stream();
   allocator.deallocate(allocator.allocate(20 * kMega, stream));
   std::atomic<bool> has_ended{false};
@@ -90,7 +90,7 @@ TEST(ExpandableThreads, APeerIsLetInBetweenMapsAndNotWithinOne) {
                                return me.driver.mem_map(pointer, bytes, offset, handle, flags);
                              }};
   Contexts contexts(interrupted.api);
-  DeviceHeaps heaps(contexts, AllocatorOptions::parse(kExpandable));
+  DeviceHeaps heaps(contexts, AllocatorOptions::parse(kExpandableThreads));
   DeviceAllocator& heap = heaps.heap(0);
   heap.allow_peer(1);
   std::atomic<bool> is_let_in{false};

@@ -9,12 +9,13 @@
 #include <map>
 #include <string>
 
+#include "tests/byte_units.h"
+
 namespace cistern {
 namespace {
 
 using namespace std::chrono_literals;
 
-constexpr std::size_t kMega = 1024 * 1024;
 constexpr std::int64_t kMegaSigned = 1024 * 1024;
 
 Stat stat(std::int64_t current, std::int64_t peak, std::int64_t allocated, std::int64_t freed) {

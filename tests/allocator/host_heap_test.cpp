@@ -22,13 +22,12 @@
 #include "allocator/host_sizes.h"
 #include "allocator/numa_preference.h"
 #include "runtime/driver_api.h"
+#include "tests/byte_units.h"
 
 namespace cistern {
 namespace {
 
 using namespace std::chrono_literals;
-
-constexpr std::size_t kMega = std::size_t{1} << 20;
 
 TEST(HostSizesTest, WasteIsBelowAnEighthAndBelowAPageAboveOneMebibyte) {
   for (std::size_t bytes = 1; bytes <= 3 * kMega; bytes += bytes < 5000 ? 1 : 331) {
@@ -42,7 +41,7 @@ TEST(HostSizesTest, WasteIsBelowAnEighthAndBelowAPageAboveOneMebibyte) {
   }
 }
 
-class HostHeapTest : public testing::Test {
+class HostHeapTest : public ::testing::Test {
  protected:
   ~HostHeapTest() override { allocator_.check(); }
   [[nodiscard]] std::uint64_t driver_calls(std::string_view entry) const { return driver_.calls(entry); }
@@ -157,15 +156,15 @@ TEST_F(HostHeapTest, WhatIsNoBlockIsNotRecordedAndNotFreed) {
   EXPECT_FALSE(allocator_.record_host_stream(static_cast<char*>(block) + 64, copies_));
   const HostMemoryStats before = allocator_.host_memory_stats();
   for (void* pointer : {static_cast<void*>(&foreign), static_cast<void*>(static_cast<char*>(block) + 64)}) {
-    testing::internal::CaptureStderr();
+    ::testing::internal::CaptureStderr();
     allocator_.deallocate_host(pointer);
-    EXPECT_NE(testing::internal::GetCapturedStderr().find("not the address of a live block"), std::string::npos);
+    EXPECT_NE(::testing::internal::GetCapturedStderr().find("not the address of a live block"), std::string::npos);
   }
   EXPECT_EQ(allocator_.host_memory_stats().flat(), before.flat());
   allocator_.deallocate_host(block);
-  testing::internal::CaptureStderr();
+  ::testing::internal::CaptureStderr();
   allocator_.deallocate_host(block);
-  EXPECT_NE(testing::internal::GetCapturedStderr(), "");
+  EXPECT_NE(::testing::internal::GetCapturedStderr(), "");
   allocator_.deallocate_host(nullptr);
   EXPECT_EQ(allocator_.allocate_host(0), nullptr);
   EXPECT_THROW(static_cast<void>(allocator_.allocate_host(100, 2)), InvalidArgument);
@@ -482,7 +481,7 @@ void* lowest_free_host_memory(SimulatedDriver& driver) {
   return address;
 }
 
-class HostFaultsTest : public testing::TestWithParam<std::tuple<int, const char*>> {};
+class HostFaultsTest : public ::testing::TestWithParam<std::tuple<int, const char*>> {};
 
 // Every driver call in turn fails; after each the heap is whole, and in the end nothing is left.
 TEST_P(HostFaultsTest, EachDriverCallMayFail) {
@@ -517,8 +516,8 @@ TEST_P(HostFaultsTest, EachDriverCallMayFail) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Errors, HostFaultsTest,
-                         testing::Combine(testing::Values(CUDA_ERROR_OUT_OF_MEMORY, CUDA_ERROR_INVALID_VALUE),
-                                          testing::Values("", "pinned_use_cuda_host_register:True")));
+                         ::testing::Combine(::testing::Values(CUDA_ERROR_OUT_OF_MEMORY, CUDA_ERROR_INVALID_VALUE),
+                                            ::testing::Values("", "pinned_use_cuda_host_register:True")));
 
 TEST(HostHeapThreadsTest, BlocksOfManyThreadsNeverOverlap) {
   SimulatedDriver driver({.capacity_bytes = 64 * kMega, .drive = Drive::free});

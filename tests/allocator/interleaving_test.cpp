@@ -12,11 +12,10 @@
 #include <thread>
 
 #include "runtime/driver_api.h"
+#include "tests/byte_units.h"
 
 namespace cistern {
 namespace {
-
-constexpr std::size_t kMega = 1024 * 1024;
 
 // The simulated driver, with a hook before each allocation and each release of memory, and before
 // each wait for an event.

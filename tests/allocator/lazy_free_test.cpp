@@ -13,11 +13,10 @@
 #include <thread>
 
 #include "runtime/driver_api.h"
+#include "tests/byte_units.h"
 
 namespace cistern {
 namespace {
-
-constexpr std::size_t kKibi = 1024;
 
 class LazyFreeTest : public ::testing::Test {
  protected:

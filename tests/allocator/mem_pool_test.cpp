@@ -13,15 +13,14 @@
 #include <vector>
 
 #include "runtime/stream_access.h"
+#include "tests/byte_units.h"
 
 namespace cistern {
 namespace {
 
 using namespace std::chrono_literals;
 
-constexpr std::size_t kMega = 1024 * 1024;
-
-class MemPoolTest : public testing::Test {
+class MemPoolTest : public ::testing::Test {
  protected:
   ~MemPoolTest() override { EXPECT_NO_THROW(allocator_.check()); }
 

@@ -18,6 +18,7 @@
 
 #include "tests/allocator/dump_files.h"
 #include "tests/allocator/refusing_driver.h"
+#include "tests/byte_units.h"
 #include "tests/history/json_schema.h"
 #include "tests/history/load.h"
 #include "tools/snapshot_reader.h"
@@ -25,9 +26,7 @@
 namespace cistern {
 namespace {
 
-constexpr std::size_t kMega = 1024 * 1024;
-
-class NoHostMemoryDump : public testing::TestWithParam<const char*> {
+class NoHostMemoryDump : public ::testing::TestWithParam<const char*> {
  protected:
   ~NoHostMemoryDump() override { remove_dump(path_); }
 
@@ -45,7 +44,7 @@ class NoHostMemoryDump : public testing::TestWithParam<const char*> {
     return std::string(text.view());
   }
 
-  const std::string path_ = testing::TempDir() + "cistern-no-host-memory-" + std::to_string(::getpid()) + ".txt";
+  const std::string path_ = ::testing::TempDir() + "cistern-no-host-memory-" + std::to_string(::getpid()) + ".txt";
   RefusingDriver driver_;
   CachingAllocator allocator_{
       {.driver = &driver_.api(), .options = AllocatorOptions::parse("oom_dump:" + path_ + "," + GetParam())}};
@@ -236,7 +235,7 @@ struct Meanwhile {
     return read_snapshot(snapshot_named_in(said));
   }
 
-  const std::string path = testing::TempDir() + "cistern-dump-meanwhile-" + std::to_string(::getpid()) + ".txt";
+  const std::string path = ::testing::TempDir() + "cistern-dump-meanwhile-" + std::to_string(::getpid()) + ".txt";
   RefusingDriver driver;
   GivingBack giving_back{driver.api()};
   CachingAllocator allocator;
@@ -322,7 +321,7 @@ TEST_P(NoHostMemoryDump, HasAHistoryOfThatMomentUnderLoad) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Policies, NoHostMemoryDump, testing::Values("policy:classic", "expandable_segments:True"));
+INSTANTIATE_TEST_SUITE_P(Policies, NoHostMemoryDump, ::testing::Values("policy:classic", "expandable_segments:True"));
 
 }  // namespace
 }  // namespace cistern

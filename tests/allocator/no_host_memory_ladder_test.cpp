@@ -18,13 +18,12 @@
 
 #include "runtime/stream_access.h"
 #include "tests/allocator/refusing_driver.h"
+#include "tests/byte_units.h"
 
 namespace cistern {
 namespace {
 
 using namespace std::chrono_literals;
-
-constexpr std::size_t kMega = 1024 * 1024;
 
 // Without host memory from here to the end of the scope.
 class NoHostMemory {
@@ -278,7 +277,7 @@ TEST(NoHostMemoryLadder, FreeMemoryServesMoreBlocksThanEverLivedBefore) {
 
 // One random program in two worlds: in one of them each refusal of the driver takes the host's memory
 // until the request is over.
-class LadderPrograms : public testing::TestWithParam<const char*> {};
+class LadderPrograms : public ::testing::TestWithParam<const char*> {};
 
 class Program {
  public:
@@ -335,8 +334,8 @@ TEST_P(LadderPrograms, GoTheSameWithoutHostMemory) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Policies, LadderPrograms,
-                         testing::Values("", "expandable_segments:True", "max_split_size_mb:25",
-                                         "expandable_segments:True,pytorch_rules:2.4", "research_after_flush:True"));
+                         ::testing::Values("", "expandable_segments:True", "max_split_size_mb:25",
+                                           "expandable_segments:True,pytorch_rules:2.4", "research_after_flush:True"));
 
 }  // namespace
 }  // namespace cistern

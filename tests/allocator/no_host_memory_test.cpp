@@ -16,11 +16,10 @@
 
 #include "tests/allocator/dump_files.h"
 #include "tests/allocator/refusing_driver.h"
+#include "tests/byte_units.h"
 
 namespace cistern {
 namespace {
-
-constexpr std::size_t kMega = 1024 * 1024;
 
 struct Failure {
   OutOfMemoryReport report;
@@ -39,13 +38,13 @@ std::optional<Failure> failure_of(CachingAllocator& allocator, std::size_t bytes
   return failure;
 }
 
-class NoHostMemoryTest : public testing::Test {
+class NoHostMemoryTest : public ::testing::Test {
  protected:
   ~NoHostMemoryTest() override { remove_dump(path_); }
   [[nodiscard]] std::string dumped() const { return read_whole(path_); }
 
   const std::string path_ =
-      testing::TempDir() + testing::UnitTest::GetInstance()->current_test_info()->name() + "-dump.txt";
+      ::testing::TempDir() + ::testing::UnitTest::GetInstance()->current_test_info()->name() + "-dump.txt";
   RefusingDriver driver_;
   CachingAllocator allocator_{{.driver = &driver_.api(), .options = AllocatorOptions::parse("oom_dump:" + path_)}};
 };

@@ -10,11 +10,11 @@
 #include <cstddef>
 #include <string>
 
+#include "tests/byte_units.h"
+
 namespace cistern {
 
-inline constexpr std::size_t kMega = 1024 * 1024;
-
-class FailingRequests : public testing::Test {
+class FailingRequests : public ::testing::Test {
  protected:
   OutOfMemoryReport failing_request(std::size_t bytes) {
     try {

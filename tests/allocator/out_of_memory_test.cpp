@@ -189,7 +189,7 @@ TEST_F(OutOfMemoryTest, AFreeMemoryCallbackMaySaveTheRequest) {
 }
 
 TEST_F(OutOfMemoryTest, TheSummaryGoesToTheFileThatOomDumpNames) {
-  const std::string path = testing::TempDir() + "cistern-oom-dump.txt";
+  const std::string path = ::testing::TempDir() + "cistern-oom-dump.txt";
   remove_dump(path);
   allocator_.set_options("oom_dump:" + path);
   failing_request(200 * kMega);
@@ -199,7 +199,7 @@ TEST_F(OutOfMemoryTest, TheSummaryGoesToTheFileThatOomDumpNames) {
 }
 
 TEST_F(OutOfMemoryTest, TheErrorNamesTheFileAndNoneThatCannotBeOpened) {
-  const std::string path = testing::TempDir() + "cistern-oom-named.txt";
+  const std::string path = ::testing::TempDir() + "cistern-oom-named.txt";
   allocator_.set_options("oom_dump:" + path);
   failing_request(200 * kMega);
   const std::string snapshot = snapshot_named_in(text_);
@@ -209,16 +209,16 @@ TEST_F(OutOfMemoryTest, TheErrorNamesTheFileAndNoneThatCannotBeOpened) {
   remove_dump(path);
 
   allocator_.set_options("oom_dump:/nowhere/at/all.txt");
-  testing::internal::CaptureStderr();
+  ::testing::internal::CaptureStderr();
   failing_request(200 * kMega);
-  const std::string said = testing::internal::GetCapturedStderr();
+  const std::string said = ::testing::internal::GetCapturedStderr();
   EXPECT_EQ(text_.find("/nowhere"), std::string::npos) << text_;
   EXPECT_NE(said.find("cannot append to '/nowhere/at/all.txt'"), std::string::npos) << said;
   EXPECT_NE(said.find(allocator_.memory_summary()), std::string::npos) << said;
 }
 
 TEST_F(OutOfMemoryTest, ADumpHasTheSnapshotOfItsMoment) {
-  const std::string path = testing::TempDir() + "cistern-oom-snapshot.txt";
+  const std::string path = ::testing::TempDir() + "cistern-oom-snapshot.txt";
   allocator_.set_options("oom_dump:" + path);
   static_cast<void>(allocator_.allocate(3 * kMega));
   failing_request(200 * kMega);
@@ -238,7 +238,7 @@ TEST_F(OutOfMemoryTest, ADumpHasTheSnapshotOfItsMoment) {
 
 // A program that looks for what fits does not fill the disk.
 TEST_F(OutOfMemoryTest, SixteenSnapshotsAreKept) {
-  const std::string path = testing::TempDir() + "cistern-oom-kept.txt";
+  const std::string path = ::testing::TempDir() + "cistern-oom-kept.txt";
   allocator_.set_options("oom_dump:" + path);
   std::vector<std::string> names;
   for (int i = 0; i < 17; ++i) {
@@ -258,7 +258,7 @@ TEST_F(OutOfMemoryTest, ADeviceAsThePlaceGetsNoSnapshotBesideIt) {
 
 // A file system that is full, or here a limit on the size of files.
 TEST_F(OutOfMemoryTest, ASnapshotThatCannotBeWrittenWholeIsRemovedAndTheDumpSaysSo) {
-  const std::string path = testing::TempDir() + "cistern-oom-limited.txt";
+  const std::string path = ::testing::TempDir() + "cistern-oom-limited.txt";
   allocator_.set_options("oom_dump:" + path);
   for (int i = 0; i < 400; ++i) static_cast<void>(allocator_.allocate(1000));
   struct rlimit before {};
@@ -272,7 +272,7 @@ TEST_F(OutOfMemoryTest, ASnapshotThatCannotBeWrittenWholeIsRemovedAndTheDumpSays
   EXPECT_EQ(snapshot_named_in(text_), "");
   const std::regex said("oom_dump: cannot write '.*\\.json': error 27\n");
   EXPECT_TRUE(std::regex_search(read_whole(path), said)) << read_whole(path);
-  for (const auto& file : std::filesystem::directory_iterator(testing::TempDir()))
+  for (const auto& file : std::filesystem::directory_iterator(::testing::TempDir()))
     EXPECT_FALSE(file.path().string().starts_with(path + "." + std::to_string(::getpid()))) << file.path();
   remove_dump(path);
 }
@@ -357,7 +357,7 @@ TEST_F(OutOfMemoryTest, TheTextNamesWhoUsesTheDeviceAndAddsUp) {
 
 // An observer that runs out itself is told so, once, and ends; nobody else is.
 TEST_F(OutOfMemoryTest, AFailureInsideAnObserverReachesItsCallerAlone) {
-  const std::string path = testing::TempDir() + "cistern-oom-nested.txt";
+  const std::string path = ::testing::TempDir() + "cistern-oom-nested.txt";
   remove_dump(path);
   allocator_.set_options("oom_dump:" + path);
   int seen = 0;
@@ -381,9 +381,9 @@ TEST_F(OutOfMemoryTest, AFailureInsideAnObserverReachesItsCallerAlone) {
 
 TEST_F(OutOfMemoryTest, TheSummaryGoesToStandardErrorByDefault) {
   allocator_.set_options("oom_dump:stderr");
-  testing::internal::CaptureStderr();
+  ::testing::internal::CaptureStderr();
   failing_request(200 * kMega);
-  EXPECT_NE(testing::internal::GetCapturedStderr().find(allocator_.memory_summary()), std::string::npos);
+  EXPECT_NE(::testing::internal::GetCapturedStderr().find(allocator_.memory_summary()), std::string::npos);
 }
 
 // Nothing is flushed and nothing waited for while a stream is captured: that would end the capture.

@@ -1,5 +1,6 @@
 #include "allocator/page_placement.h"
 #include "tests/allocator/naive_bytes.h"
+#include "tests/allocator/page_sizes.h"
 
 #include <gtest/gtest.h>
 
@@ -14,9 +15,7 @@
 namespace cistern {
 namespace {
 
-constexpr PageSize kPage(7);  // 128 sectors
-
-class PagePlacementTest : public testing::Test {
+class PagePlacementTest : public ::testing::Test {
  protected:
   struct Operation {
     int id;
@@ -87,16 +86,16 @@ class PagePlacementTest : public testing::Test {
   void audit() {
     placement_.audit();
     const PageTable& table = placement_.table();
-    ASSERT_EQ(bytes_.live() + placement_.free_runs().sectors(), kPage.sectors(table.pages()));
+    ASSERT_EQ(bytes_.live() + placement_.free_runs().sectors(), kPageOf128.sectors(table.pages()));
     std::int64_t created = 0;
     for (const auto& [handle, pages] : driver_.created) created += pages;
     ASSERT_EQ(created, table.pages());
     for (const auto& [address, handle] : driver_.mapped) ASSERT_EQ(table.handle_at(address), handle);
   }
 
-  PagePlacement placement_{kPage};
+  PagePlacement placement_{kPageOf128};
   ScriptedDriver driver_;
-  NaiveBytes bytes_{kPage};
+  NaiveBytes bytes_{kPageOf128};
   std::map<int, PagedBlock> live_;
 };
 
@@ -187,7 +186,7 @@ TEST_F(PagePlacementTest, BytesOfAPendingBlockServeNobody) {
 }
 
 TEST_F(PagePlacementTest, TheLimitRefusesAndChangesNothing) {
-  PagePlacement limited(kPage, 4);
+  PagePlacement limited(kPageOf128, 4);
   const auto place = [&](Sectors sectors) {
     PagePlan made = limited.plan({sectors, 0});
     return made.kind == PlanKind::placed ? std::optional(limited.commit(made)) : std::nullopt;
@@ -204,7 +203,7 @@ TEST_F(PagePlacementTest, TheLimitRefusesAndChangesNothing) {
 }
 
 TEST_F(PagePlacementTest, AtTheLimitFragmentsOfAllStreamsServe) {
-  PagePlacement limited(kPage, 2);
+  PagePlacement limited(kPageOf128, 2);
   const auto commit = [&](Sectors sectors, StreamNumber stream) {
     PagePlan made = limited.plan({sectors, stream});
     EXPECT_EQ(made.kind, PlanKind::placed);
@@ -228,7 +227,7 @@ TEST_F(PagePlacementTest, AtTheLimitFragmentsOfAllStreamsServe) {
 TEST_F(PagePlacementTest, ARefusalAtAnyCallLeavesAllAsItWas) {
   for (int refused = 0;; ++refused) {
     std::destroy_at(&placement_);
-    std::construct_at(&placement_, kPage);
+    std::construct_at(&placement_, kPageOf128);
     driver_ = ScriptedDriver();
     std::vector<PagedBlock> blocks;
     for (int i = 0; i < 8; ++i) blocks.push_back(allocate(100));
@@ -296,7 +295,7 @@ TEST_F(PagePlacementTest, OthersBytesAreLeftAloneWhereTheyMayNotBeTaken) {
 }
 
 TEST_F(PagePlacementTest, AStreamsAddressesGoOnInAnotherArena) {
-  PagePlacement small(kPage, PagePlacement::kNoLimit, 4);
+  PagePlacement small(kPageOf128, PagePlacement::kNoLimit, 4);
   std::vector<Sectors> places;
   for (int i = 0; i < 6; ++i) {
     PagePlan made = small.plan({128, 0});

@@ -10,13 +10,12 @@
 #include <vector>
 
 #include "tests/allocator/naive_bytes.h"
+#include "tests/allocator/page_sizes.h"
 
 namespace cistern {
 namespace {
 
-constexpr PageSize kPage(7);  // 128 sectors
-
-class PageRetirementTest : public testing::Test {
+class PageRetirementTest : public ::testing::Test {
  protected:
   PagedBlock allocate(Sectors sectors, StreamNumber stream = 0) {
     const PageRequest request{sectors, stream};
@@ -81,9 +80,9 @@ class PageRetirementTest : public testing::Test {
       ASSERT_TRUE(placement_.table().maps(handle, address)) << "mapped, and the table does not know";
   }
 
-  PagePlacement placement_{kPage};
+  PagePlacement placement_{kPageOf128};
   ScriptedDriver driver_;
-  NaiveBytes bytes_{kPage};
+  NaiveBytes bytes_{kPageOf128};
   int begun_ = 0;
 };
 
@@ -132,7 +131,7 @@ TEST_F(PageRetirementTest, WhatIsUsedStays) {
   for (const PagedBlock& block : kept) release(block);
   for (const PagedBlock& block : others) release(block);
   audit();
-  EXPECT_EQ(placement_.free_runs().sectors() + 128, kPage.sectors(placement_.table().pages()));
+  EXPECT_EQ(placement_.free_runs().sectors() + 128, kPageOf128.sectors(placement_.table().pages()));
 }
 
 TEST_F(PageRetirementTest, WhatTheDriverRefusesToUnmapStaysMapped) {
@@ -148,25 +147,25 @@ TEST_F(PageRetirementTest, WhatTheDriverRefusesToUnmapStaysMapped) {
 }
 
 TEST(PageTableHoleTest, AddressesInWhichNothingIsMappedServeAgain) {
-  PageTable table(kPage);
+  PageTable table(kPageOf128);
   const PageTable::Arena arena = table.add_arena();
   std::vector<PageTable::Handle> handles;
   const Sectors begin = table.reserve(arena, 6);
   for (int i = 0; i < 6; ++i) {
     handles.push_back(table.add_handle(1));
-    table.map(handles.back(), begin + kPage.sectors(i));
+    table.map(handles.back(), begin + kPageOf128.sectors(i));
   }
   EXPECT_FALSE(table.reserve_hole(arena, 1));
-  table.unmap(handles[1], begin + kPage.sectors(1));
-  table.unmap(handles[3], begin + kPage.sectors(3));
-  table.unmap(handles[4], begin + kPage.sectors(4));
+  table.unmap(handles[1], begin + kPageOf128.sectors(1));
+  table.unmap(handles[3], begin + kPageOf128.sectors(3));
+  table.unmap(handles[4], begin + kPageOf128.sectors(4));
   EXPECT_EQ(table.mapped_pages(), 3);
   EXPECT_FALSE(table.reserve_hole(arena, 3)) << "they do not lie side by side";
-  EXPECT_EQ(table.reserve_hole(arena, 2), begin + kPage.sectors(3));
+  EXPECT_EQ(table.reserve_hole(arena, 2), begin + kPageOf128.sectors(3));
   EXPECT_FALSE(table.reserve_hole(arena, 2)) << "it is reserved";
-  EXPECT_EQ(table.reserve_hole(arena, 1), begin + kPage.sectors(1));
-  table.cancel(begin + kPage.sectors(3), 2);
-  EXPECT_EQ(table.reserve_hole(arena, 2), begin + kPage.sectors(3));
+  EXPECT_EQ(table.reserve_hole(arena, 1), begin + kPageOf128.sectors(1));
+  table.cancel(begin + kPageOf128.sectors(3), 2);
+  EXPECT_EQ(table.reserve_hole(arena, 2), begin + kPageOf128.sectors(3));
   table.audit();
 }
 

@@ -13,13 +13,12 @@
 #include <vector>
 
 #include "tests/allocator/naive_bytes.h"
+#include "tests/allocator/page_sizes.h"
 
 namespace cistern {
 namespace {
 
-constexpr PageSize kPage(7);  // 128 sectors
-
-class PageShortcutTest : public testing::Test {
+class PageShortcutTest : public ::testing::Test {
  protected:
   struct Operation {
     int id;
@@ -62,7 +61,7 @@ class PageShortcutTest : public testing::Test {
     placement_.settle(block);
   }
 
-  PagePlacement placement_{kPage};
+  PagePlacement placement_{kPageOf128};
   ScriptedDriver driver_;
 };
 
@@ -148,7 +147,7 @@ TEST_F(PageShortcutTest, WhatServedASmallerRequestServesItAgain) {
 // The same requests without the shortcut: it decides nothing, whenever the free runs are looked at, whatever is
 // pending, goes back to the driver or is of other streams.
 TEST_F(PageShortcutTest, ItChangesNoDecision) {
-  PagePlacement plain(kPage);
+  PagePlacement plain(kPageOf128);
   ScriptedDriver plain_driver;
   const auto give_back = [](PagePlacement& placement, ScriptedDriver& driver, std::int64_t pages) {
     Departure departure = placement.leave(pages);

@@ -1,4 +1,5 @@
 #include "allocator/page_table.h"
+#include "tests/allocator/page_sizes.h"
 
 #include <gtest/gtest.h>
 
@@ -10,21 +11,19 @@
 namespace cistern {
 namespace {
 
-constexpr PageSize kPage(3);  // 8 sectors
-
 TEST(PageSizes, EdgesAndCounts) {
   EXPECT_EQ(PageSize().sectors() * kSectorBytes, 2 << 20);
-  EXPECT_EQ(kPage.sectors(5), 40);
-  EXPECT_EQ(kPage.whole(15), 1);
-  EXPECT_EQ(kPage.covering(15), 2);
-  EXPECT_EQ(kPage.covering(16), 2);
-  EXPECT_EQ(kPage.offset(19), 3);
-  EXPECT_EQ(kPage.down(19), 16);
-  EXPECT_EQ(kPage.up(17), 24);
-  EXPECT_EQ(kPage.up(16), 16);
+  EXPECT_EQ(kPageOf8.sectors(5), 40);
+  EXPECT_EQ(kPageOf8.whole(15), 1);
+  EXPECT_EQ(kPageOf8.covering(15), 2);
+  EXPECT_EQ(kPageOf8.covering(16), 2);
+  EXPECT_EQ(kPageOf8.offset(19), 3);
+  EXPECT_EQ(kPageOf8.down(19), 16);
+  EXPECT_EQ(kPageOf8.up(17), 24);
+  EXPECT_EQ(kPageOf8.up(16), 16);
 }
 
-class PageTableTest : public testing::Test {
+class PageTableTest : public ::testing::Test {
  protected:
   // A handle at a new address, which becomes its home.
   PageTable::Handle settle(PageTable::Arena arena, std::int32_t pages) {
@@ -43,7 +42,7 @@ class PageTableTest : public testing::Test {
     return found;
   }
 
-  PageTable table_{kPage};
+  PageTable table_{kPageOf8};
   PageTable::Arena arena_ = table_.add_arena();
 };
 

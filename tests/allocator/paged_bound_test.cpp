@@ -12,13 +12,12 @@
 #include <vector>
 
 #include "tests/allocator/naive_bytes.h"
+#include "tests/allocator/page_sizes.h"
 
 namespace cistern {
 namespace {
 
-constexpr PageSize kPage(7);  // 128 sectors
-
-class PagedBoundTest : public testing::Test {
+class PagedBoundTest : public ::testing::Test {
  protected:
   struct Live {
     int id;
@@ -62,15 +61,15 @@ class PagedBoundTest : public testing::Test {
   void check() {
     const std::int64_t pages = placement_.table().pages();
     most_in_use_ = std::max(most_in_use_, bytes_.pages_in_use());
-    const std::int64_t within_peak = kPage.whole(peak_live_ + peak_live_ / 500);
+    const std::int64_t within_peak = kPageOf128.whole(peak_live_ + peak_live_ / 500);
     const std::int64_t ahead = std::min<std::int64_t>(64, std::max(pages / 512, std::min<std::int64_t>(4, pages / 64)));
     constexpr std::int64_t kRoundedUp = 3;
     ASSERT_LE(pages, std::max(within_peak, most_in_use_) + ahead + kRoundedUp);
   }
 
-  PagePlacement placement_{kPage};
+  PagePlacement placement_{kPageOf128};
   ScriptedDriver driver_;
-  NaiveBytes bytes_{kPage};
+  NaiveBytes bytes_{kPageOf128};
   std::vector<Live> live_;
   int next_ = 0;
   Sectors peak_live_ = 0;

@@ -16,18 +16,18 @@
 
 #include "allocator/device_heaps.h"
 #include "tests/allocator/capturing_driver.h"
+#include "tests/byte_units.h"
 
 namespace cistern {
 namespace {
 
 using namespace std::chrono_literals;
 
-constexpr std::size_t kMega = 1024 * 1024;
 constexpr const char* kPaged = "oom_dump:off,policy:paged";
 
 std::int64_t mebibytes(std::int64_t count) { return count << 20; }
 
-class Paged : public testing::Test {
+class Paged : public ::testing::Test {
  protected:
   explicit Paged(std::size_t capacity = 1024 * kMega, const char* options = kPaged)
       : driver({.capacity_bytes = capacity, .backing = Backing::none, .races = RaceMode::collect}),
@@ -382,12 +382,12 @@ TEST(PagedDevice, WithoutVirtualMemoryManagementItIsClassicAndSaysSoOnce) {
   DriverApi api = driver.api();
   api.mem_map = {};
   Contexts contexts(api);
-  testing::internal::CaptureStderr();
+  ::testing::internal::CaptureStderr();
   DeviceHeaps heaps(contexts, AllocatorOptions::parse(kPaged));
   static_cast<void>(heaps.allocate(30 * kMega, {}, 0));
   static_cast<void>(heaps.allocate(30 * kMega, {}, 1));
   EXPECT_EQ(
-      testing::internal::GetCapturedStderr(),
+      ::testing::internal::GetCapturedStderr(),
       "cistern: policy:paged: the device or its driver has no virtual memory management; device 0 is served as by "
       "policy:classic\n");
   EXPECT_EQ(heaps.snapshot().settings.policy, "classic");

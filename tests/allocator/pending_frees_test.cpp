@@ -15,15 +15,14 @@
 #include <vector>
 
 #include "runtime/stream_access.h"
+#include "tests/byte_units.h"
 
 namespace cistern {
 namespace {
 
 using namespace std::chrono_literals;
 
-constexpr std::size_t kMega = 1024 * 1024;
-
-class PendingFreesTest : public testing::Test {
+class PendingFreesTest : public ::testing::Test {
  protected:
   SimulatedDriver driver_{{.devices = 2, .capacity_bytes = 512 * kMega, .backing = Backing::none}};
   CachingAllocator allocator_{{.driver = &driver_.api(), .options = AllocatorOptions::parse("oom_dump:off")}};

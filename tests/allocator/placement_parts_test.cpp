@@ -91,7 +91,7 @@ TEST(PastWindowsTest, TheShortestThatIsAQuarterLongerAtMost) {
   EXPECT_EQ(windows.longer(100, 2, [](Sectors address) { return address == 115; }), 115);
 }
 
-class FreePartsTest : public testing::Test {
+class FreePartsTest : public ::testing::Test {
  protected:
   static constexpr PageSize kPage{3};  // 8 sectors
 

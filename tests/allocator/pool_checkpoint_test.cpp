@@ -10,14 +10,14 @@
 #include <chrono>
 #include <vector>
 
+#include "tests/byte_units.h"
+
 namespace cistern {
 namespace {
 
 using namespace std::chrono_literals;
 
-constexpr std::size_t kMega = 1024 * 1024;
-
-class PoolCheckpointTest : public testing::Test {
+class PoolCheckpointTest : public ::testing::Test {
  protected:
   ~PoolCheckpointTest() override { EXPECT_NO_THROW(allocator_.check()); }
 

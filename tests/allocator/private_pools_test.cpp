@@ -11,17 +11,17 @@
 #include <vector>
 
 #include "tests/allocator/capturing_driver.h"
+#include "tests/byte_units.h"
 
 namespace cistern {
 namespace {
 
 using namespace std::chrono_literals;
 
-constexpr std::size_t kMega = 1024 * 1024;
 constexpr PoolId kGraph{7, 0};
 constexpr PoolId kShared{0, 7};
 
-class PrivatePoolsTest : public testing::Test {
+class PrivatePoolsTest : public ::testing::Test {
  protected:
   explicit PrivatePoolsTest(const char* options = "oom_dump:off")
       : allocator_({.driver = &captures_.api, .options = AllocatorOptions::parse(options)}) {}

@@ -12,13 +12,12 @@
 
 #include "allocator/process_heap.h"
 #include "runtime/process_driver.h"
+#include "tests/byte_units.h"
 
 namespace cistern {
 namespace {
 
-constexpr std::size_t kMega = 1024 * 1024;
-
-class ProcessExpandable : public testing::Test {
+class ProcessExpandable : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
     setenv("CISTERN_DEVICE", "simulated:devices=2,capacity=1GiB", 1);

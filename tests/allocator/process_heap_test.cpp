@@ -11,14 +11,14 @@
 #include <memory>
 #include <thread>
 
+#include "tests/byte_units.h"
+
 namespace cistern {
 namespace {
 
 using namespace std::chrono_literals;
 
-constexpr std::size_t kMega = 1024 * 1024;
-
-class ProcessHeap : public testing::Test {
+class ProcessHeap : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
     setenv("CISTERN_DEVICE", "simulated:devices=2,capacity=1GiB", 1);
@@ -123,16 +123,16 @@ TEST_F(ProcessHeap, BuffersFreedByStaticDestructorsAreHarmless) {
 
 TEST_F(ProcessHeap, OptionsComeFromTheEnvironment) {
   setenv("CISTERN_ALLOC_CONF", "max_split_size_mb:64,pinned_num_register_threads:4", 1);
-  testing::internal::CaptureStderr();
+  ::testing::internal::CaptureStderr();
   deallocate(allocate(1));
-  const std::string warning = testing::internal::GetCapturedStderr();
+  const std::string warning = ::testing::internal::GetCapturedStderr();
   EXPECT_NE(warning.find("pinned_num_register_threads"), std::string::npos);
   EXPECT_EQ(memory_stats().max_split_size, static_cast<std::int64_t>(64 * kMega));
   EXPECT_NE(effective_config().find("max_split_size_mb"), std::string::npos);
   EXPECT_NE(effective_config().find("pinned_num_register_threads"), std::string::npos);
-  testing::internal::CaptureStderr();
+  ::testing::internal::CaptureStderr();
   set_options("pinned_num_register_threads:4");
-  EXPECT_EQ(testing::internal::GetCapturedStderr(), "") << "said once";
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "") << "said once";
 }
 
 TEST_F(ProcessHeap, ABadOptionIsNamedWithItsVariable) {

@@ -11,13 +11,12 @@
 
 #include "allocator/process_heap.h"
 #include "runtime/process_driver.h"
+#include "tests/byte_units.h"
 
 namespace cistern {
 namespace {
 
-constexpr std::size_t kMega = 1024 * 1024;
-
-class ProcessPaged : public testing::Test {
+class ProcessPaged : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
     setenv("CISTERN_DEVICE", "simulated:devices=2,capacity=1GiB", 1);

@@ -12,14 +12,14 @@
 #include <thread>
 #include <vector>
 
+#include "tests/byte_units.h"
+
 namespace cistern {
 namespace {
 
 using namespace std::chrono_literals;
 
-constexpr std::size_t kMega = 1024 * 1024;
-
-class ProcessPools : public testing::Test {
+class ProcessPools : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
     setenv("CISTERN_DEVICE", "simulated:devices=2,capacity=1GiB,races=collect", 1);

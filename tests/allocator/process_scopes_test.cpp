@@ -9,13 +9,12 @@
 #include <cstdlib>
 #include <string>
 
+#include "tests/byte_units.h"
+
 namespace cistern {
 namespace {
 
-constexpr std::size_t kMega = 1024 * 1024;
-constexpr std::int64_t kMiB = 1024 * 1024;
-
-class ProcessScopes : public testing::Test {
+class ProcessScopes : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
     setenv("CISTERN_DEVICE", "simulated:devices=2,capacity=1GiB", 1);
@@ -39,12 +38,12 @@ TEST_F(ProcessScopes, AScopeIsOfTheDeviceThatWasCurrent) {
     const DeviceGuard guard(1);
     deallocate(allocate(3 * kMega));
     EXPECT_EQ(scope.peak_bytes(), 0) << "it stays with its device";
-    EXPECT_EQ(all.peak_bytes(), 3 * kMiB) << "one of all devices shows the current one";
+    EXPECT_EQ(all.peak_bytes(), 3 * kSignedMega) << "one of all devices shows the current one";
   }
   void* block = allocate(2 * kMega);
   scope.stop();
   deallocate(block);
-  EXPECT_EQ(scope.stats().allocated_bytes.all, (Stat{2 * kMiB, 2 * kMiB, 2 * kMiB, 0}));
+  EXPECT_EQ(scope.stats().allocated_bytes.all, (Stat{2 * kSignedMega, 2 * kSignedMega, 2 * kSignedMega, 0}));
   EXPECT_EQ(all.stats(0).allocation.all.freed, 1);
   EXPECT_THROW(PeakScope(7), InvalidArgument);
 }
@@ -61,9 +60,9 @@ TEST_F(ProcessScopes, TagsAndBudgetsWorkOnTheFreeFunctions) {
   }
   ASSERT_EQ(tag_stats(0).size(), 2U);
   EXPECT_EQ(tag_stats(0)[1].tag, "cache");
-  EXPECT_EQ(tag_stats(0)[1].allocated_bytes.current, 3 * kMiB);
+  EXPECT_EQ(tag_stats(0)[1].allocated_bytes.current, 3 * kSignedMega);
   EXPECT_EQ(fragmentation_stats(4 * kMega).usable_bytes, 17 * kMega);
-  EXPECT_EQ(stream_stats().at(0).live_bytes, 3 * kMiB);
+  EXPECT_EQ(stream_stats().at(0).live_bytes, 3 * kSignedMega);
   EXPECT_EQ(device_memory_stats().outside, 0U);
   EXPECT_NE(memory_report().find("Owners by tag, of 3.00 MiB in callers' blocks:\n  cache "), std::string::npos)
       << memory_report();

@@ -7,12 +7,12 @@
 #include <cstdlib>
 #include <string>
 
+#include "tests/byte_units.h"
+
 namespace cistern {
 namespace {
 
-constexpr std::size_t kMega = 1024 * 1024;
-
-class ProcessStreamOrdered : public testing::Test {
+class ProcessStreamOrdered : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
     setenv("CISTERN_DEVICE", "simulated:capacity=1GiB", 1);

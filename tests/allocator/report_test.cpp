@@ -18,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "tests/byte_units.h"
 #include "tests/property.h"
 
 namespace cistern {
@@ -25,9 +26,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
-[[maybe_unused]] const bool configured = configure_properties(1000, 80);
+[[maybe_unused]] const bool report_configured = configure_properties(1000, 80);
 
-constexpr std::size_t kMega = 1024 * 1024;
 constexpr std::size_t kCapacity = 512 * kMega;
 
 // The lines with figures: names and bytes, under the heading that they follow.

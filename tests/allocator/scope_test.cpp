@@ -16,16 +16,14 @@
 #include <vector>
 
 #include "runtime/driver_api.h"
+#include "tests/byte_units.h"
 
 namespace cistern {
 namespace {
 
 using namespace std::chrono_literals;
 
-constexpr std::size_t kMega = 1024 * 1024;
-constexpr std::int64_t kMiB = 1024 * 1024;
-
-class ScopeTest : public testing::Test {
+class ScopeTest : public ::testing::Test {
  protected:
   ~ScopeTest() override { EXPECT_NO_THROW(allocator_.check()); }
 
@@ -55,11 +53,11 @@ TEST_F(PeakScopeTest, HasTheFiguresOfItsTime) {
   allocator_.deallocate(before);
 
   const MemoryStats stats = scope.stats();
-  EXPECT_EQ(stats.allocated_bytes.all, (Stat{0, 5 * kMiB, 3 * kMiB, 5 * kMiB}));
+  EXPECT_EQ(stats.allocated_bytes.all, (Stat{0, 5 * kSignedMega, 3 * kSignedMega, 5 * kSignedMega}));
   EXPECT_EQ(stats.allocation.all, (Stat{0, 2, 1, 2}));
-  EXPECT_EQ(stats.reserved_bytes.all, (Stat{20 * kMiB, 20 * kMiB, 0, 0}));
-  EXPECT_EQ(scope.peak_bytes(), 5 * kMiB);
-  EXPECT_EQ(scope.start_bytes(), 2 * kMiB);
+  EXPECT_EQ(stats.reserved_bytes.all, (Stat{20 * kSignedMega, 20 * kSignedMega, 0, 0}));
+  EXPECT_EQ(scope.peak_bytes(), 5 * kSignedMega);
+  EXPECT_EQ(scope.start_bytes(), 2 * kSignedMega);
 }
 
 TEST_F(PeakScopeTest, StoppedItsFiguresStay) {
@@ -71,7 +69,7 @@ TEST_F(PeakScopeTest, StoppedItsFiguresStay) {
   allocator_.deallocate(block);
   static_cast<void>(allocator_.allocate(30 * kMega));
   scope.stop();
-  EXPECT_EQ(scope.stats().allocated_bytes.all, (Stat{2 * kMiB, 2 * kMiB, 2 * kMiB, 0}));
+  EXPECT_EQ(scope.stats().allocated_bytes.all, (Stat{2 * kSignedMega, 2 * kSignedMega, 2 * kSignedMega, 0}));
 }
 
 TEST_F(PeakScopeTest, ResetsOfTheDeviceDoNotReachIt) {
@@ -80,7 +78,7 @@ TEST_F(PeakScopeTest, ResetsOfTheDeviceDoNotReachIt) {
   allocator_.reset_peak_memory_stats();
   allocator_.reset_accumulated_memory_stats();
   EXPECT_EQ(allocator_.memory_stats().allocated_bytes.all, (Stat{0, 0, 0, 0}));
-  EXPECT_EQ(scope.stats().allocated_bytes.all, (Stat{0, 8 * kMiB, 8 * kMiB, 8 * kMiB}));
+  EXPECT_EQ(scope.stats().allocated_bytes.all, (Stat{0, 8 * kSignedMega, 8 * kSignedMega, 8 * kSignedMega}));
   EXPECT_EQ(scope.stats().num_device_alloc, 1);
 }
 
@@ -120,12 +118,12 @@ TEST_F(PeakScopeTest, OfAllDevicesSeesThoseThatAreUsedLater) {
   EXPECT_EQ(scope.stats(1).max_split_size, -1);
   void* block = allocator_.allocate(2 * kMega, nullptr, 1);
   static_cast<void>(allocator_.allocate(kMega, nullptr, 0));
-  EXPECT_EQ(scope.stats(0).allocated_bytes.all, (Stat{2 * kMiB, 2 * kMiB, kMiB, 0}));
-  EXPECT_EQ(scope.peak_bytes(1), 2 * kMiB);
+  EXPECT_EQ(scope.stats(0).allocated_bytes.all, (Stat{2 * kSignedMega, 2 * kSignedMega, kSignedMega, 0}));
+  EXPECT_EQ(scope.peak_bytes(1), 2 * kSignedMega);
   EXPECT_EQ(scope.start_bytes(1), 0);
   scope.stop();
   allocator_.deallocate(block);
-  EXPECT_EQ(scope.stats(1).allocated_bytes.all, (Stat{2 * kMiB, 2 * kMiB, 2 * kMiB, 0}));
+  EXPECT_EQ(scope.stats(1).allocated_bytes.all, (Stat{2 * kSignedMega, 2 * kSignedMega, 2 * kSignedMega, 0}));
   EXPECT_THROW(static_cast<void>(scope.stats(2)), InvalidArgument);
 }
 
@@ -137,8 +135,8 @@ TEST_F(PeakScopeTest, TheEndOfTheAllocatorStopsIt) {
   static_cast<void>(allocator->allocate(kMega));
   allocator.reset();
   EXPECT_FALSE(scope.is_open());
-  EXPECT_EQ(scope.stats().allocated_bytes.all, (Stat{kMiB, kMiB, kMiB, 0}));
-  EXPECT_EQ(all.peak_bytes(0), kMiB);
+  EXPECT_EQ(scope.stats().allocated_bytes.all, (Stat{kSignedMega, kSignedMega, kSignedMega, 0}));
+  EXPECT_EQ(all.peak_bytes(0), kSignedMega);
 }
 
 using TagTest = ScopeTest;
@@ -153,14 +151,14 @@ TEST_F(TagTest, ABlockCountsForTheInnermostTagUntilItIsFreed) {
     state = allocator_.allocate(3 * kMega);
   }
   void* nobodys = allocator_.allocate(4 * kMega);
-  EXPECT_EQ(tag("model").allocated_bytes, (Stat{2 * kMiB, 2 * kMiB, 2 * kMiB, 0}));
+  EXPECT_EQ(tag("model").allocated_bytes, (Stat{2 * kSignedMega, 2 * kSignedMega, 2 * kSignedMega, 0}));
   EXPECT_EQ(tag("optimizer").allocation, (Stat{1, 1, 1, 0}));
-  EXPECT_EQ(tag("").allocated_bytes, (Stat{4 * kMiB, 4 * kMiB, 4 * kMiB, 0}));
+  EXPECT_EQ(tag("").allocated_bytes, (Stat{4 * kSignedMega, 4 * kSignedMega, 4 * kSignedMega, 0}));
   std::thread([&] {
     const TagScope whose("another's");
     allocator_.deallocate(weights);
   }).join();
-  EXPECT_EQ(tag("model").allocated_bytes, (Stat{0, 2 * kMiB, 2 * kMiB, 2 * kMiB}));
+  EXPECT_EQ(tag("model").allocated_bytes, (Stat{0, 2 * kSignedMega, 2 * kSignedMega, 2 * kSignedMega}));
   EXPECT_EQ(tag("another's").allocation, Stat{}) << "who frees does not matter";
   allocator_.deallocate(state);
   allocator_.deallocate(nobodys);
@@ -170,8 +168,8 @@ TEST_F(TagTest, EachDeviceHasFiguresOfItsOwn) {
   const TagScope scope("both");
   static_cast<void>(allocator_.allocate(kMega, nullptr, 0));
   static_cast<void>(allocator_.allocate(2 * kMega, nullptr, 1));
-  EXPECT_EQ(tag("both", 0).allocated_bytes.current, kMiB);
-  EXPECT_EQ(tag("both", 1).allocated_bytes.current, 2 * kMiB);
+  EXPECT_EQ(tag("both", 0).allocated_bytes.current, kSignedMega);
+  EXPECT_EQ(tag("both", 1).allocated_bytes.current, 2 * kSignedMega);
 }
 
 TEST_F(TagTest, TagsAreListedByNameAndTheUntaggedFirst) {
@@ -197,7 +195,7 @@ TEST_F(TagTest, ABlockThatOthersAwaitIsNoLongerItsTags) {
   driver_.occupy(other_, 1ms);
   allocator_.record_stream(block, other_);
   allocator_.deallocate(block);
-  EXPECT_EQ(tag("shared").allocated_bytes, (Stat{0, 2 * kMiB, 2 * kMiB, 2 * kMiB}));
+  EXPECT_EQ(tag("shared").allocated_bytes, (Stat{0, 2 * kSignedMega, 2 * kSignedMega, 2 * kSignedMega}));
 }
 
 TEST_F(TagTest, TheSnapshotNamesTheTagsOfBlocksInUse) {
@@ -226,7 +224,7 @@ TEST_F(TagTest, BlocksOfARestoredCheckpointHaveTheirTagsAgain) {
   allocator_.deallocate(block);
   const TagScope scope("restorer");
   static_cast<void>(allocator_.restore_pool(0, checkpoint));
-  EXPECT_EQ(tag("graph").allocated_bytes.current, 2 * kMiB);
+  EXPECT_EQ(tag("graph").allocated_bytes.current, 2 * kSignedMega);
   EXPECT_EQ(tag("restorer").allocated_bytes.current, 0);
 }
 
@@ -238,7 +236,7 @@ TEST_F(TagTest, BlocksOfAPoolWithoutAUseKeepTheirTags) {
     block = pool->allocate(2 * kMega, stream_);
   }
   pool.reset();
-  EXPECT_EQ(tag("orphan").allocated_bytes.current, 2 * kMiB);
+  EXPECT_EQ(tag("orphan").allocated_bytes.current, 2 * kSignedMega);
   allocator_.deallocate(block);
   EXPECT_EQ(tag("orphan").allocated_bytes.current, 0);
 }
@@ -292,15 +290,15 @@ TEST_F(StreamStatsTest, TellsWhoOwnsWhatAndWhomItWaitsFor) {
   const std::vector<StreamStats> streams = allocator_.stream_stats();
   ASSERT_EQ(streams.size(), 2U);
   EXPECT_EQ(streams[0].stream, number_of(stream_));
-  EXPECT_EQ(streams[0].reserved_bytes, 20 * kMiB);
-  EXPECT_EQ(streams[0].live_bytes, 3 * kMiB);
-  EXPECT_EQ(streams[0].pending_bytes, 2 * kMiB);
+  EXPECT_EQ(streams[0].reserved_bytes, 20 * kSignedMega);
+  EXPECT_EQ(streams[0].live_bytes, 3 * kSignedMega);
+  EXPECT_EQ(streams[0].pending_bytes, 2 * kSignedMega);
   EXPECT_EQ(streams[0].awaited_frees, 0);
   EXPECT_FALSE(streams[0].awaited_since);
   EXPECT_EQ(streams[1].stream, number_of(other_));
   EXPECT_EQ(streams[1].reserved_bytes, 0);
   EXPECT_EQ(streams[1].awaited_frees, 1);
-  EXPECT_EQ(streams[1].awaited_bytes, 2 * kMiB);
+  EXPECT_EQ(streams[1].awaited_bytes, 2 * kSignedMega);
   ASSERT_TRUE(streams[1].awaited_since);
   EXPECT_TRUE(before <= *streams[1].awaited_since && *streams[1].awaited_since <= after);
 
@@ -324,7 +322,7 @@ TEST_F(StreamStatsTest, TheOldestPendingFreeIsTheFirstThatIsStillAwaited) {
   const auto oldest = allocator_.oldest_pending_free();
   ASSERT_TRUE(oldest);
   EXPECT_EQ(oldest->address, reinterpret_cast<std::uintptr_t>(first));
-  EXPECT_EQ(oldest->bytes, 2 * kMiB);
+  EXPECT_EQ(oldest->bytes, 2 * kSignedMega);
   EXPECT_EQ(oldest->owner, number_of(stream_));
   EXPECT_EQ(oldest->waits_for, number_of(slow));
   EXPECT_EQ(oldest->waits_for_device, 0);
@@ -362,7 +360,7 @@ TEST_F(StreamStatsTest, AFreeThatAFlushWaitsForIsStillSeen) {
   watched.looks = [&] {
     ++looked;
     EXPECT_TRUE(allocator.oldest_pending_free());
-    EXPECT_EQ(allocator.stream_stats().at(1).awaited_bytes, 2 * kMiB);
+    EXPECT_EQ(allocator.stream_stats().at(1).awaited_bytes, 2 * kSignedMega);
   };
   allocator.empty_cache();
   EXPECT_EQ(looked, 1);

@@ -7,12 +7,12 @@
 
 #include <string>
 
+#include "tests/byte_units.h"
+
 namespace cistern {
 namespace {
 
 using namespace std::chrono_literals;
-
-constexpr std::size_t kMega = 1024 * 1024;
 
 TEST(SnapshotTest, SegmentsAreInAddressOrderAndTheirFiguresAddUp) {
   SimulatedDriver driver({.capacity_bytes = 512 * kMega, .backing = Backing::none});

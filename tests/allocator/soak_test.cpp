@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "tests/byte_units.h"
 #include "tests/property.h"
 
 namespace cistern {
@@ -23,7 +24,6 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr std::size_t kMega = 1024 * 1024;
 constexpr long kLong = 100'000'000;
 
 long operations() {

@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "runtime/stream_access.h"
+#include "tests/byte_units.h"
 #include "tests/property.h"
 
 namespace cistern {
@@ -28,10 +29,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr std::size_t kKibi = 1024;
-constexpr std::size_t kMega = 1024 * kKibi;
-
-class StreamHitsTest : public testing::Test {
+class StreamHitsTest : public ::testing::Test {
  protected:
   // As often as makes a stream serve itself.
   void wake(StreamHandle stream) {
@@ -219,13 +217,13 @@ TEST_F(StreamHitsTest, AForeignOrFreedAddressFromAnotherThreadChangesNothing) {
   void* block = allocator_.allocate(4 * kKibi, first_);
   void* freed = allocator_.allocate(4 * kKibi, first_);
   allocator_.deallocate(freed);
-  testing::internal::CaptureStderr();
+  ::testing::internal::CaptureStderr();
   on_another_thread([&] {
     allocator_.deallocate(static_cast<char*>(block) + 512);
     allocator_.deallocate(freed);
   });
   EXPECT_EQ(stats().allocation.all.current, 1);
-  const std::string said = testing::internal::GetCapturedStderr();
+  const std::string said = ::testing::internal::GetCapturedStderr();
   EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 2) << said;
   EXPECT_NE(said.find("not the address of a live block"), std::string::npos) << said;
   allocator_.deallocate(block);

@@ -11,15 +11,14 @@
 #include <thread>
 
 #include "runtime/driver_api.h"
+#include "tests/byte_units.h"
 
 namespace cistern {
 namespace {
 
 using namespace std::chrono_literals;
 
-constexpr std::size_t kMega = 1024 * 1024;
-
-class StreamOrderedTest : public testing::Test {
+class StreamOrderedTest : public ::testing::Test {
  protected:
   ~StreamOrderedTest() override { allocator_.check(); }
 

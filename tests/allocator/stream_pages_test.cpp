@@ -15,12 +15,10 @@
 #include <vector>
 
 #include "runtime/driver_api.h"
+#include "tests/byte_units.h"
 
 namespace cistern {
 namespace {
-
-constexpr std::size_t kKibi = 1024;
-constexpr std::size_t kMega = 1024 * kKibi;
 
 // A driver whose allocations begin in the middle of a page of 2 MiB.
 class MisalignedDriver {
@@ -52,7 +50,7 @@ TEST(StreamPages, SegmentsOfTwoStreamsMayShareAPage) {
     std::vector<void*> blocks;
     for (int i = 0; i < 3000; ++i)
       blocks.push_back(allocator.allocate(kKibi, streams[static_cast<std::size_t>(i % 2)]));
-    testing::internal::CaptureStderr();
+    ::testing::internal::CaptureStderr();
     const auto free_all = [&] {
       for (void* block : blocks) allocator.deallocate(block);
     };
@@ -60,7 +58,7 @@ TEST(StreamPages, SegmentsOfTwoStreamsMayShareAPage) {
       free_all();
     else
       std::thread(free_all).join();
-    EXPECT_EQ(testing::internal::GetCapturedStderr().substr(0, 200), "");
+    EXPECT_EQ(::testing::internal::GetCapturedStderr().substr(0, 200), "");
     EXPECT_EQ(allocator.memory_stats().allocation.all.current, 0);
     allocator.check();
     if (round == 2) allocator.empty_cache();
@@ -106,10 +104,10 @@ void free_where_a_segment_was(bool in_private_pool) {
     if (in_private_pool) guard.emplace(pool);
     void* block = allocator.allocate(kKibi, new_stream);
     EXPECT_EQ(block, old_block) << "elsewhere this tests nothing";
-    testing::internal::CaptureStderr();
+    ::testing::internal::CaptureStderr();
     allocator.deallocate(block);
     static_cast<void>(allocator.memory_stats());
-    EXPECT_EQ(testing::internal::GetCapturedStderr().substr(0, 200), "");
+    EXPECT_EQ(::testing::internal::GetCapturedStderr().substr(0, 200), "");
   };
   allocator.empty_cache();
   EXPECT_EQ(allocator.memory_stats().allocation.all.current, 0);

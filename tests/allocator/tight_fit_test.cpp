@@ -1,4 +1,5 @@
 #include "allocator/tight_fit.h"
+#include "tests/allocator/page_sizes.h"
 
 #include <gtest/gtest.h>
 
@@ -9,33 +10,31 @@
 namespace cistern {
 namespace {
 
-constexpr PageSize kPage(3);  // 8 sectors
-
 // Pages wholly inside the run of which the block has a sector, counted one by one.
 std::int64_t touched(Sectors run, Sectors size, Sectors block, Sectors sectors) {
   std::int64_t count = 0;
-  for (Sectors page = kPage.up(run); page + kPage.sectors() <= run + size; page += kPage.sectors())
-    if (block < page + kPage.sectors() && block + sectors > page) ++count;
+  for (Sectors page = kPageOf8.up(run); page + kPageOf8.sectors() <= run + size; page += kPageOf8.sectors())
+    if (block < page + kPageOf8.sectors() && block + sectors > page) ++count;
   return count;
 }
 
 TEST(TightFitTest, ARunOfJustThatSizeAtOnce) {
   const FreeRuns::BySize runs = {{4, 96}, {12, 0}, {12, 40}, {13, 200}};
-  const auto fit = tight_fit(runs, 12, kPage);
+  const auto fit = tight_fit(runs, 12, kPageOf8);
   ASSERT_TRUE(fit);
   EXPECT_EQ(fit->address, 0);
   EXPECT_EQ(fit->pages, 0);
-  EXPECT_FALSE(tight_fit(runs, 14, kPage));
+  EXPECT_FALSE(tight_fit(runs, 14, kPageOf8));
 }
 
 TEST(TightFitTest, FragmentsBeforeWholePages) {
   // 24 sectors from 5: a fragment of 3, two pages, a fragment of 5.
   const FreeRuns::BySize runs = {{24, 5}};
-  EXPECT_EQ(tight_fit(runs, 3, kPage)->address, 5);
-  EXPECT_EQ(tight_fit(runs, 5, kPage)->address, 24);
-  EXPECT_EQ(tight_fit(runs, 4, kPage)->pages, 0);
-  EXPECT_EQ(tight_fit(runs, 6, kPage)->pages, 1);
-  EXPECT_EQ(tight_fit(runs, 13, kPage)->address, 16);  // a page and the fragment behind it
+  EXPECT_EQ(tight_fit(runs, 3, kPageOf8)->address, 5);
+  EXPECT_EQ(tight_fit(runs, 5, kPageOf8)->address, 24);
+  EXPECT_EQ(tight_fit(runs, 4, kPageOf8)->pages, 0);
+  EXPECT_EQ(tight_fit(runs, 6, kPageOf8)->pages, 1);
+  EXPECT_EQ(tight_fit(runs, 13, kPageOf8)->address, 16);  // a page and the fragment behind it
 }
 
 // No position anywhere touches fewer whole pages than the one found.
@@ -50,7 +49,7 @@ TEST(TightFitTest, NoPositionInAnyRunTouchesFewerWholePages) {
       address += size + 1 + static_cast<Sectors>(random() % 20);
     }
     const auto sectors = static_cast<Sectors>(1 + random() % 40);
-    const auto fit = tight_fit(runs, sectors, kPage);
+    const auto fit = tight_fit(runs, sectors, kPageOf8);
     std::optional<std::int64_t> least;
     bool is_exact = false;
     bool is_inside = false;

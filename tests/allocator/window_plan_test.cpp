@@ -1,4 +1,5 @@
 #include "allocator/window_plan.h"
+#include "tests/allocator/page_sizes.h"
 
 #include <gtest/gtest.h>
 
@@ -10,14 +11,12 @@
 namespace cistern {
 namespace {
 
-constexpr PageSize kPage(7);  // 128 sectors: 2 are a 64th
-
-Fragment fragment(Sectors sectors, PageTable::Handle page) { return {sectors, page * kPage.sectors(), {page, 0}}; }
+Fragment fragment(Sectors sectors, PageTable::Handle page) { return {sectors, page * kPageOf128.sectors(), {page, 0}}; }
 
 TEST(WindowPlanTest, TwoFragmentsSaveAPage) {
   const std::vector<Fragment> endings = {fragment(60, 1)};
   const std::vector<Fragment> beginnings = {fragment(50, 2), fragment(70, 3)};
-  const auto plan = plan_window(endings, beginnings, 128 + 128, kPage);
+  const auto plan = plan_window(endings, beginnings, 128 + 128, kPageOf128);
   ASSERT_TRUE(plan);
   EXPECT_EQ(plan->pages, 1);
   EXPECT_EQ(plan->head, 60);
@@ -28,27 +27,27 @@ TEST(WindowPlanTest, TwoFragmentsSaveAPage) {
 
 TEST(WindowPlanTest, NotTwoFragmentsOfOnePage) {
   const std::vector<Fragment> endings = {fragment(60, 1)};
-  EXPECT_FALSE(plan_window(endings, std::vector<Fragment>{fragment(60, 1)}, 120, kPage));
-  EXPECT_TRUE(plan_window(endings, std::vector<Fragment>{fragment(60, 1), fragment(61, 2)}, 120, kPage));
+  EXPECT_FALSE(plan_window(endings, std::vector<Fragment>{fragment(60, 1)}, 120, kPageOf128));
+  EXPECT_TRUE(plan_window(endings, std::vector<Fragment>{fragment(60, 1), fragment(61, 2)}, 120, kPageOf128));
 }
 
 TEST(WindowPlanTest, AFragmentUsedUpAndTheCutInAWholePage) {
   const std::vector<Fragment> parts = {fragment(90, 1)};
-  const auto ending = plan_window(parts, {}, 128 + 50, kPage);
+  const auto ending = plan_window(parts, {}, 128 + 50, kPageOf128);
   ASSERT_TRUE(ending);
   EXPECT_EQ(ending->cut, WindowCut::whole_page);
   EXPECT_EQ(ending->head, 90);
   EXPECT_EQ(ending->pages, 1);
   EXPECT_EQ(ending->skipped, 0);
-  const auto beginning = plan_window({}, parts, 128 + 50, kPage);
+  const auto beginning = plan_window({}, parts, 128 + 50, kPageOf128);
   ASSERT_TRUE(beginning);
   EXPECT_EQ(beginning->tail, 90);
   EXPECT_EQ(beginning->skipped, 40);
 }
 
 TEST(WindowPlanTest, NothingWithoutAFragmentThatHelps) {
-  EXPECT_FALSE(plan_window({}, {}, 300, kPage));
-  EXPECT_FALSE(plan_window(std::vector<Fragment>{fragment(20, 1)}, {}, 128 + 100, kPage));
+  EXPECT_FALSE(plan_window({}, {}, 300, kPageOf128));
+  EXPECT_FALSE(plan_window(std::vector<Fragment>{fragment(20, 1)}, {}, 128 + 100, kPageOf128));
 }
 
 // The fewest whole pages over all choices of fragments, and what it says is what the request takes.
@@ -72,24 +71,24 @@ TEST(WindowPlanTest, AsFewPagesAsAnyChoiceOfFragments) {
     unique(endings);
     unique(beginnings);
     const auto sectors = static_cast<Sectors>(1 + random() % 600);
-    const auto plan = plan_window(endings, beginnings, sectors, kPage);
+    const auto plan = plan_window(endings, beginnings, sectors, kPageOf128);
 
-    const std::int64_t whole = kPage.whole(sectors);
+    const std::int64_t whole = kPageOf128.whole(sectors);
     std::optional<std::int64_t> least;
     const auto offer = [&](Sectors parts) {
       for (std::int64_t pages = std::max<std::int64_t>(0, whole - 1); pages <= whole; ++pages)
-        if (parts + kPage.sectors(pages) >= sectors) least = std::min(least.value_or(1000), pages);
+        if (parts + kPageOf128.sectors(pages) >= sectors) least = std::min(least.value_or(1000), pages);
     };
     for (const auto* parts : {&endings, &beginnings})
       for (const Fragment& part : *parts)
-        if (part.sectors <= sectors || sectors < kPage.sectors()) offer(part.sectors);
+        if (part.sectors <= sectors || sectors < kPageOf128.sectors()) offer(part.sectors);
     for (const Fragment& ending : endings)
       for (const Fragment& beginning : beginnings)
         if (!(ending.slot == beginning.slot)) offer(ending.sectors + beginning.sectors);
     ASSERT_EQ(plan.has_value(), least.has_value()) << "round " << round;
     if (!plan) continue;
     ASSERT_EQ(plan->pages, *least) << "round " << round;
-    const Sectors held = plan->head + plan->tail + kPage.sectors(plan->pages);
+    const Sectors held = plan->head + plan->tail + kPageOf128.sectors(plan->pages);
     ASSERT_EQ(held - sectors, plan->cut == WindowCut::whole_page ? plan->left : 0);
     ASSERT_LE(plan->head, plan->ending.sectors);
     ASSERT_LE(plan->tail, plan->beginning.sectors);

@@ -10,12 +10,12 @@
 #include <string>
 #include <thread>
 
+#include "tests/byte_units.h"
+
 namespace cistern {
 namespace {
 
-using testing::HasSubstr;
-
-constexpr std::size_t kMiB = std::size_t{1} << 20;
+using ::testing::HasSubstr;
 
 template <class Function>
 Function of_fake(const char* symbol) {
@@ -36,7 +36,7 @@ Told told(BlasHandle handle) {
 }
 int handles_made() { return of_fake<int (*)()>("cistern_fake_cublas_made")(); }
 
-class BlasHandles : public testing::Test {
+class BlasHandles : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
     setenv("CISTERN_DEVICE", "cuda", 1);
@@ -50,14 +50,14 @@ class BlasHandles : public testing::Test {
 TEST_F(BlasHandles, AreBoundToTheCurrentStreamWithMemoryOfThePools) {
   const BlasHandle handle = current_blas_handle();
   EXPECT_EQ(told(handle).stream, nullptr);
-  EXPECT_EQ(told(handle).bytes, 32 * kMiB);
-  EXPECT_EQ(memory_allocated(), 32 * kMiB);
+  EXPECT_EQ(told(handle).bytes, 32 * kMega);
+  EXPECT_EQ(memory_allocated(), 32 * kMega);
   const Stream stream = Stream::create();
   const StreamGuard guard(stream);
   EXPECT_EQ(current_blas_handle(), handle);
   EXPECT_EQ(told(handle).stream, stream.native_handle());
   EXPECT_NE(told(handle).workspace, nullptr);
-  EXPECT_EQ(memory_allocated(), 32 * kMiB);  // the other stream's went back
+  EXPECT_EQ(memory_allocated(), 32 * kMega);  // the other stream's went back
 }
 
 TEST_F(BlasHandles, AreAskedForAgainWithoutAnAllocation) {
@@ -77,7 +77,7 @@ TEST_F(BlasHandles, AreOneForEachThreadAndDevice) {
     const DeviceGuard guard(1);
     there = current_blas_handle();
     EXPECT_NE(there, here);
-    EXPECT_EQ(memory_allocated(1), 32 * kMiB);
+    EXPECT_EQ(memory_allocated(1), 32 * kMega);
   }
   EXPECT_EQ(current_blas_handle(), here);
   std::thread([&] {
@@ -145,15 +145,15 @@ TEST_F(BlasHandles, ThatCannotBeBoundAnewKeepTheirWorkspace) {
   for (const char* function : {"an allocation", "cublasSetStream", "cublasSetWorkspace"}) {
     setenv("CISTERN_FAKE_CUBLAS_FAILS", function, 1);
     if (function == std::string("an allocation")) set_memory_fraction(0.0001);
-    testing::internal::CaptureStderr();
+    ::testing::internal::CaptureStderr();
     EXPECT_THROW(static_cast<void>(current_blas_handle()), std::exception) << function;
-    static_cast<void>(testing::internal::GetCapturedStderr());
+    static_cast<void>(::testing::internal::GetCapturedStderr());
     set_memory_fraction(1);
     unsetenv("CISTERN_FAKE_CUBLAS_FAILS");
     const Told after = told(handle);
     const bool is_ours = after.stream == before.stream && after.workspace == before.workspace;
     EXPECT_TRUE(is_ours || after.workspace == nullptr) << function;
-    EXPECT_EQ(memory_allocated(), 32 * kMiB) << function;
+    EXPECT_EQ(memory_allocated(), 32 * kMega) << function;
     const StreamGuard back{default_stream()};
     EXPECT_EQ(current_blas_handle(), handle);
     EXPECT_EQ(told(handle).workspace, before.workspace) << function;
@@ -173,9 +173,9 @@ TEST_F(BlasHandles, ThatTheCallerBoundElsewhereComeBack) {
 
 TEST_F(BlasHandles, WithoutMemoryForTheWorkspaceAreAnOutOfMemoryError) {
   set_memory_fraction(0.0001);
-  testing::internal::CaptureStderr();
+  ::testing::internal::CaptureStderr();
   EXPECT_THROW(static_cast<void>(current_blas_handle()), OutOfMemoryError);
-  static_cast<void>(testing::internal::GetCapturedStderr());
+  static_cast<void>(::testing::internal::GetCapturedStderr());
   set_memory_fraction(1);
   EXPECT_NE(told(current_blas_handle()).workspace, nullptr);
 }

@@ -8,7 +8,7 @@
 
 namespace {
 
-class CApi : public testing::Test {
+class CApi : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
     setenv("CISTERN_DEVICE", "simulated:devices=2,capacity=4GiB", 1);

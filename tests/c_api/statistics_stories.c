@@ -11,7 +11,7 @@
     if (!(condition)) return __LINE__; \
   } while (0)
 
-static const size_t mega = (size_t)1 << 20;
+static const size_t mebibyte = (size_t)1 << 20;
 
 int story_statistics(void) {
   CISTERN_STRUCT(cistern_memory_stats, stats);
@@ -63,41 +63,41 @@ int story_scopes(void) {
   void *first = NULL, *second = NULL;
   HOLDS(cistern_peak_scope_create(0, &scope) == CISTERN_SUCCESS);
   HOLDS(cistern_tag_scope_begin("weights", &weights) == CISTERN_SUCCESS);
-  HOLDS(cistern_allocate(2 * mega, 0, NULL, &first) == CISTERN_SUCCESS);
+  HOLDS(cistern_allocate(2 * mebibyte, 0, NULL, &first) == CISTERN_SUCCESS);
   HOLDS(cistern_tag_scope_begin(NULL, &island) == CISTERN_SUCCESS);
-  HOLDS(cistern_allocate(mega, 0, NULL, &second) == CISTERN_SUCCESS);
+  HOLDS(cistern_allocate(mebibyte, 0, NULL, &second) == CISTERN_SUCCESS);
   cistern_tag_scope_end(island);
   HOLDS(cistern_get_tag_stats(0, "weights", &tagged) == CISTERN_SUCCESS);
-  HOLDS(tagged.allocated_bytes.current == (int64_t)(2 * mega) && tagged.allocation.allocated == 1);
+  HOLDS(tagged.allocated_bytes.current == (int64_t)(2 * mebibyte) && tagged.allocation.allocated == 1);
   HOLDS(cistern_get_tag_stats(0, NULL, &tagged) == CISTERN_SUCCESS);
-  HOLDS(tagged.allocated_bytes.current == (int64_t)mega);
+  HOLDS(tagged.allocated_bytes.current == (int64_t)mebibyte);
   HOLDS(cistern_get_tag_stats(0, "nobody", &tagged) == CISTERN_SUCCESS && tagged.allocation.allocated == 0);
   HOLDS(cistern_deallocate(second) == CISTERN_SUCCESS);
   cistern_peak_scope_stop(scope);
   HOLDS(cistern_peak_scope_stats(scope, &stats) == CISTERN_SUCCESS);
-  HOLDS(stats.allocated_bytes.all.peak == (int64_t)(3 * mega) && stats.allocation.all.freed == 1);
+  HOLDS(stats.allocated_bytes.all.peak == (int64_t)(3 * mebibyte) && stats.allocation.all.freed == 1);
   cistern_peak_scope_destroy(scope);
   cistern_peak_scope_destroy(NULL);
   cistern_peak_scope_stop(NULL);
 
   limits.tag = "weights";
-  limits.soft_bytes = 3 * mega;
-  limits.hard_bytes = 5 * mega;
+  limits.soft_bytes = 3 * mebibyte;
+  limits.hard_bytes = 5 * mebibyte;
   limits.on_soft = on_soft;
   limits.user_data = &seen;
   HOLDS(cistern_budget_create(&limits, &budget) == CISTERN_SUCCESS);
-  HOLDS(cistern_allocate(2 * mega, 0, NULL, &second) == CISTERN_SUCCESS);
-  HOLDS(seen.calls == 1 && seen.live_bytes == 4 * mega && strcmp(seen.tag, "weights") == 0);
+  HOLDS(cistern_allocate(2 * mebibyte, 0, NULL, &second) == CISTERN_SUCCESS);
+  HOLDS(seen.calls == 1 && seen.live_bytes == 4 * mebibyte && strcmp(seen.tag, "weights") == 0);
   HOLDS(cistern_deallocate(second) == CISTERN_SUCCESS);
-  HOLDS(cistern_allocate(4 * mega, 0, NULL, &second) == CISTERN_ERROR_OUT_OF_MEMORY);
+  HOLDS(cistern_allocate(4 * mebibyte, 0, NULL, &second) == CISTERN_ERROR_OUT_OF_MEMORY);
   HOLDS(strstr(cistern_last_error(), "weights") != NULL);
   cistern_budget_destroy(budget);
   cistern_budget_destroy(NULL);
-  HOLDS(cistern_allocate(4 * mega, 0, NULL, &second) == CISTERN_SUCCESS);
+  HOLDS(cistern_allocate(4 * mebibyte, 0, NULL, &second) == CISTERN_SUCCESS);
   cistern_tag_scope_end(weights);
   cistern_tag_scope_end(NULL);
   HOLDS(cistern_deallocate(first) == CISTERN_SUCCESS && cistern_deallocate(second) == CISTERN_SUCCESS);
-  limits.hard_bytes = mega;
+  limits.hard_bytes = mebibyte;
   HOLDS(cistern_budget_create(&limits, &budget) == CISTERN_ERROR_INVALID_ARGUMENT);
   HOLDS(cistern_budget_create(NULL, &budget) == CISTERN_ERROR_INVALID_ARGUMENT);
   HOLDS(cistern_tag_scope_begin("", &weights) == CISTERN_ERROR_INVALID_ARGUMENT);
@@ -131,7 +131,7 @@ int story_snapshots(void) {
   history.context = CISTERN_CONTEXT_NONE;
   HOLDS(cistern_record_history(&history) == CISTERN_SUCCESS);
   HOLDS(cistern_set_user_metadata("step 17") == CISTERN_SUCCESS);
-  HOLDS(cistern_allocate(5 * mega, 1, NULL, &memory) == CISTERN_SUCCESS);
+  HOLDS(cistern_allocate(5 * mebibyte, 1, NULL, &memory) == CISTERN_SUCCESS);
   HOLDS(cistern_annotate(memory, "logits") == CISTERN_SUCCESS);
   HOLDS(cistern_annotate(&all, "nothing") == CISTERN_ERROR_INVALID_ARGUMENT);
   HOLDS(cistern_send_snapshot(receive, &all, CISTERN_SNAPSHOT_JSON) == CISTERN_SUCCESS && all.count > 100);

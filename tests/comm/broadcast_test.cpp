@@ -8,7 +8,7 @@
 namespace cistern::comm {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 class Broadcast : public CommCase {};
 

@@ -16,7 +16,7 @@ namespace cistern::comm {
 
 using Shape = std::vector<std::int64_t>;
 
-class CommCase : public testing::Test {
+class CommCase : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
     setenv("CISTERN_DEVICE", "simulated:devices=4,capacity=1GiB,races=report", 1);

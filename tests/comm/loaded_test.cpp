@@ -13,9 +13,9 @@
 namespace cistern::comm {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::StartsWith;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 std::vector<std::string> lines_of(const char* library, const char* function) {
   void* const handle = dlopen(library, RTLD_NOW | RTLD_LOCAL);
@@ -27,7 +27,7 @@ std::vector<std::string> lines_of(const char* library, const char* function) {
 }
 
 // A process of its own each. The library runs the kernels that it is asked for by what they are called and given.
-class CommKernels : public testing::Test {
+class CommKernels : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
     setenv("CISTERN_DEVICE", "cuda", 1);

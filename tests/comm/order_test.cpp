@@ -133,7 +133,7 @@ TEST_F(CommOrder, InputsMayBeWrittenAndFreedAtOnce) {
 
 // The block is of one stream, and read on another that is current meanwhile. What is read may begin inside the block,
 // between others of that stream.
-class CommUses : public CommOrder, public testing::WithParamInterface<std::int64_t> {};
+class CommUses : public CommOrder, public ::testing::WithParamInterface<std::int64_t> {};
 
 TEST_P(CommUses, OnOtherStreamsAreRecorded) {
   const Stream own = Stream::create({.device = 0});
@@ -168,7 +168,7 @@ TEST_P(CommUses, OnOtherStreamsAreRecorded) {
   used_by([&](const TensorView& tensor) { return gather({other}, 0, tensor); });
   used_by([&](const TensorView& tensor) { return scatter(other, std::vector<TensorView>{tensor}); });
 }
-INSTANTIATE_TEST_SUITE_P(FromElement, CommUses, testing::Values(0, 1, 999), testing::PrintToStringParamName());
+INSTANTIATE_TEST_SUITE_P(FromElement, CommUses, ::testing::Values(0, 1, 999), ::testing::PrintToStringParamName());
 
 TEST_F(CommOrder, ResultsOfTheDefaultStreamAreRecordedOnTheCurrentOne) {
   const Given given(counted(1000), {1000}, 0);
@@ -230,14 +230,14 @@ TEST_F(CommOrder, FailedCallsLeaveNoMemoryAndNoRace) {
     }
     driver().clear_faults();
   };
-  testing::internal::CaptureStderr();
+  ::testing::internal::CaptureStderr();
   each_call_fails([&] { static_cast<void>(broadcast(first, {1, 2})); });
   each_call_fails([&] { static_cast<void>(broadcast_coalesced({first, first}, {1, 2})); });
   each_call_fails([&] { static_cast<void>(reduce_add({first, second}, 2)); });
   each_call_fails([&] { static_cast<void>(scatter(first, {1, 2}, std::nullopt, 1)); });
   each_call_fails([&] { static_cast<void>(gather({first, second}, 1, 2)); });
   each_call_fails([&] { static_cast<void>(gather({first, second}, 1, "cpu")); });
-  static_cast<void>(testing::internal::GetCapturedStderr());
+  static_cast<void>(::testing::internal::GetCapturedStderr());
   EXPECT_GT(failures, 40);
 }
 

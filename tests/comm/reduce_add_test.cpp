@@ -12,7 +12,7 @@
 namespace cistern::comm {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 class ReduceAdd : public CommCase {
  protected:

@@ -8,7 +8,7 @@
 namespace cistern::comm {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 using Sizes = std::vector<std::int64_t>;
 
 const Shape kShape{4, 6, 5};

@@ -84,7 +84,7 @@ TEST(StridedWorks, OfHalvesRoundToTheNearest) {
   EXPECT_EQ(bfloat_of_float(3.4e38F), 0x7f80);  // above the largest
 }
 
-class StridedOnDriver : public testing::Test {
+class StridedOnDriver : public ::testing::Test {
  protected:
   explicit StridedOnDriver(Backing backing = Backing::memory)
       : driver({.capacity_bytes = 1 << 26, .backing = backing}) {

@@ -11,7 +11,7 @@
 namespace cistern::comm {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 class Tensors : public CommCase {};
 

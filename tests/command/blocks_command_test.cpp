@@ -1,29 +1,25 @@
 #include <gmock/gmock.h>
 
+#include "tests/byte_units.h"
 #include "tests/command/command_fixture.h"
 #include "tests/command/made_snapshot.h"
 
 namespace cistern {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::Not;
-
-constexpr auto kLive = BlockState::active_allocated;
-constexpr auto kFree = BlockState::inactive;
-constexpr auto kPending = BlockState::active_pending_free;
-constexpr std::int64_t kMega = 1 << 20;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 class BlocksCommandTest : public CommandTest {
  protected:
   // By address: sizes 512, 1024, 2 MiB - 1536; 4, 6 and 10 MiB of another stream; 3 MiB of another device and pool.
   BlocksCommandTest() {
-    snapshot_ =
-        make_snapshot({{0x1000000, {{512, kLive, 0, 0, 12}, {1024, kPending, 1}, {2 * kMega - 1536, kFree}}},
-                       {0x2000000, {{4 * kMega, kLive, 1, 1}, {6 * kMega, kFree}, {10 * kMega, kLive, 0, 1}}, 77},
-                       {0x4000000, {{3 * kMega, kLive}}, 0, 1, {0, 1}, true}},
-                      2);
+    snapshot_ = make_snapshot(
+        {{0x1000000, {{512, kLive, 0, 0, 12}, {1024, kPending, 1}, {2 * kSignedMega - 1536, kFree}}},
+         {0x2000000, {{4 * kSignedMega, kLive, 1, 1}, {6 * kSignedMega, kFree}, {10 * kSignedMega, kLive, 0, 1}}, 77},
+         {0x4000000, {{3 * kSignedMega, kLive}}, 0, 1, {0, 1}, true}},
+        2);
     snapshot_.stacks = {make_stack({"load", "main"}), make_stack({"step", "main"})};
     snapshot_.tags = {"weights", "activations"};
     write_torch_json(snapshot_, path("s.json"));
@@ -47,40 +43,42 @@ class BlocksCommandTest : public CommandTest {
 };
 
 TEST_F(BlocksCommandTest, ListsEveryBlockByAddress) {
-  EXPECT_THAT(sizes({}), ElementsAre(512, 1024, 2 * kMega - 1536, 4 * kMega, 6 * kMega, 10 * kMega, 3 * kMega));
+  EXPECT_THAT(sizes({}), ElementsAre(512, 1024, 2 * kSignedMega - 1536, 4 * kSignedMega, 6 * kSignedMega,
+                                     10 * kSignedMega, 3 * kSignedMega));
 }
 
 TEST_F(BlocksCommandTest, EachFilterKeepsWhatItNames) {
   EXPECT_THAT(sizes({"--state", "active_pending_free"}), ElementsAre(1024));
-  EXPECT_THAT(sizes({"--state", "inactive"}), ElementsAre(2 * kMega - 1536, 6 * kMega));
-  EXPECT_THAT(sizes({"--min-size", "4MiB"}), ElementsAre(4 * kMega, 6 * kMega, 10 * kMega));
+  EXPECT_THAT(sizes({"--state", "inactive"}), ElementsAre(2 * kSignedMega - 1536, 6 * kSignedMega));
+  EXPECT_THAT(sizes({"--min-size", "4MiB"}), ElementsAre(4 * kSignedMega, 6 * kSignedMega, 10 * kSignedMega));
   EXPECT_THAT(sizes({"--max-size", "1024"}), ElementsAre(512, 1024));
-  EXPECT_THAT(sizes({"--stream", "77"}), ElementsAre(4 * kMega, 6 * kMega, 10 * kMega));
-  EXPECT_THAT(sizes({"--stream", "0x4d"}), ElementsAre(4 * kMega, 6 * kMega, 10 * kMega));
-  EXPECT_THAT(sizes({"--device", "1"}), ElementsAre(3 * kMega));
-  EXPECT_THAT(sizes({"--pool", "0,1"}), ElementsAre(3 * kMega));
-  EXPECT_THAT(sizes({"--kind", "small"}), ElementsAre(512, 1024, 2 * kMega - 1536));
-  EXPECT_THAT(sizes({"--kind", "large"}), ElementsAre(4 * kMega, 6 * kMega, 10 * kMega, 3 * kMega));
-  EXPECT_THAT(sizes({"--kind", "expandable"}), ElementsAre(3 * kMega));
-  EXPECT_THAT(sizes({"--tag", "activations"}), ElementsAre(4 * kMega, 10 * kMega));
-  EXPECT_THAT(sizes({"--tag", "", "--state", "active_allocated"}), ElementsAre(3 * kMega));
+  EXPECT_THAT(sizes({"--stream", "77"}), ElementsAre(4 * kSignedMega, 6 * kSignedMega, 10 * kSignedMega));
+  EXPECT_THAT(sizes({"--stream", "0x4d"}), ElementsAre(4 * kSignedMega, 6 * kSignedMega, 10 * kSignedMega));
+  EXPECT_THAT(sizes({"--device", "1"}), ElementsAre(3 * kSignedMega));
+  EXPECT_THAT(sizes({"--pool", "0,1"}), ElementsAre(3 * kSignedMega));
+  EXPECT_THAT(sizes({"--kind", "small"}), ElementsAre(512, 1024, 2 * kSignedMega - 1536));
+  EXPECT_THAT(sizes({"--kind", "large"}),
+              ElementsAre(4 * kSignedMega, 6 * kSignedMega, 10 * kSignedMega, 3 * kSignedMega));
+  EXPECT_THAT(sizes({"--kind", "expandable"}), ElementsAre(3 * kSignedMega));
+  EXPECT_THAT(sizes({"--tag", "activations"}), ElementsAre(4 * kSignedMega, 10 * kSignedMega));
+  EXPECT_THAT(sizes({"--tag", "", "--state", "active_allocated"}), ElementsAre(3 * kSignedMega));
   EXPECT_THAT(sizes({"--tag", "nobody"}), ElementsAre());
-  EXPECT_THAT(sizes({"--stack", "step"}), ElementsAre(1024, 4 * kMega));
-  EXPECT_THAT(sizes({"--stack", "load.cpp:4"}), ElementsAre(512, 10 * kMega));
-  EXPECT_THAT(sizes({"--stack", ""}), ElementsAre(2 * kMega - 1536, 6 * kMega, 3 * kMega));
+  EXPECT_THAT(sizes({"--stack", "step"}), ElementsAre(1024, 4 * kSignedMega));
+  EXPECT_THAT(sizes({"--stack", "load.cpp:4"}), ElementsAre(512, 10 * kSignedMega));
+  EXPECT_THAT(sizes({"--stack", ""}), ElementsAre(2 * kSignedMega - 1536, 6 * kSignedMega, 3 * kSignedMega));
   EXPECT_THAT(sizes({"--stack", "main", "--stream", "77", "--tag", "activations", "--max-size", "5MiB"}),
-              ElementsAre(4 * kMega));
+              ElementsAre(4 * kSignedMega));
 }
 
 TEST_F(BlocksCommandTest, SortsByOneKeyOrMore) {
   EXPECT_THAT(sizes({"--sort", "size", "--min-size", "3MiB"}),
-              ElementsAre(3 * kMega, 4 * kMega, 6 * kMega, 10 * kMega));
+              ElementsAre(3 * kSignedMega, 4 * kSignedMega, 6 * kSignedMega, 10 * kSignedMega));
   EXPECT_THAT(sizes({"--sort", "size", "--reverse", "--min-size", "3MiB"}),
-              ElementsAre(10 * kMega, 6 * kMega, 4 * kMega, 3 * kMega));
-  EXPECT_THAT(sizes({"--sort", "state,size"}),
-              ElementsAre(2 * kMega - 1536, 6 * kMega, 512, 3 * kMega, 4 * kMega, 10 * kMega, 1024));
+              ElementsAre(10 * kSignedMega, 6 * kSignedMega, 4 * kSignedMega, 3 * kSignedMega));
+  EXPECT_THAT(sizes({"--sort", "state,size"}), ElementsAre(2 * kSignedMega - 1536, 6 * kSignedMega, 512,
+                                                           3 * kSignedMega, 4 * kSignedMega, 10 * kSignedMega, 1024));
   EXPECT_THAT(sizes({"--sort", "tag,stack", "--state", "active_allocated"}),
-              ElementsAre(3 * kMega, 10 * kMega, 4 * kMega, 512));
+              ElementsAre(3 * kSignedMega, 10 * kSignedMega, 4 * kSignedMega, 512));
   EXPECT_THAT(sizes({"--sort", "stream,pool,kind,device,requested,address", "--max-size", "1024"}),
               ElementsAre(512, 1024));
 }
@@ -90,8 +88,8 @@ TEST_F(BlocksCommandTest, ALimitShortensTheListAndNotTheCount) {
   const auto json = nlohmann::json::parse(result.out);
   EXPECT_EQ(json["blocks"].size(), 2u);
   EXPECT_EQ(json["matching_blocks"], 7);
-  EXPECT_EQ(json["matching_bytes"], 25 * kMega);
-  EXPECT_EQ(json["matching_requested_bytes"], 17 * kMega + 1536 - 12);
+  EXPECT_EQ(json["matching_bytes"], 25 * kSignedMega);
+  EXPECT_EQ(json["matching_requested_bytes"], 17 * kSignedMega + 1536 - 12);
   EXPECT_THAT(list({"--limit", "2"}).out, HasSubstr("... 5 more\n"));
   EXPECT_THAT(list({"--limit", "7"}).out, Not(HasSubstr("more")));
 }

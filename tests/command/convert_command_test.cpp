@@ -145,7 +145,7 @@ TEST_F(ConvertCommandTest, HostileFilesAreRefusedInOneLine) {
   const std::string compressed = gzipped(pickle);
   for (std::size_t size = 0; size < compressed.size(); ++size) files.push_back(compressed.substr(0, size));
   for (const std::string& hostile : files) {
-    SCOPED_TRACE(testing::PrintToString(hostile.substr(0, 100)));
+    SCOPED_TRACE(::testing::PrintToString(hostile.substr(0, 100)));
     const std::string file = write("hostile", hostile);
     expect_refused(run({"convert", file, path("never.json")}), {"hostile", "expected"});
     EXPECT_FALSE(std::filesystem::exists(path("never.json")));

@@ -1,30 +1,28 @@
 #include <gmock/gmock.h>
 
+#include "tests/byte_units.h"
 #include "tests/command/command_fixture.h"
 #include "tests/command/made_snapshot.h"
 
 namespace cistern {
 namespace {
 
-using testing::HasSubstr;
-using testing::Not;
-
-constexpr auto kLive = BlockState::active_allocated;
-constexpr auto kFree = BlockState::inactive;
-constexpr auto kPending = BlockState::active_pending_free;
-constexpr std::int64_t kMega = 1 << 20;
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 class DiffCommandTest : public CommandTest {
  protected:
   // Between the two: optimizer appears, cache grows by a block of 3 MiB, weights stay, old goes; the numbers of
   // stacks and tags are others.
   DiffCommandTest() {
-    before_ = make_snapshot({{0x1000000, {{2 * kMega, kLive, 0, 0}, {kMega, kLive, 1, 1}, {9 * kMega, kFree}}},
-                             {0x2000000, {{4 * kMega, kLive, 2, 2}}}});
+    before_ = make_snapshot(
+        {{0x1000000, {{2 * kSignedMega, kLive, 0, 0}, {kSignedMega, kLive, 1, 1}, {9 * kSignedMega, kFree}}},
+         {0x2000000, {{4 * kSignedMega, kLive, 2, 2}}}});
     before_.stacks = {make_stack({"load", "main"}), make_stack({"keep", "main"}), make_stack({"old", "main"})};
     before_.tags = {"weights", "cache", "old"};
-    after_ = make_snapshot({{0x5000000, {{kMega, kLive, 0, 0}, {3 * kMega, kLive, 0, 0}, {8 * kMega, kPending, 3, 2}}},
-                            {0x6000000, {{2 * kMega, kLive, 1, 1}, {5 * kMega, kLive, 2, 2, 100}}, 9}});
+    after_ = make_snapshot(
+        {{0x5000000, {{kSignedMega, kLive, 0, 0}, {3 * kSignedMega, kLive, 0, 0}, {8 * kSignedMega, kPending, 3, 2}}},
+         {0x6000000, {{2 * kSignedMega, kLive, 1, 1}, {5 * kSignedMega, kLive, 2, 2, 100}}, 9}});
     after_.stacks = {make_stack({"keep", "main"}), make_stack({"load", "main"}), make_stack({"adam", "main"}),
                      make_stack({"freed"})};
     after_.tags = {"cache", "weights", "optimizer"};
@@ -61,17 +59,17 @@ TEST_F(DiffCommandTest, OwnersAppearGrowAndGo) {
     EXPECT_EQ(list["unchanged"], 1);
     const auto appeared = owner(list, key, names[0]);
     EXPECT_EQ(appeared["change"], "appeared");
-    EXPECT_EQ(appeared["bytes"], 5 * kMega);
+    EXPECT_EQ(appeared["bytes"], 5 * kSignedMega);
     EXPECT_EQ(appeared["a"], (nlohmann::json{{"blocks", 0}, {"bytes", 0}, {"requested_bytes", 0}}));
     EXPECT_EQ(appeared["b"],
-              (nlohmann::json{{"blocks", 1}, {"bytes", 5 * kMega}, {"requested_bytes", 5 * kMega - 100}}));
+              (nlohmann::json{{"blocks", 1}, {"bytes", 5 * kSignedMega}, {"requested_bytes", 5 * kSignedMega - 100}}));
     const auto grown = owner(list, key, names[1]);
     EXPECT_EQ(grown["change"], "grown");
-    EXPECT_EQ(grown["bytes"], 3 * kMega);
+    EXPECT_EQ(grown["bytes"], 3 * kSignedMega);
     EXPECT_EQ(grown["blocks"], 1);
     const auto gone = owner(list, key, names[2]);
     EXPECT_EQ(gone["change"], "gone");
-    EXPECT_EQ(gone["bytes"], -4 * kMega);
+    EXPECT_EQ(gone["bytes"], -4 * kSignedMega);
     EXPECT_EQ(owner(list, key, names[3]), nullptr);
   }
 }
@@ -80,14 +78,14 @@ TEST_F(DiffCommandTest, TheOtherWayRoundWhatHadGrownHasShrunk) {
   const Result result = run({"diff", path("b.pickle"), path("a.json"), "--json"});
   const auto list = nlohmann::json::parse(result.out)["by_tag"];
   EXPECT_EQ(owner(list, "tag", "cache")["change"], "shrunk");
-  EXPECT_EQ(owner(list, "tag", "cache")["bytes"], -3 * kMega);
+  EXPECT_EQ(owner(list, "tag", "cache")["bytes"], -3 * kSignedMega);
   EXPECT_EQ(owner(list, "tag", "optimizer")["change"], "gone");
   EXPECT_EQ(owner(list, "tag", "old")["change"], "appeared");
 }
 
 TEST_F(DiffCommandTest, WhereBytesAreTheSameBlocksDecide) {
-  write_pickle(make_snapshot({{0x1000000, {{6 * kMega}}}}), path("one"));
-  write_pickle(make_snapshot({{0x1000000, {{2 * kMega}, {4 * kMega}}}}), path("two"));
+  write_pickle(make_snapshot({{0x1000000, {{6 * kSignedMega}}}}), path("one"));
+  write_pickle(make_snapshot({{0x1000000, {{2 * kSignedMega}, {4 * kSignedMega}}}}), path("two"));
   const auto changes = [this](const char* a, const char* b) {
     return nlohmann::json::parse(run({"diff", path(a), path(b), "--json"}).out)["by_tag"];
   };
@@ -101,19 +99,19 @@ TEST_F(DiffCommandTest, TheLargestChangeIsFirstWhateverItsSign) {
   std::vector<std::int64_t> bytes;
   const auto json = diff_json();
   for (const auto& each : json["by_tag"]["owners"]) bytes.push_back(each["bytes"]);
-  EXPECT_EQ(bytes, (std::vector<std::int64_t>{5 * kMega, -4 * kMega, 3 * kMega}));
+  EXPECT_EQ(bytes, (std::vector<std::int64_t>{5 * kSignedMega, -4 * kSignedMega, 3 * kSignedMega}));
 }
 
 TEST_F(DiffCommandTest, TheHeadSaysWhereTheMemoryOfBothIs) {
   const auto json = diff_json();
-  EXPECT_EQ(json["a"]["live_bytes"], 7 * kMega);
+  EXPECT_EQ(json["a"]["live_bytes"], 7 * kSignedMega);
   EXPECT_EQ(json["a"]["live_blocks"], 3);
-  EXPECT_EQ(json["a"]["free_split_bytes"], 9 * kMega);
-  EXPECT_EQ(json["a"]["reserved_bytes"], 16 * kMega);
-  EXPECT_EQ(json["b"]["live_bytes"], 11 * kMega - 100);
+  EXPECT_EQ(json["a"]["free_split_bytes"], 9 * kSignedMega);
+  EXPECT_EQ(json["a"]["reserved_bytes"], 16 * kSignedMega);
+  EXPECT_EQ(json["b"]["live_bytes"], 11 * kSignedMega - 100);
   EXPECT_EQ(json["b"]["rounding_bytes"], 100);
-  EXPECT_EQ(json["b"]["pending_bytes"], 8 * kMega);
-  EXPECT_EQ(json["b"]["reserved_bytes"], 19 * kMega);
+  EXPECT_EQ(json["b"]["pending_bytes"], 8 * kSignedMega);
+  EXPECT_EQ(json["b"]["reserved_bytes"], 19 * kSignedMega);
 }
 
 TEST_F(DiffCommandTest, FiltersAndLimitsNarrowIt) {
@@ -138,7 +136,7 @@ TEST_F(DiffCommandTest, TheTextNamesOwnersChangesAndFrames) {
 }
 
 TEST_F(DiffCommandTest, BlocksWithoutAStackOrATagAreAnOwnerToo) {
-  write_pickle(make_snapshot({{0x1000000, {{6 * kMega}}}}), path("one"));
+  write_pickle(make_snapshot({{0x1000000, {{6 * kSignedMega}}}}), path("one"));
   write_pickle(make_snapshot({}), path("none"));
   const Result result = run({"diff", path("none"), path("one")});
   EXPECT_THAT(result.out, HasSubstr("(no tag)"));

@@ -5,6 +5,7 @@
 
 #include <random>
 
+#include "tests/byte_units.h"
 #include "tests/command/command_fixture.h"
 #include "tests/command/made_snapshot.h"
 #include "tools/placement.h"
@@ -14,12 +15,8 @@
 namespace cistern {
 namespace {
 
-using testing::HasSubstr;
-using testing::Not;
-
-constexpr auto kFree = BlockState::inactive;
-constexpr auto kPending = BlockState::active_pending_free;
-constexpr std::int64_t kMega = 1 << 20;
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 // What is predicted from a snapshot of a heap is what the heap does next.
 class PredictedHeap {
@@ -28,9 +25,9 @@ class PredictedHeap {
       : allocator_({&driver_.api(), AllocatorOptions::parse(options)}), streams_{nullptr, driver_.create_stream()} {}
 
   void run(std::uint64_t seed, int steps) {
-    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    SCOPED_TRACE(::testing::Message() << "seed " << seed);
     std::mt19937_64 random(seed);
-    for (int step = 0; step < steps && !testing::Test::HasFailure(); ++step) {
+    for (int step = 0; step < steps && !::testing::Test::HasFailure(); ++step) {
       if (!live_.empty() && random() % 100 < 45)
         give(random());
       else if (random() % 100 < 2)
@@ -63,7 +60,7 @@ class PredictedHeap {
     live_.push_back(pointer);
     const Snapshot after = allocator_.snapshot();
     const auto [segment, block] = find(after, reinterpret_cast<std::uintptr_t>(pointer));
-    SCOPED_TRACE(testing::Message() << bytes << " bytes on stream " << handle);
+    SCOPED_TRACE(::testing::Message() << bytes << " bytes on stream " << handle);
     ASSERT_NE(block, nullptr);
     EXPECT_EQ(segment->is_large, placement.is_large);
     if (!placement.served_by && placement.expands) {
@@ -133,26 +130,26 @@ TEST(Placement, IsWhatTheAllocatorThenDoes) {
 // Gaps of 20 MiB before, between and behind segments that are free, in a range whose ends are known.
 TEST(Placement, GapsAreFilledFromTheLowestPlaceInTheRangeThatHoldsTheRequest) {
   constexpr std::uint64_t base = 0x10000000;
-  const auto at = [](std::int64_t mebibytes) { return base + static_cast<std::uint64_t>(mebibytes * kMega); };
-  Snapshot snapshot = make_snapshot({{at(20), {{15 * kMega, kFree}, {5 * kMega}}, 0, 0, {0, 0}, true},
-                                     {at(60), {{20 * kMega, kFree}}, 0, 0, {0, 0}, true},
-                                     {at(100), {{8 * kMega, kFree}, {12 * kMega}}, 0, 0, {0, 0}, true}});
+  const auto at = [](std::int64_t mebibytes) { return base + static_cast<std::uint64_t>(mebibytes * kSignedMega); };
+  Snapshot snapshot = make_snapshot({{at(20), {{15 * kSignedMega, kFree}, {5 * kSignedMega}}, 0, 0, {0, 0}, true},
+                                     {at(60), {{20 * kSignedMega, kFree}}, 0, 0, {0, 0}, true},
+                                     {at(100), {{8 * kSignedMega, kFree}, {12 * kSignedMega}}, 0, 0, {0, 0}, true}});
   for (SegmentInfo& segment : snapshot.segments) {
     segment.range_address = base;
-    segment.range_size = 140 * kMega;
+    segment.range_size = 140 * kSignedMega;
   }
   const AllocatorOptions options = AllocatorOptions::parse("expandable_segments:True");
   const auto growth = [&](std::int64_t mebibytes) {
-    return place(snapshot, options, {static_cast<std::size_t>(mebibytes * kMega), 0, 0, {0, 0}}).growth;
+    return place(snapshot, options, {static_cast<std::size_t>(mebibytes * kSignedMega), 0, 0, {0, 0}}).growth;
   };
   EXPECT_EQ(growth(35).address, at(0));  // before the first segment, which is free at its beginning
-  EXPECT_EQ(growth(35).mapped_bytes, 20u * kMega);
-  EXPECT_EQ(growth(35).block_bytes, 35u * kMega);
+  EXPECT_EQ(growth(35).mapped_bytes, 20u * kSignedMega);
+  EXPECT_EQ(growth(35).block_bytes, 35u * kSignedMega);
   EXPECT_EQ(growth(66).address, at(40));
-  EXPECT_EQ(growth(66).mapped_bytes, 40u * kMega);  // both gaps beside the segment that is all free
-  EXPECT_EQ(growth(66).block_bytes, 68u * kMega);
+  EXPECT_EQ(growth(66).mapped_bytes, 40u * kSignedMega);  // both gaps beside the segment that is all free
+  EXPECT_EQ(growth(66).block_bytes, 68u * kSignedMega);
   EXPECT_EQ(growth(69).address, 0u);  // nowhere in this range
-  EXPECT_EQ(growth(69).mapped_bytes, 80u * kMega);
+  EXPECT_EQ(growth(69).mapped_bytes, 80u * kSignedMega);
 }
 
 class ExplainCommandTest : public CommandTest {
@@ -160,10 +157,11 @@ class ExplainCommandTest : public CommandTest {
   // Stream 0's large pool: 3 and 2 MiB free, 5 MiB pending beside the 3. Elsewhere: 6 MiB free of stream 7, 7 MiB of
   // a private pool, and 1 MiB of the small pool.
   ExplainCommandTest() {
-    snapshot_ = make_snapshot({{0x10000000, {{3 * kMega, kFree}, {5 * kMega, kPending}, {kMega}, {2 * kMega, kFree}}},
-                               {0x20000000, {{6 * kMega, kFree}}, 7},
-                               {0x30000000, {{7 * kMega, kFree}, {kMega}}, 0, 0, {1, 0}},
-                               {0x40000000, {{kMega}, {kMega, kFree}}}});
+    snapshot_ = make_snapshot(
+        {{0x10000000, {{3 * kSignedMega, kFree}, {5 * kSignedMega, kPending}, {kSignedMega}, {2 * kSignedMega, kFree}}},
+         {0x20000000, {{6 * kSignedMega, kFree}}, 7},
+         {0x30000000, {{7 * kSignedMega, kFree}, {kSignedMega}}, 0, 0, {1, 0}},
+         {0x40000000, {{kSignedMega}, {kSignedMega, kFree}}}});
   }
 
   Result explain(Arguments options) const {
@@ -195,13 +193,13 @@ TEST_F(ExplainCommandTest, TheBestFitOfTheStreamsOwnPoolServes) {
   EXPECT_EQ(json["candidates"], 2);
   EXPECT_EQ(json["served_by"]["address"], 0x10900000);
   EXPECT_EQ(json["served_by"]["segment"], 0x10000000);
-  EXPECT_EQ(json["served_by"]["block_bytes"], 2 * kMega);  // what would be left is too little to split
+  EXPECT_EQ(json["served_by"]["block_bytes"], 2 * kSignedMega);  // what would be left is too little to split
   EXPECT_EQ(json["served_by"]["rest_bytes"], 0);
-  EXPECT_EQ(unfit(json, "behind the best fit")["bytes"], 3 * kMega);
+  EXPECT_EQ(unfit(json, "behind the best fit")["bytes"], 3 * kSignedMega);
 
   const auto split = explain_json({"1048577", "0x0"});
   EXPECT_EQ(split["served_by"]["address"], 0x10900000);
-  EXPECT_EQ(explain_json({"2MiB", "7"})["served_by"]["rest_bytes"], 4 * kMega);
+  EXPECT_EQ(explain_json({"2MiB", "7"})["served_by"]["rest_bytes"], 4 * kSignedMega);
   EXPECT_EQ(explain_json({"2MiB", "0", "--pool", "1,0"})["served_by"]["address"], 0x30000000);
   EXPECT_EQ(explain_json({"1", "0"})["served_by"]["address"], 0x40100000);
 }
@@ -212,64 +210,64 @@ TEST_F(ExplainCommandTest, WhereNothingServesEachFreeByteHasItsReason) {
   EXPECT_EQ(json["reason"], "too small");
   EXPECT_EQ(json["candidates"], 0);
   EXPECT_EQ(json["new_segment"], (nlohmann::json{
-                                     {"segment_bytes", 20 * kMega},
-                                     {"block_bytes", 4 * kMega},
-                                     {"rest_bytes", 16 * kMega},
+                                     {"segment_bytes", 20 * kSignedMega},
+                                     {"block_bytes", 4 * kSignedMega},
+                                     {"rest_bytes", 16 * kSignedMega},
                                  }));
   const auto figures = [&](const char* reason) {
     const auto each = unfit(json, reason);
     return std::array<std::int64_t, 4>{each["blocks"], each["bytes"], each["largest"], each["large_enough"]};
   };
   using Figures = std::array<std::int64_t, 4>;
-  EXPECT_EQ(figures("too small"), (Figures{2, 5 * kMega, 3 * kMega, 0}));
-  EXPECT_EQ(figures("pending"), (Figures{1, 5 * kMega, 5 * kMega, 1}));
-  EXPECT_EQ(figures("another stream"), (Figures{1, 6 * kMega, 6 * kMega, 1}));
-  EXPECT_EQ(figures("another pool"), (Figures{1, 7 * kMega, 7 * kMega, 1}));
-  EXPECT_EQ(figures("the other size class"), (Figures{1, kMega, kMega, 0}));
+  EXPECT_EQ(figures("too small"), (Figures{2, 5 * kSignedMega, 3 * kSignedMega, 0}));
+  EXPECT_EQ(figures("pending"), (Figures{1, 5 * kSignedMega, 5 * kSignedMega, 1}));
+  EXPECT_EQ(figures("another stream"), (Figures{1, 6 * kSignedMega, 6 * kSignedMega, 1}));
+  EXPECT_EQ(figures("another pool"), (Figures{1, 7 * kSignedMega, 7 * kSignedMega, 1}));
+  EXPECT_EQ(figures("the other size class"), (Figures{1, kSignedMega, kSignedMega, 0}));
   EXPECT_EQ(json["other_free"].size(), 5u);
-  EXPECT_EQ(json["largest_without_pending"], 8 * kMega);
+  EXPECT_EQ(json["largest_without_pending"], 8 * kSignedMega);
   EXPECT_EQ(json["flushed_segments"], 1);  // stream 7's; a private pool keeps its own
-  EXPECT_EQ(json["flushed_bytes"], 6 * kMega);
+  EXPECT_EQ(json["flushed_bytes"], 6 * kSignedMega);
 }
 
 // With the option a refused request finds what a flush waited for, unless the flush gave it back.
 TEST_F(ExplainCommandTest, WhatAFlushLeavesIsSearchedAgainIfTheOptionIsOn) {
-  snapshot_ =
-      make_snapshot({{0x10000000, {{10 * kMega, kPending}, {10 * kMega}}}, {0x20000000, {{20 * kMega, kPending}}}});
+  snapshot_ = make_snapshot(
+      {{0x10000000, {{10 * kSignedMega, kPending}, {10 * kSignedMega}}}, {0x20000000, {{20 * kSignedMega, kPending}}}});
   EXPECT_EQ(explain_json({"8MiB", "0"})["found_after_flush"], nullptr);
   snapshot_.settings.text = "research_after_flush:True";
-  EXPECT_EQ(explain_json({"8MiB", "0"})["found_after_flush"], 10 * kMega);
+  EXPECT_EQ(explain_json({"8MiB", "0"})["found_after_flush"], 10 * kSignedMega);
   EXPECT_THAT(explain({"8MiB", "0"}).out, HasSubstr("and a block of 10485760 bytes (10.00 MiB) serves"));
   EXPECT_EQ(explain_json({"16MiB", "0"})["found_after_flush"], nullptr) << "its segment went back whole";
   snapshot_.segments[0].is_expandable = true;
   EXPECT_EQ(explain_json({"3MiB", "0"})["found_after_flush"], nullptr) << "these serve nobody under classic";
   snapshot_.settings.expandable_segments = true;
   snapshot_.segments[1].is_expandable = true;
-  EXPECT_EQ(explain_json({"8MiB", "0"})["found_after_flush"], 10 * kMega) << "less than a page";
+  EXPECT_EQ(explain_json({"8MiB", "0"})["found_after_flush"], 10 * kSignedMega) << "less than a page";
   EXPECT_EQ(explain_json({"16MiB", "0"})["found_after_flush"], nullptr) << "its page went back";
 }
 
 TEST_F(ExplainCommandTest, TheRecordedLimitOfSplittingHolds) {
-  snapshot_ =
-      make_snapshot({{0x10000000, {{30 * kMega, kFree}, {kMega}}}, {0x20000000, {{22 * kMega, kFree}, {kMega}}}});
+  snapshot_ = make_snapshot({{0x10000000, {{30 * kSignedMega, kFree}, {kSignedMega}}},
+                             {0x20000000, {{22 * kSignedMega, kFree}, {kSignedMega}}}});
   EXPECT_NE(explain_json({"25MiB", "0"})["served_by"], nullptr);
-  snapshot_.settings.max_split_size = 28 * kMega;
+  snapshot_.settings.max_split_size = 28 * kSignedMega;
   const auto json = explain_json({"25MiB", "0"});
   EXPECT_EQ(json["served_by"], nullptr);
   EXPECT_EQ(json["reason"], "max_split_size");
-  EXPECT_EQ(unfit(json, "max_split_size")["bytes"], 30 * kMega);
+  EXPECT_EQ(unfit(json, "max_split_size")["bytes"], 30 * kSignedMega);
   // Above it a block of less than 20 MiB more serves, whole.
-  EXPECT_EQ(explain_json({"29MiB", "0"})["served_by"]["block_bytes"], 30 * kMega);
+  EXPECT_EQ(explain_json({"29MiB", "0"})["served_by"]["block_bytes"], 30 * kSignedMega);
 }
 
 TEST_F(ExplainCommandTest, TheRecordedPolicyDecides) {
   snapshot_.settings.roundup_power2_divisions[2] = 2;
-  EXPECT_EQ(explain_json({"2097153", "0"})["rounded_bytes"], 3 * kMega);
+  EXPECT_EQ(explain_json({"2097153", "0"})["rounded_bytes"], 3 * kSignedMega);
   snapshot_.settings.text = "policy:direct";
   const auto json = explain_json({"2MiB", "0"});
   EXPECT_EQ(json["policy"], "direct");
   EXPECT_EQ(json["reason"], "policy direct");
-  EXPECT_EQ(json["new_segment"]["segment_bytes"], 2 * kMega);
+  EXPECT_EQ(json["new_segment"]["segment_bytes"], 2 * kSignedMega);
   EXPECT_THAT(explain({"2MiB", "0"}).out, HasSubstr("there is no cache to give back"));
   snapshot_.settings.text = "backend:cudaMallocAsync";
   expect_refused(explain({"2MiB", "0"}), {"policy async"});
@@ -301,8 +299,8 @@ TEST_F(ExplainCommandTest, AHeapThatWasGivenItsOptionsAsAStructIsExplainedByThem
   AllocatorOptions options;
   options.policy = Policy::expandable;
   options.pytorch_rules = PytorchRules::v2_4;
-  options.max_split_size_bytes = 28 * kMega;
-  options.max_non_split_rounding_bytes = 20 * kMega;
+  options.max_split_size_bytes = 28 * kSignedMega;
+  options.max_non_split_rounding_bytes = 20 * kSignedMega;
   CachingAllocator allocator({&driver.api(), options});
   static_cast<void>(allocator.allocate(1000));
   std::ostringstream out;
@@ -315,35 +313,35 @@ TEST_F(ExplainCommandTest, AHeapThatWasGivenItsOptionsAsAStructIsExplainedByThem
 }
 
 TEST_F(ExplainCommandTest, ExpandableSegmentsServeNoRequestOfPolicyClassic) {
-  snapshot_ = make_snapshot({{0x10000000, {{30 * kMega, kFree}, {kMega}}, 0, 0, {0, 0}, true}});
+  snapshot_ = make_snapshot({{0x10000000, {{30 * kSignedMega, kFree}, {kSignedMega}}, 0, 0, {0, 0}, true}});
   const auto json = explain_json({"25MiB", "0"});
   EXPECT_EQ(json["served_by"], nullptr);
   EXPECT_EQ(json["reason"], "expandable segment");
 }
 
 TEST_F(ExplainCommandTest, ExpandableSegmentsGrowByThePage) {
-  snapshot_ =
-      make_snapshot({{0x10000000, {{30 * kMega, kFree}, {10 * kMega}}, 0, 0, {0, 0}, true},
-                     {0x14000000, {{10 * kMega}, {2 * kMega, kFree}, {8 * kMega, kPending}}, 0, 0, {0, 0}, true},
-                     {0x18000000, {{15 * kMega}, {5 * kMega, kFree}}, 0, 0, {0, 0}, true}});
+  snapshot_ = make_snapshot(
+      {{0x10000000, {{30 * kSignedMega, kFree}, {10 * kSignedMega}}, 0, 0, {0, 0}, true},
+       {0x14000000, {{10 * kSignedMega}, {2 * kSignedMega, kFree}, {8 * kSignedMega, kPending}}, 0, 0, {0, 0}, true},
+       {0x18000000, {{15 * kSignedMega}, {5 * kSignedMega, kFree}}, 0, 0, {0, 0}, true}});
   snapshot_.settings.expandable_segments = true;
   const auto served = explain_json({"4MiB", "0"});
   EXPECT_EQ(served["policy"], "expandable");
   // The smaller block is left for what needs the open end behind it.
   EXPECT_EQ(served["served_by"]["address"], 0x10000000);
-  EXPECT_EQ(unfit(served, "room to grow behind it")["bytes"], 5 * kMega);
+  EXPECT_EQ(unfit(served, "room to grow behind it")["bytes"], 5 * kSignedMega);
   // Between the first segment and the second 24 MiB are not mapped, behind the second 44.
   const auto between = explain_json({"31MiB", "0"});
   EXPECT_EQ(between["served_by"], nullptr);
   EXPECT_EQ(between["new_pages"], (nlohmann::json{{"address", 0x15400000},
-                                                  {"page_bytes", 20 * kMega},
-                                                  {"mapped_bytes", 40 * kMega},
-                                                  {"block_bytes", 31 * kMega},
-                                                  {"rest_bytes", 9 * kMega}}));
+                                                  {"page_bytes", 20 * kSignedMega},
+                                                  {"mapped_bytes", 40 * kSignedMega},
+                                                  {"block_bytes", 31 * kSignedMega},
+                                                  {"rest_bytes", 9 * kSignedMega}}));
   const auto behind = explain_json({"60MiB", "0"});
   EXPECT_EQ(behind["new_pages"]["address"], 0x18F00000);
-  EXPECT_EQ(behind["new_pages"]["mapped_bytes"], 60 * kMega);
-  EXPECT_EQ(behind["flushed_bytes"], 20 * kMega);  // whole pages alone
+  EXPECT_EQ(behind["new_pages"]["mapped_bytes"], 60 * kSignedMega);
+  EXPECT_EQ(behind["flushed_bytes"], 20 * kSignedMega);  // whole pages alone
   const auto elsewhere = explain_json({"60MiB", "7"});
   EXPECT_EQ(elsewhere["new_pages"]["address"], 0);
   const std::string text = explain({"60MiB", "0"}).out;
@@ -353,7 +351,7 @@ TEST_F(ExplainCommandTest, ExpandableSegmentsGrowByThePage) {
 
 TEST_F(ExplainCommandTest, OptionsOfALaterPyTorchAreNotedAndTheRestHolds) {
   snapshot_.settings.text = "key_of_tomorrow:1,max_split_size_mb:28";
-  snapshot_.settings.max_split_size = 28 * kMega;
+  snapshot_.settings.max_split_size = 28 * kSignedMega;
   const Result result = explain({"2MiB", "0", "--json"});
   EXPECT_EQ(result.status, kExitSuccess);
   EXPECT_EQ(result.error_lines(), 1);

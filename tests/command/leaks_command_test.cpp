@@ -1,19 +1,16 @@
 #include <gmock/gmock.h>
 
+#include "tests/byte_units.h"
 #include "tests/command/command_fixture.h"
 #include "tests/command/made_snapshot.h"
 
 namespace cistern {
 namespace {
 
-using testing::HasSubstr;
-using testing::Not;
+using ::testing::HasSubstr;
+using ::testing::Not;
 
-constexpr auto kLive = BlockState::active_allocated;
-constexpr auto kFree = BlockState::inactive;
-constexpr auto kPending = BlockState::active_pending_free;
-constexpr std::int64_t kMega = 1 << 20;
-constexpr std::uint64_t kFirst = 0x1000000, kSecond = kFirst + kMega, kThird = kFirst + 3 * kMega;
+constexpr std::uint64_t kFirst = 0x1000000, kSecond = kFirst + kSignedMega, kThird = kFirst + 3 * kSignedMega;
 
 class LeaksCommandTest : public CommandTest {
  protected:
@@ -21,19 +18,23 @@ class LeaksCommandTest : public CommandTest {
   // 3 MiB lived from 150 to 300 and 5 MiB, at the second one's place, from 160 to 180.
   LeaksCommandTest() {
     snapshot_ = make_snapshot({{kFirst,
-                                {{kMega, kLive, 0, 0},
-                                 {2 * kMega, kLive, 1, 1, 24},
-                                 {4 * kMega, kLive, 1, 1},
-                                 {8 * kMega, kPending, 0},
-                                 {5 * kMega, kFree}}}});
+                                {{kSignedMega, kLive, 0, 0},
+                                 {2 * kSignedMega, kLive, 1, 1, 24},
+                                 {4 * kSignedMega, kLive, 1, 1},
+                                 {8 * kSignedMega, kPending, 0},
+                                 {5 * kSignedMega, kFree}}}});
     snapshot_.stacks = {make_stack({"load", "main"}), make_stack({"step", "main"}), make_stack({"drop", "main"})};
     snapshot_.tags = {"weights", "activations"};
     using enum TraceAction;
     snapshot_.device_traces[0] = {
-        make_entry(alloc, 0x9000000, 3 * kMega, 150, 2),       make_entry(alloc, kSecond, 5 * kMega, 160, 2),
-        make_entry(free_requested, kSecond, 5 * kMega, 180),   make_entry(free_completed, kSecond, 5 * kMega, 180),
-        make_entry(alloc, kSecond, 2 * kMega - 24, 200, 1),    make_entry(free_requested, 0x9000000, 3 * kMega, 300),
-        make_entry(free_completed, 0x9000000, 3 * kMega, 300), make_entry(alloc, kThird, 4 * kMega, 400, 1),
+        make_entry(alloc, 0x9000000, 3 * kSignedMega, 150, 2),
+        make_entry(alloc, kSecond, 5 * kSignedMega, 160, 2),
+        make_entry(free_requested, kSecond, 5 * kSignedMega, 180),
+        make_entry(free_completed, kSecond, 5 * kSignedMega, 180),
+        make_entry(alloc, kSecond, 2 * kSignedMega - 24, 200, 1),
+        make_entry(free_requested, 0x9000000, 3 * kSignedMega, 300),
+        make_entry(free_completed, 0x9000000, 3 * kSignedMega, 300),
+        make_entry(alloc, kThird, 4 * kSignedMega, 400, 1),
     };
     snapshot_.external_annotations = {{"step", true, 0, 140}, {"step", false, 0, 250}, {"eval", true, 0, 350}};
   }
@@ -60,11 +61,11 @@ class LeaksCommandTest : public CommandTest {
 };
 
 TEST_F(LeaksCommandTest, AtTheEndOfTheProcessWhatIsInCallersHandsIsALeak) {
-  EXPECT_EQ(groups(), (Bytes{6 * kMega, kMega}));
+  EXPECT_EQ(groups(), (Bytes{6 * kSignedMega, kSignedMega}));
   const auto json = nlohmann::json::parse(leaks({"--json"}).out);
   EXPECT_EQ(json["blocks"], 3);
-  EXPECT_EQ(json["bytes"], 7 * kMega);
-  EXPECT_EQ(json["requested_bytes"], 7 * kMega - 24);
+  EXPECT_EQ(json["bytes"], 7 * kSignedMega);
+  EXPECT_EQ(json["requested_bytes"], 7 * kSignedMega - 24);
   EXPECT_EQ(json["freed_later"], 0);
   EXPECT_EQ(json["groups"][0]["tag"], "activations");
   EXPECT_EQ(json["groups"][0]["blocks"], 2);
@@ -73,38 +74,38 @@ TEST_F(LeaksCommandTest, AtTheEndOfTheProcessWhatIsInCallersHandsIsALeak) {
 }
 
 TEST_F(LeaksCommandTest, WithoutLiveBlocksThereAreNone) {
-  snapshot_ = make_snapshot({{kFirst, {{kMega, kPending}, {kMega, kFree}}}});
+  snapshot_ = make_snapshot({{kFirst, {{kSignedMega, kPending}, {kSignedMega, kFree}}}});
   const Result result = leaks();
   EXPECT_EQ(result.status, kExitSuccess);
   EXPECT_EQ(result.out, "no leaks\n");
 }
 
 TEST_F(LeaksCommandTest, SinceAMomentOnlyWhatWasAllocatedFromThenOn) {
-  EXPECT_EQ(groups({"--since", "150"}), (Bytes{6 * kMega}));
-  EXPECT_EQ(groups({"--since", "200"}), (Bytes{6 * kMega}));
-  EXPECT_EQ(groups({"--since", "201"}), (Bytes{4 * kMega}));
+  EXPECT_EQ(groups({"--since", "150"}), (Bytes{6 * kSignedMega}));
+  EXPECT_EQ(groups({"--since", "200"}), (Bytes{6 * kSignedMega}));
+  EXPECT_EQ(groups({"--since", "201"}), (Bytes{4 * kSignedMega}));
   EXPECT_EQ(groups({"--since", "401"}), (Bytes{}));
 }
 
 TEST_F(LeaksCommandTest, UntilAMomentWhatWasNotFreedByThen) {
   // At 170 the 5 and the 3 MiB lived, which are both freed later; at 299 the 2 and the 3 MiB.
-  EXPECT_EQ(groups({"--since", "150", "--until", "170"}), (Bytes{8 * kMega}));
-  EXPECT_EQ(groups({"--since", "150", "--until", "180"}), (Bytes{3 * kMega}));
-  EXPECT_EQ(groups({"--since", "155", "--until", "299"}), (Bytes{2 * kMega}));
-  EXPECT_EQ(groups({"--since", "150", "--until", "299"}), (Bytes{3 * kMega, 2 * kMega}));
-  EXPECT_EQ(groups({"--since", "150", "--until", "300"}), (Bytes{2 * kMega}));
+  EXPECT_EQ(groups({"--since", "150", "--until", "170"}), (Bytes{8 * kSignedMega}));
+  EXPECT_EQ(groups({"--since", "150", "--until", "180"}), (Bytes{3 * kSignedMega}));
+  EXPECT_EQ(groups({"--since", "155", "--until", "299"}), (Bytes{2 * kSignedMega}));
+  EXPECT_EQ(groups({"--since", "150", "--until", "299"}), (Bytes{3 * kSignedMega, 2 * kSignedMega}));
+  EXPECT_EQ(groups({"--since", "150", "--until", "300"}), (Bytes{2 * kSignedMega}));
   const auto json = nlohmann::json::parse(leaks({"--since", "150", "--until", "299", "--json"}).out);
   EXPECT_EQ(json["freed_later"], 1);
   EXPECT_EQ(json["groups"][0]["freed_later"], 1);
   EXPECT_EQ(json["groups"][0]["frames"][0]["name"], "drop");
-  EXPECT_EQ(json["groups"][1]["requested_bytes"], 2 * kMega - 24);
+  EXPECT_EQ(json["groups"][1]["requested_bytes"], 2 * kSignedMega - 24);
 }
 
 TEST_F(LeaksCommandTest, ARangeIsFromItsStartToItsEnd) {
   snapshot_.segments[0].blocks[0].state = kPending;  // nothing is older than the history
-  snapshot_.segments[0].allocated_size -= kMega;
-  EXPECT_EQ(groups({"--range", "step"}), (Bytes{3 * kMega, 2 * kMega}));
-  EXPECT_EQ(groups({"--range", "eval"}), (Bytes{4 * kMega}));  // it has not ended
+  snapshot_.segments[0].allocated_size -= kSignedMega;
+  EXPECT_EQ(groups({"--range", "step"}), (Bytes{3 * kSignedMega, 2 * kSignedMega}));
+  EXPECT_EQ(groups({"--range", "eval"}), (Bytes{4 * kSignedMega}));  // it has not ended
   const auto json = nlohmann::json::parse(leaks({"--range", "step", "--json"}).out);
   EXPECT_EQ(json["since_us"], 140);
   EXPECT_EQ(json["until_us"], 250);
@@ -113,13 +114,13 @@ TEST_F(LeaksCommandTest, ARangeIsFromItsStartToItsEnd) {
 // What was allocated and freed before a ring's first entry has left nothing, although every live block is known.
 TEST_F(LeaksCommandTest, ARangeThatEndedBeforeWhatTheRingStillHasIsRefused) {
   std::vector<TraceEntry>& entries = snapshot_.device_traces[0];
-  entries.insert(entries.begin() + 1, make_entry(TraceAction::alloc, kFirst, kMega, 155, 0));
+  entries.insert(entries.begin() + 1, make_entry(TraceAction::alloc, kFirst, kSignedMega, 155, 0));
   snapshot_.external_annotations = {{"step", true, 0, 100}, {"step", false, 0, 109}};
   EXPECT_EQ(groups({"--range", "step"}), Bytes{}) << "the ring has everything";
   snapshot_.settings.trace_alloc_overflowed = true;
   expect_refused(leaks({"--range", "step"}), {"--range", "from 150 on"});
   expect_refused(leaks({"--since", "107", "--until", "109"}), {"--since 107", "from 150 on"});
-  EXPECT_EQ(groups({"--since", "107", "--until", "150"}), (Bytes{3 * kMega}));
+  EXPECT_EQ(groups({"--since", "107", "--until", "150"}), (Bytes{3 * kSignedMega}));
 }
 
 TEST_F(LeaksCommandTest, ARangeBeginsAndEndsOnOneDevice) {
@@ -139,18 +140,18 @@ TEST_F(LeaksCommandTest, OfSeveralRangesTheLastThatEndedCounts) {
   snapshot_.external_annotations = {{"step", true, 0, 150},  {"step", false, 0, 155}, {"step", true, 0, 156},
                                     {"step", true, 0, 190},  {"step", false, 0, 210}, {"step", false, 0, 305},
                                     {"step", true, 0, 10000}};
-  EXPECT_EQ(groups({"--range", "step"}), (Bytes{2 * kMega}));
+  EXPECT_EQ(groups({"--range", "step"}), (Bytes{2 * kSignedMega}));
   const auto json = nlohmann::json::parse(leaks({"--range", "step", "--json"}).out);
   EXPECT_EQ(json["since_us"], 156);
   EXPECT_EQ(json["until_us"], 305);
 }
 
 TEST_F(LeaksCommandTest, OlderThanSoManyEntries) {
-  EXPECT_EQ(groups({"--older-than", "0"}), (Bytes{6 * kMega, kMega}));
-  EXPECT_EQ(groups({"--older-than", "1"}), (Bytes{2 * kMega, kMega}));
-  EXPECT_EQ(groups({"--older-than", "3"}), (Bytes{2 * kMega, kMega}));
-  EXPECT_EQ(groups({"--older-than", "4"}), (Bytes{kMega}));
-  EXPECT_EQ(groups({"--older-than", "8"}), (Bytes{kMega}));
+  EXPECT_EQ(groups({"--older-than", "0"}), (Bytes{6 * kSignedMega, kSignedMega}));
+  EXPECT_EQ(groups({"--older-than", "1"}), (Bytes{2 * kSignedMega, kSignedMega}));
+  EXPECT_EQ(groups({"--older-than", "3"}), (Bytes{2 * kSignedMega, kSignedMega}));
+  EXPECT_EQ(groups({"--older-than", "4"}), (Bytes{kSignedMega}));
+  EXPECT_EQ(groups({"--older-than", "8"}), (Bytes{kSignedMega}));
   expect_refused(leaks({"--older-than", "9"}), {"--older-than 9", "at most 8"});
 }
 
@@ -158,13 +159,13 @@ TEST_F(LeaksCommandTest, WhatTheHistoryCannotTellIsRefused) {
   expect_refused(leaks({"--since", "149"}), {"--since 149", "a moment from 150 on", "device 0"});
   // Everything that is live is in the history, and so nothing can be missing.
   snapshot_.segments[0].blocks[0].state = kPending;
-  snapshot_.segments[0].allocated_size -= kMega;
-  EXPECT_EQ(groups({"--since", "1"}), (Bytes{6 * kMega}));
-  EXPECT_EQ(groups({"--since", "1", "--until", "299"}), (Bytes{3 * kMega, 2 * kMega}));
+  snapshot_.segments[0].allocated_size -= kSignedMega;
+  EXPECT_EQ(groups({"--since", "1"}), (Bytes{6 * kSignedMega}));
+  EXPECT_EQ(groups({"--since", "1", "--until", "299"}), (Bytes{3 * kSignedMega, 2 * kSignedMega}));
   // But for what was allocated before it and freed after the moment.
-  snapshot_.device_traces[0].push_back(make_entry(TraceAction::free_requested, 0xa000000, kMega, 500));
+  snapshot_.device_traces[0].push_back(make_entry(TraceAction::free_requested, 0xa000000, kSignedMega, 500));
   expect_refused(leaks({"--since", "1", "--until", "299"}), {"--since 1", "a moment from 150 on"});
-  EXPECT_EQ(groups({"--since", "1"}), (Bytes{6 * kMega}));
+  EXPECT_EQ(groups({"--since", "1"}), (Bytes{6 * kSignedMega}));
 
   for (TraceEntry& entry : snapshot_.device_traces[0]) entry.time_us = 0;
   expect_refused(leaks({"--since", "150"}), {"--since 150", "a history with time_us"});
@@ -174,8 +175,8 @@ TEST_F(LeaksCommandTest, WhatTheHistoryCannotTellIsRefused) {
 }
 
 TEST_F(LeaksCommandTest, FiltersNarrowIt) {
-  EXPECT_EQ(groups({"--tag", "weights"}), (Bytes{kMega}));
-  EXPECT_EQ(groups({"--stack", "step"}), (Bytes{6 * kMega}));
+  EXPECT_EQ(groups({"--tag", "weights"}), (Bytes{kSignedMega}));
+  EXPECT_EQ(groups({"--stack", "step"}), (Bytes{6 * kSignedMega}));
   EXPECT_EQ(groups({"--device", "1"}), (Bytes{}));
 }
 

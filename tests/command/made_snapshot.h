@@ -11,6 +11,10 @@
 
 namespace cistern {
 
+inline constexpr auto kLive = BlockState::active_allocated;
+inline constexpr auto kFree = BlockState::inactive;
+inline constexpr auto kPending = BlockState::active_pending_free;
+
 struct MadeBlock {
   std::int64_t size;
   BlockState state = BlockState::active_allocated;

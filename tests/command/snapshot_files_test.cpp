@@ -10,8 +10,8 @@
 namespace cistern {
 namespace {
 
-using testing::ContainsRegex;
-using testing::Not;
+using ::testing::ContainsRegex;
+using ::testing::Not;
 
 // The arguments of a subcommand for one file.
 Arguments arguments_for(const std::string& subcommand, const std::string& file) {
@@ -31,7 +31,7 @@ std::string without_names(std::string out, const std::string& file) {
   return out;
 }
 
-class SnapshotFiles : public CommandTest, public testing::WithParamInterface<std::string> {
+class SnapshotFiles : public CommandTest, public ::testing::WithParamInterface<std::string> {
  protected:
   Result run_on(const std::string& file, bool json = false) const {
     Arguments arguments = arguments_for(GetParam(), file);
@@ -98,7 +98,7 @@ TEST_P(SnapshotFiles, SizesWhoseSumNoNumberHoldsAreCapped) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Subcommand, SnapshotFiles, testing::Values("summary", "diff", "leaks", "blocks", "explain"),
+INSTANTIATE_TEST_SUITE_P(Subcommand, SnapshotFiles, ::testing::Values("summary", "diff", "leaks", "blocks", "explain"),
                          [](const auto& subcommand) { return subcommand.param; });
 
 }  // namespace

@@ -15,10 +15,10 @@ std::string name_of(CUresult result) {
   return known == CUDA_SUCCESS && name != nullptr ? name : "CUresult " + std::to_string(result);
 }
 
-testing::AssertionResult came_as_expected(const char*, const char* call, CUresult expected, CUresult came) {
-  if (expected == came) return testing::AssertionSuccess();
-  return testing::AssertionFailure() << "expected " << name_of(expected) << ", came " << name_of(came) << " from "
-                                     << call;
+::testing::AssertionResult came_as_expected(const char*, const char* call, CUresult expected, CUresult came) {
+  if (expected == came) return ::testing::AssertionSuccess();
+  return ::testing::AssertionFailure() << "expected " << name_of(expected) << ", came " << name_of(came) << " from "
+                                       << call;
 }
 
 // --- Gate and log -----------------------------------------------------------------------
@@ -148,12 +148,12 @@ std::vector<unsigned char> DriverCase::read(CUdeviceptr memory, std::size_t byte
   return result;
 }
 
-testing::AssertionResult DriverCase::holds(CUdeviceptr memory, std::size_t bytes, unsigned char value) {
+::testing::AssertionResult DriverCase::holds(CUdeviceptr memory, std::size_t bytes, unsigned char value) {
   const std::vector<unsigned char> found = read(memory, bytes);
   const auto other = std::find_if(found.begin(), found.end(), [&](unsigned char byte) { return byte != value; });
-  if (other == found.end()) return testing::AssertionSuccess();
-  return testing::AssertionFailure() << "byte " << other - found.begin() << " of " << bytes << ": expected "
-                                     << int{value} << ", came " << int{*other};
+  if (other == found.end()) return ::testing::AssertionSuccess();
+  return ::testing::AssertionFailure() << "byte " << other - found.begin() << " of " << bytes << ": expected "
+                                       << int{value} << ", came " << int{*other};
 }
 
 CUcontext DriverCase::second_context() {

@@ -29,8 +29,8 @@ inline constexpr std::size_t kMiB = std::size_t{1} << 20;
 // "CUDA_ERROR_INVALID_VALUE", as the driver itself names it.
 [[nodiscard]] std::string name_of(CUresult result);
 
-testing::AssertionResult came_as_expected(const char* expected_text, const char* call, CUresult expected,
-                                          CUresult came);
+::testing::AssertionResult came_as_expected(const char* expected_text, const char* call, CUresult expected,
+                                            CUresult came);
 
 #define EXPECT_RESULT(expected, call) EXPECT_PRED_FORMAT2(::cistern::conformance::came_as_expected, expected, call)
 #define ASSERT_RESULT(expected, call) ASSERT_PRED_FORMAT2(::cistern::conformance::came_as_expected, expected, call)
@@ -66,7 +66,7 @@ class Log {
 
 // The primary context of the first device is current. What a test makes lives until its end: then
 // all gates open, the device is waited for, and everything is given back.
-class DriverCase : public testing::Test {
+class DriverCase : public ::testing::Test {
  protected:
   DriverCase();
   void SetUp() override;
@@ -94,7 +94,7 @@ class DriverCase : public testing::Test {
   // The bytes of device memory as they are now. Waits for nothing else of the device's.
   std::vector<unsigned char> read(CUdeviceptr memory, std::size_t bytes);
   // Whether all `bytes` have the value; the message says which is the first that has not.
-  testing::AssertionResult holds(CUdeviceptr memory, std::size_t bytes, unsigned char value);
+  ::testing::AssertionResult holds(CUdeviceptr memory, std::size_t bytes, unsigned char value);
 
   // The second device's context; null where there is none.
   CUcontext second_context();

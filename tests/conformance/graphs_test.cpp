@@ -276,7 +276,7 @@ STATEMENT(C210, Graphs, AnUploadDoesNotRun, SECTION "cuGraphUpload", "An upload 
 
 STATEMENT(C211, Graphs, ADotFileDescribesIt, SECTION "cuGraphDebugDotPrint",
           "cuGraphDebugDotPrint writes a description of the graph in DOT to the path.") {
-  std::string path = testing::TempDir() + "conformance-" + std::to_string(getpid()) + ".dot";
+  std::string path = ::testing::TempDir() + "conformance-" + std::to_string(getpid()) + ".dot";
   EXPECT_OK(api.graph_debug_dot_print(graph_of_fill(make_memory(), 1), path.c_str(), 0));
   std::stringstream text;
   text << std::ifstream(path).rdbuf();

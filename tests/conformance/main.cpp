@@ -19,17 +19,17 @@ namespace cistern::conformance {
 namespace {
 
 // A line of a Markdown table: number, what happened, in one line.
-class Reporter : public testing::EmptyTestEventListener {
+class Reporter : public ::testing::EmptyTestEventListener {
  public:
   explicit Reporter(const char* path) : file_(path, std::ios::app) {}
 
  private:
-  void OnTestStart(const testing::TestInfo& test) override {
+  void OnTestStart(const ::testing::TestInfo& test) override {
     test_ = std::string(test.test_suite_name()) + "." + test.name();
   }
 
   // Called with googletest's lock held: it may not be asked which test this is.
-  void OnTestPartResult(const testing::TestPartResult& result) override {
+  void OnTestPartResult(const ::testing::TestPartResult& result) override {
     if (result.passed()) return;
     const Statement* statement = find_statement(test_);
     std::string message = result.message();
@@ -45,8 +45,8 @@ class Reporter : public testing::EmptyTestEventListener {
 };
 
 // Listeners hear the end of a test in reverse order: added last, it speaks before the printer does.
-class AsksAll : public testing::EmptyTestEventListener {
-  void OnTestEnd(const testing::TestInfo& test) override {
+class AsksAll : public ::testing::EmptyTestEventListener {
+  void OnTestEnd(const ::testing::TestInfo& test) override {
     if (test.result()->Skipped()) ADD_FAILURE() << "CISTERN_CONFORMANCE_ASK_ALL is set, and this was not asked";
   }
 };
@@ -62,12 +62,12 @@ int main(int argc, char** argv) {
     return 0;
   }
   if (first == "--ipc-peer") return run_ipc_peer();
-  testing::InitGoogleTest(&argc, argv);
+  ::testing::InitGoogleTest(&argc, argv);
   if (const char* path = std::getenv("CISTERN_CONFORMANCE_REPORT")) {
-    testing::UnitTest::GetInstance()->listeners().Append(new Reporter(path));
+    ::testing::UnitTest::GetInstance()->listeners().Append(new Reporter(path));
   }
   if (std::getenv("CISTERN_CONFORMANCE_ASK_ALL") != nullptr) {
-    testing::UnitTest::GetInstance()->listeners().Append(new AsksAll);
+    ::testing::UnitTest::GetInstance()->listeners().Append(new AsksAll);
   }
   return RUN_ALL_TESTS();
 }

@@ -19,9 +19,9 @@ TEST(StatementList, NumbersAreEachUsedOnceWithoutGaps) {
 
 TEST(StatementList, EveryStatementHasATestAndEveryNumberedTestAStatement) {
   std::set<std::string> tests;
-  const testing::UnitTest& all = *testing::UnitTest::GetInstance();
+  const ::testing::UnitTest& all = *::testing::UnitTest::GetInstance();
   for (int s = 0; s < all.total_test_suite_count(); ++s) {
-    const testing::TestSuite& suite = *all.GetTestSuite(s);
+    const ::testing::TestSuite& suite = *all.GetTestSuite(s);
     for (int t = 0; t < suite.total_test_count(); ++t) {
       const std::string test = std::string(suite.name()) + "." + suite.GetTestInfo(t)->name();
       if (std::string(suite.name()) != "StatementList") tests.insert(test);

@@ -14,14 +14,13 @@
 #include <tuple>
 #include <utility>
 
+#include "tests/byte_units.h"
 #include "tests/contract/door.h"
 
 namespace cistern::contract {
 namespace {
 
 using namespace std::chrono_literals;
-
-constexpr std::size_t kMega = std::size_t{1} << 20;
 
 struct PolicyText {
   std::string name;
@@ -31,7 +30,7 @@ struct PolicyText {
   friend void PrintTo(const PolicyText& policy, std::ostream* out) { *out << policy.name; }
 };
 
-class Contract : public testing::TestWithParam<std::tuple<DoorKind, PolicyText>> {
+class Contract : public ::testing::TestWithParam<std::tuple<DoorKind, PolicyText>> {
  protected:
   void SetUp() override {
     setenv("CISTERN_DEVICE", "simulated:devices=2,capacity=1GiB,races=collect", 1);
@@ -295,13 +294,13 @@ std::vector<DoorKind> doors_where(bool DoorKind::*property) {
 }
 
 auto under_every_policy(const std::vector<DoorKind>& kinds) {
-  return testing::Combine(
-      testing::ValuesIn(kinds),
-      testing::Values(PolicyText{"classic", ""}, PolicyText{"expandable", "expandable_segments:True,"},
-                      PolicyText{"paged", "policy:paged,"}, PolicyText{"async", "policy:async,", false},
-                      PolicyText{"direct", "policy:direct,", false}));
+  return ::testing::Combine(
+      ::testing::ValuesIn(kinds),
+      ::testing::Values(PolicyText{"classic", ""}, PolicyText{"expandable", "expandable_segments:True,"},
+                        PolicyText{"paged", "policy:paged,"}, PolicyText{"async", "policy:async,", false},
+                        PolicyText{"direct", "policy:direct,", false}));
 }
-std::string name_of(const testing::TestParamInfo<std::tuple<DoorKind, PolicyText>>& test) {
+std::string name_of(const ::testing::TestParamInfo<std::tuple<DoorKind, PolicyText>>& test) {
   return std::get<0>(test.param).name + "_" + std::get<1>(test.param).name;
 }
 

@@ -75,10 +75,10 @@ Outcome thrown_by(Call&& call) {
 // What `call`, which cannot throw, says on standard error.
 template <class Call>
 Outcome said_by(Call&& call) {
-  testing::internal::CaptureStderr();
+  ::testing::internal::CaptureStderr();
   call();
   Outcome outcome;
-  outcome.words = testing::internal::GetCapturedStderr();
+  outcome.words = ::testing::internal::GetCapturedStderr();
   if (!outcome.words.empty()) outcome.fault = Fault::invalid_argument;
   return outcome;
 }

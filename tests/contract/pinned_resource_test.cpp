@@ -59,9 +59,9 @@ TEST(PinnedMemoryResource, RefusesWhatIsNoBlockOfTheHost) {
   void* const on_device = allocate(1000);
   int foreign = 0;
   const auto said = [](std::pmr::memory_resource& resource, void* freed, std::size_t bytes) {
-    testing::internal::CaptureStderr();
+    ::testing::internal::CaptureStderr();
     resource.deallocate(freed, bytes);
-    return testing::internal::GetCapturedStderr();
+    return ::testing::internal::GetCapturedStderr();
   };
   EXPECT_NE(said(pinned, &foreign, 4), "");
   EXPECT_NE(said(pinned, on_device, 1000), "");
@@ -137,10 +137,10 @@ TEST(ManagedMemoryResource, HostAndDeviceReachItsMemory) {
   EXPECT_FALSE(managed.is_equal(PinnedMemoryResource()));
   void* const pointer = managed.allocate(1000, 4096);
   EXPECT_EQ(reinterpret_cast<std::uintptr_t>(pointer) % 4096, 0U);
-  testing::internal::CaptureStderr();
+  ::testing::internal::CaptureStderr();
   managed.deallocate(pointer, 999);
   deallocate_host(pointer);
-  EXPECT_NE(testing::internal::GetCapturedStderr().find("asked for with 1000"), std::string::npos);
+  EXPECT_NE(::testing::internal::GetCapturedStderr().find("asked for with 1000"), std::string::npos);
   EXPECT_EQ(managed_memory_stats().active_requests.current, 1);
   managed.deallocate(pointer, 1000);
   EXPECT_EQ(memory_stats().allocation.all.allocated, 0);

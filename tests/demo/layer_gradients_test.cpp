@@ -11,7 +11,7 @@
 namespace cistern::demo {
 namespace {
 
-class LayerGradients : public testing::Test {
+class LayerGradients : public ::testing::Test {
  protected:
   // Checks the gradients of a layer's input and parameters, with `weights` for the gradient of its
   // result. `run` runs the layer on a tensor, for its result and what it saved.

@@ -7,11 +7,11 @@
 
 namespace {
 
-class SimulatedDevice : public testing::Environment {
+class SimulatedDevice : public ::testing::Environment {
  public:
   void SetUp() override { setenv("CISTERN_DEVICE", "simulated:capacity=1GiB", 1); }
 };
 
-const testing::Environment* const kDevice = testing::AddGlobalTestEnvironment(new SimulatedDevice);
+const ::testing::Environment* const kDevice = ::testing::AddGlobalTestEnvironment(new SimulatedDevice);
 
 }  // namespace

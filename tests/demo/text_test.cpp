@@ -16,8 +16,8 @@ namespace {
 class TextFile {
  public:
   explicit TextFile(const std::string& text)
-      : path_(std::filesystem::path(testing::TempDir()) /
-              (std::string("cistern-demo-") + testing::UnitTest::GetInstance()->current_test_info()->name())) {
+      : path_(std::filesystem::path(::testing::TempDir()) /
+              (std::string("cistern-demo-") + ::testing::UnitTest::GetInstance()->current_test_info()->name())) {
     std::ofstream(path_, std::ios::binary) << text;
   }
   ~TextFile() {

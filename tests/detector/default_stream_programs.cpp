@@ -7,8 +7,6 @@
 namespace cistern::testing {
 namespace {
 
-constexpr RaceKind kRace = RaceKind::data_race;
-
 void non_blocking_stream_taken_for_a_blocking_one(World& w) {
   const StreamHandle stream = w.is_mended ? w.blocking_stream() : w.stream();
   char* data = w.allocate();
@@ -98,15 +96,15 @@ void legacy_stream_after_a_non_blocking_one_was_destroyed(World& w) {
 
 std::vector<Program> default_stream_programs() {
   return {
-      {"NonBlockingStreamTakenForABlockingOne", kRace, non_blocking_stream_taken_for_a_blocking_one},
-      {"LegacyStreamDoesNotWaitForNonBlocking", kRace, legacy_stream_does_not_wait_for_non_blocking},
-      {"TwoBlockingStreamsWithoutLegacyWorkBetween", kRace, two_blocking_streams_without_legacy_work_between},
-      {"PerThreadStreamsOfTwoThreads", kRace, per_thread_streams_of_two_threads},
-      {"PerThreadStreamAndANonBlockingOne", kRace, per_thread_stream_and_a_non_blocking_one},
-      {"SynchronizedLegacyForANonBlockingStream", kRace, synchronized_legacy_for_a_non_blocking_stream},
-      {"EventOfOneBlockingStreamForAll", kRace, event_of_one_blocking_stream_for_all},
-      {"LegacyStreamAfterANonBlockingOneWasDestroyed", kRace, legacy_stream_after_a_non_blocking_one_was_destroyed},
-      {"LegacyStreamsOfTwoDevices", kRace, legacy_streams_of_two_devices, {.devices = 2}},
+      {"NonBlockingStreamTakenForABlockingOne", kDataRace, non_blocking_stream_taken_for_a_blocking_one},
+      {"LegacyStreamDoesNotWaitForNonBlocking", kDataRace, legacy_stream_does_not_wait_for_non_blocking},
+      {"TwoBlockingStreamsWithoutLegacyWorkBetween", kDataRace, two_blocking_streams_without_legacy_work_between},
+      {"PerThreadStreamsOfTwoThreads", kDataRace, per_thread_streams_of_two_threads},
+      {"PerThreadStreamAndANonBlockingOne", kDataRace, per_thread_stream_and_a_non_blocking_one},
+      {"SynchronizedLegacyForANonBlockingStream", kDataRace, synchronized_legacy_for_a_non_blocking_stream},
+      {"EventOfOneBlockingStreamForAll", kDataRace, event_of_one_blocking_stream_for_all},
+      {"LegacyStreamAfterANonBlockingOneWasDestroyed", kDataRace, legacy_stream_after_a_non_blocking_one_was_destroyed},
+      {"LegacyStreamsOfTwoDevices", kDataRace, legacy_streams_of_two_devices, {.devices = 2}},
   };
 }
 

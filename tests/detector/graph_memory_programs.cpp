@@ -1,11 +1,11 @@
 // Memory that graphs allocate: at each launch from the turn of its allocation node to what frees it.
 
+#include "tests/detector/graph_steps.h"
 #include "tests/detector/program.h"
 
 namespace cistern::testing {
 namespace {
 
-constexpr std::size_t kBytes = 4 * KiB;
 constexpr auto kAutoFree = CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH;
 
 char* allocate(World& w, StreamHandle stream, std::size_t bytes = kBytes) {
@@ -15,19 +15,6 @@ char* allocate(World& w, StreamHandle stream, std::size_t bytes = kBytes) {
 }
 CUresult release(World& w, char* pointer, StreamHandle stream) {
   return w.api.mem_free_async(reinterpret_cast<CUdeviceptr>(pointer), stream);
-}
-void begin(World& w, StreamHandle stream) {
-  EXPECT_EQ(w.api.stream_begin_capture(stream, CU_STREAM_CAPTURE_MODE_RELAXED), CUDA_SUCCESS);
-}
-CUgraphExec finish(World& w, StreamHandle stream, unsigned long long flags = 0) {
-  CUgraph graph = nullptr;
-  CUgraphExec exec = nullptr;
-  EXPECT_EQ(w.api.stream_end_capture(stream, &graph), CUDA_SUCCESS);
-  EXPECT_EQ(w.api.graph_instantiate(&exec, graph, flags), CUDA_SUCCESS);
-  return exec;
-}
-void launch(World& w, CUgraphExec exec, StreamHandle stream) {
-  EXPECT_EQ(w.api.graph_launch(exec, stream), CUDA_SUCCESS);
 }
 // A graph that allocates and leaves it to others to free.
 CUgraphExec graph_that_allocates(World& w, char** data, unsigned long long flags = 0) {

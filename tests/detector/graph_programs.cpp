@@ -1,24 +1,10 @@
 // Captures and graphs: what joins, and what outlives what.
 
+#include "tests/detector/graph_steps.h"
 #include "tests/detector/program.h"
 
 namespace cistern::testing {
 namespace {
-
-// Ends the capture and makes the graph launchable.
-CUgraphExec finish(World& w, StreamHandle stream) {
-  CUgraph graph = nullptr;
-  CUgraphExec exec = nullptr;
-  EXPECT_EQ(w.api.stream_end_capture(stream, &graph), CUDA_SUCCESS);
-  EXPECT_EQ(w.api.graph_instantiate(&exec, graph, 0), CUDA_SUCCESS);
-  return exec;
-}
-void begin(World& w, StreamHandle stream) {
-  EXPECT_EQ(w.api.stream_begin_capture(stream, CU_STREAM_CAPTURE_MODE_RELAXED), CUDA_SUCCESS);
-}
-void launch(World& w, CUgraphExec exec, StreamHandle stream) {
-  EXPECT_EQ(w.api.graph_launch(exec, stream), CUDA_SUCCESS);
-}
 
 void lost_capture_join(World& w) {
   const StreamHandle origin = w.stream(), fork = w.stream();

@@ -5,8 +5,6 @@
 namespace cistern::testing {
 namespace {
 
-constexpr RaceKind kRace = RaceKind::host_race;
-
 void host_read_before_synchronize(World& w) {
   const StreamHandle stream = w.stream();
   char* data = w.allocate();
@@ -119,14 +117,14 @@ void host_function_on_another_stream(World& w) {
 
 std::vector<Program> host_programs() {
   return {
-      {"HostReadBeforeSynchronize", kRace, host_read_before_synchronize},
-      {"HostReadAfterSynchronizingAnotherStream", kRace, host_read_after_synchronizing_another_stream},
-      {"HostReadAfterAQueryThatFailed", kRace, host_read_after_a_query_that_failed},
-      {"HostReadAfterATimeThatWasNotReady", kRace, host_read_after_a_time_that_was_not_ready},
-      {"HostReadAfterTheWorkHappenedToBeDone", kRace, host_read_after_the_work_happened_to_be_done},
-      {"HostReadOfTheSecondHalfTooSoon", kRace, host_read_of_the_second_half_too_soon},
-      {"StaleEventOfAResult", kRace, stale_event_of_a_result},
-      {"DestinationWrittenByTheHost", kRace, destination_written_by_the_host},
+      {"HostReadBeforeSynchronize", kHostRace, host_read_before_synchronize},
+      {"HostReadAfterSynchronizingAnotherStream", kHostRace, host_read_after_synchronizing_another_stream},
+      {"HostReadAfterAQueryThatFailed", kHostRace, host_read_after_a_query_that_failed},
+      {"HostReadAfterATimeThatWasNotReady", kHostRace, host_read_after_a_time_that_was_not_ready},
+      {"HostReadAfterTheWorkHappenedToBeDone", kHostRace, host_read_after_the_work_happened_to_be_done},
+      {"HostReadOfTheSecondHalfTooSoon", kHostRace, host_read_of_the_second_half_too_soon},
+      {"StaleEventOfAResult", kHostRace, stale_event_of_a_result},
+      {"DestinationWrittenByTheHost", kHostRace, destination_written_by_the_host},
       {"HostFunctionOnAnotherStream", RaceKind::data_race, host_function_on_another_stream},
   };
 }

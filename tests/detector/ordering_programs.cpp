@@ -5,8 +5,6 @@
 namespace cistern::testing {
 namespace {
 
-constexpr RaceKind kRace = RaceKind::data_race;
-
 void missing_wait(World& w) {
   const StreamHandle producer = w.stream(), consumer = w.stream();
   char* data = w.allocate();
@@ -226,27 +224,27 @@ void synchronized_the_wrong_device(World& w) {
 
 std::vector<Program> ordering_programs() {
   return {
-      {"MissingWait", kRace, missing_wait},
-      {"WaitOnTheWrongStream", kRace, wait_on_the_wrong_stream},
-      {"EventRecordedOnTheWrongStream", kRace, event_recorded_on_the_wrong_stream},
-      {"EventRecordedTooEarly", kRace, event_recorded_too_early},
-      {"StaleEvent", kRace, stale_event},
-      {"WaitQueuedBeforeTheRecord", kRace, wait_queued_before_the_record},
-      {"EventRecordedAgainBeforeTheWait", kRace, event_recorded_again_before_the_wait},
-      {"OneOfTwoProducersForgotten", kRace, one_of_two_producers_forgotten},
-      {"OverwrittenBeforeItIsRead", kRace, overwritten_before_it_is_read},
-      {"TwoWriters", kRace, two_writers},
-      {"HalvesThatOverlap", kRace, halves_that_overlap},
-      {"BrokenChain", kRace, broken_chain},
-      {"CopyBackBeforeTheKernel", kRace, copy_back_before_the_kernel},
-      {"KernelBeforeTheCopyIn", kRace, kernel_before_the_copy_in},
-      {"FillAfterTheKernelByLuck", kRace, fill_after_the_kernel_by_luck},
-      {"QueryThatSaidNotReady", kRace, query_that_said_not_ready},
-      {"SynchronizedTheWrongStream", kRace, synchronized_the_wrong_stream},
-      {"SynchronizedTheWrongEvent", kRace, synchronized_the_wrong_event},
+      {"MissingWait", kDataRace, missing_wait},
+      {"WaitOnTheWrongStream", kDataRace, wait_on_the_wrong_stream},
+      {"EventRecordedOnTheWrongStream", kDataRace, event_recorded_on_the_wrong_stream},
+      {"EventRecordedTooEarly", kDataRace, event_recorded_too_early},
+      {"StaleEvent", kDataRace, stale_event},
+      {"WaitQueuedBeforeTheRecord", kDataRace, wait_queued_before_the_record},
+      {"EventRecordedAgainBeforeTheWait", kDataRace, event_recorded_again_before_the_wait},
+      {"OneOfTwoProducersForgotten", kDataRace, one_of_two_producers_forgotten},
+      {"OverwrittenBeforeItIsRead", kDataRace, overwritten_before_it_is_read},
+      {"TwoWriters", kDataRace, two_writers},
+      {"HalvesThatOverlap", kDataRace, halves_that_overlap},
+      {"BrokenChain", kDataRace, broken_chain},
+      {"CopyBackBeforeTheKernel", kDataRace, copy_back_before_the_kernel},
+      {"KernelBeforeTheCopyIn", kDataRace, kernel_before_the_copy_in},
+      {"FillAfterTheKernelByLuck", kDataRace, fill_after_the_kernel_by_luck},
+      {"QueryThatSaidNotReady", kDataRace, query_that_said_not_ready},
+      {"SynchronizedTheWrongStream", kDataRace, synchronized_the_wrong_stream},
+      {"SynchronizedTheWrongEvent", kDataRace, synchronized_the_wrong_event},
       {"WaitForAnEventThatWasNeverRecorded", RaceKind::idle_wait, wait_for_an_event_that_was_never_recorded},
-      {"WorkOfADestroyedStream", kRace, work_of_a_destroyed_stream},
-      {"SynchronizedTheWrongDevice", kRace, synchronized_the_wrong_device, {.devices = 2}},
+      {"WorkOfADestroyedStream", kDataRace, work_of_a_destroyed_stream},
+      {"SynchronizedTheWrongDevice", kDataRace, synchronized_the_wrong_device, {.devices = 2}},
   };
 }
 

@@ -5,8 +5,6 @@
 namespace cistern::testing {
 namespace {
 
-constexpr std::size_t kBytes = 4 * KiB;
-
 char* page_locked(World& w) {
   void* pointer = nullptr;
   EXPECT_EQ(w.api.mem_host_alloc(&pointer, kBytes, 0), CUDA_SUCCESS);

@@ -5,8 +5,6 @@
 namespace cistern::testing {
 namespace {
 
-constexpr std::size_t kBytes = 4 * KiB;
-
 // `device` may touch the memory of `peer`. Device 0 is current afterwards.
 void enable(World& w, int device, int peer) {
   CUcontext context = nullptr;

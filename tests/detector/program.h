@@ -22,6 +22,9 @@ namespace cistern::testing {
 
 inline constexpr std::size_t KiB = std::size_t{1} << 10;
 inline constexpr std::size_t MiB = std::size_t{1} << 20;
+inline constexpr std::size_t kBytes = 4 * KiB;
+inline constexpr RaceKind kDataRace = RaceKind::data_race;
+inline constexpr RaceKind kHostRace = RaceKind::host_race;
 
 // A driver with the detector on, an allocator on it, and short words for what programs do.
 class World {

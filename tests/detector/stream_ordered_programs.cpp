@@ -5,8 +5,6 @@
 namespace cistern::testing {
 namespace {
 
-constexpr std::size_t kBytes = 4 * KiB;
-
 char* allocate(World& w, StreamHandle stream, std::size_t bytes = kBytes) {
   CUdeviceptr pointer = 0;
   EXPECT_EQ(w.api.mem_alloc_async(&pointer, bytes, stream), CUDA_SUCCESS);

@@ -15,13 +15,12 @@
 #include <vector>
 
 #include "runtime/driver_api.h"
+#include "tests/byte_units.h"
 
 namespace cistern {
 namespace {
 
 using namespace std::chrono_literals;
-
-constexpr std::size_t kMega = 1024 * 1024;
 
 // What a scenario works with. Blocks are kept by name, so that a scenario that fails half way
 // leaves what it has to the loop.
@@ -295,7 +294,7 @@ std::vector<Case> all_cases() {
   return cases;
 }
 
-class Faults : public testing::TestWithParam<Case> {};
+class Faults : public ::testing::TestWithParam<Case> {};
 
 void expect_sound(World& world) {
   EXPECT_NO_THROW(world.allocator.check());
@@ -343,7 +342,7 @@ bool run_failing_call(const Case& parameter, std::uint64_t k) {
 TEST_P(Faults, EveryCallMayFailOnceWithoutHarm) {
   std::uint64_t k = 1;
   while (run_failing_call(GetParam(), k)) {
-    ASSERT_FALSE(testing::Test::HasFailure()) << "when call " << k << " fails with CUresult " << GetParam().error;
+    ASSERT_FALSE(::testing::Test::HasFailure()) << "when call " << k << " fails with CUresult " << GetParam().error;
     ++k;
     ASSERT_LT(k, 10000U) << "the scenario never passes";
   }
@@ -394,8 +393,8 @@ TEST(DoubleFaults, AHandleThatCannotBeReleasedIsReleasedLater) {
   EXPECT_EQ(world.driver.used_bytes(), 0U);
 }
 
-INSTANTIATE_TEST_SUITE_P(EveryScenario, Faults, testing::ValuesIn(all_cases()),
-                         [](const testing::TestParamInfo<Case>& parameter) {
+INSTANTIATE_TEST_SUITE_P(EveryScenario, Faults, ::testing::ValuesIn(all_cases()),
+                         [](const ::testing::TestParamInfo<Case>& parameter) {
                            return std::string(parameter.param.scenario.name) + "_" +
                                   std::to_string(parameter.param.error);
                          });

@@ -12,8 +12,8 @@
 namespace cistern {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 class CupyStream : public FrameworkDevice {};
 

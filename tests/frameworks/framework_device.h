@@ -14,7 +14,7 @@
 
 namespace cistern {
 
-class FrameworkDevice : public testing::Test {
+class FrameworkDevice : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
     const char* const count = std::getenv("CISTERN_TEST_DEVICES");

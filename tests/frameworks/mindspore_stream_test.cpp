@@ -10,8 +10,8 @@
 namespace cistern {
 namespace {
 
-using testing::Each;
-using testing::ElementsAre;
+using ::testing::Each;
+using ::testing::ElementsAre;
 
 class MindSporeStream : public FrameworkDevice {
  protected:

@@ -17,7 +17,7 @@ using comm::broadcast_coalesced;
 using comm::gather;
 using comm::reduce_add;
 using comm::scatter;
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 using Shape = std::vector<std::int64_t>;
 using Values = std::vector<float>;
 

@@ -12,9 +12,9 @@
 namespace cistern {
 namespace {
 
-using testing::AllOf;
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 class TorchCuda : public FrameworkDevice {
  protected:
@@ -192,14 +192,14 @@ TEST_F(TorchCuda, SynchronizeWaitsForAllStreamsOfTheDevice) {
   note(default_stream(0), 3);
   note(Stream::create({.device = 1}), 4);
   synchronize();
-  EXPECT_THAT(ran, testing::UnorderedElementsAre(1, 2, 3));
+  EXPECT_THAT(ran, ::testing::UnorderedElementsAre(1, 2, 3));
   synchronize(1);
-  EXPECT_THAT(ran, testing::UnorderedElementsAre(1, 2, 3, 4));
+  EXPECT_THAT(ran, ::testing::UnorderedElementsAre(1, 2, 3, 4));
   note(default_stream(0), 5);
   note(default_stream(1), 6);
   set_device(1);
   synchronize();
-  EXPECT_THAT(ran, testing::UnorderedElementsAre(1, 2, 3, 4, 6));
+  EXPECT_THAT(ran, ::testing::UnorderedElementsAre(1, 2, 3, 4, 6));
 }
 
 TEST_F(TorchCuda, AStreamOfMinusOneIsOnTheCurrentDevice) {
@@ -307,9 +307,9 @@ TEST_F(TorchCuda, AnEventIsRecordedOnTheCurrentStreamByDefault) {
 
 TEST_F(TorchCuda, IsAvailableMakesNoContext) {
   const auto retained = driver().calls("cuDevicePrimaryCtxRetain");
-  testing::internal::CaptureStderr();
+  ::testing::internal::CaptureStderr();
   EXPECT_TRUE(is_available());
-  EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
   EXPECT_EQ(driver().calls("cuDevicePrimaryCtxRetain"), retained);
 }
 

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "tests/byte_units.h"
 #include "tests/frameworks/framework_device.h"
 
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"  // it is what is tested
@@ -16,9 +17,7 @@
 namespace cistern {
 namespace {
 
-using testing::HasSubstr;
-
-constexpr std::size_t kMiB = std::size_t{1} << 20;
+using ::testing::HasSubstr;
 
 class TorchCudaNames : public FrameworkDevice {
  protected:
@@ -29,27 +28,27 @@ class TorchCudaNames : public FrameworkDevice {
 };
 
 TEST_F(TorchCudaNames, CachedMeansReserved) {
-  void* memory = allocate(5 * kMiB, default_stream(1));
+  void* memory = allocate(5 * kMega, default_stream(1));
   EXPECT_EQ(memory_cached(), 0U);
   EXPECT_EQ(memory_cached(1), memory_reserved(1));
-  EXPECT_EQ(memory_cached(1), 20 * kMiB);
+  EXPECT_EQ(memory_cached(1), 20 * kMega);
   deallocate(memory);
   empty_cache();
   EXPECT_EQ(memory_cached(1), 0U);
-  EXPECT_EQ(max_memory_cached(1), 20 * kMiB);
+  EXPECT_EQ(max_memory_cached(1), 20 * kMega);
   EXPECT_EQ(max_memory_cached(), 0U);
   set_device(1);
-  EXPECT_EQ(max_memory_cached(), 20 * kMiB);
-  memory = allocate(5 * kMiB);
-  EXPECT_EQ(memory_cached(), 20 * kMiB);
+  EXPECT_EQ(max_memory_cached(), 20 * kMega);
+  memory = allocate(5 * kMega);
+  EXPECT_EQ(memory_cached(), 20 * kMega);
   deallocate(memory);
 }
 
 TEST_F(TorchCudaNames, EitherResetIsOfAllPeaks) {
   for (void (*reset)(Device) : {&reset_max_memory_allocated, &reset_max_memory_cached}) {
-    deallocate(allocate(30 * kMiB));
+    deallocate(allocate(30 * kMega));
     empty_cache();
-    EXPECT_EQ(max_memory_allocated(), 30 * kMiB);
+    EXPECT_EQ(max_memory_allocated(), 30 * kMega);
     EXPECT_GT(max_memory_reserved(), 0U);
     reset({});
     EXPECT_EQ(max_memory_allocated(), 0U);
@@ -59,10 +58,10 @@ TEST_F(TorchCudaNames, EitherResetIsOfAllPeaks) {
 
 TEST_F(TorchCudaNames, ResetsAreOfTheDeviceThatIsNamed) {
   for (void (*reset)(Device) : {&reset_max_memory_allocated, &reset_max_memory_cached}) {
-    deallocate(allocate(30 * kMiB, default_stream(0)));
-    deallocate(allocate(30 * kMiB, default_stream(1)));
+    deallocate(allocate(30 * kMega, default_stream(0)));
+    deallocate(allocate(30 * kMega, default_stream(1)));
     reset(1);
-    EXPECT_EQ(max_memory_allocated(0), 30 * kMiB);
+    EXPECT_EQ(max_memory_allocated(0), 30 * kMega);
     EXPECT_EQ(max_memory_allocated(1), 0U);
   }
 }
@@ -70,25 +69,25 @@ TEST_F(TorchCudaNames, ResetsAreOfTheDeviceThatIsNamed) {
 TEST_F(TorchCudaNames, ResetsAreOfTheCurrentDeviceIfNoneIsNamed) {
   set_device(1);
   for (void (*reset)(Device) : {&reset_max_memory_allocated, &reset_max_memory_cached}) {
-    for (const int device : {0, 1}) deallocate(allocate(30 * kMiB, default_stream(device)));
+    for (const int device : {0, 1}) deallocate(allocate(30 * kMega, default_stream(device)));
     reset({});
-    EXPECT_EQ(max_memory_allocated(0), 30 * kMiB);
+    EXPECT_EQ(max_memory_allocated(0), 30 * kMega);
     EXPECT_EQ(max_memory_allocated(1), 0U);
   }
 }
 
 TEST_F(TorchCudaNames, CachingAllocatorAllocIsOfADeviceAndAStream) {
-  void* plain = caching_allocator_alloc(kMiB);
-  EXPECT_EQ(memory_allocated(0), kMiB);
-  void* there = caching_allocator_alloc(kMiB, 1);
-  EXPECT_EQ(memory_allocated(1), kMiB);
+  void* plain = caching_allocator_alloc(kMega);
+  EXPECT_EQ(memory_allocated(0), kMega);
+  void* there = caching_allocator_alloc(kMega, 1);
+  EXPECT_EQ(memory_allocated(1), kMega);
   const Stream stream = Stream::create({.device = 1});
-  void* on_stream = caching_allocator_alloc(kMiB, 1, stream);
-  EXPECT_EQ(memory_allocated(1), 2 * kMiB);
-  EXPECT_THROW(static_cast<void>(caching_allocator_alloc(kMiB, 0, stream)), InvalidArgument);
-  EXPECT_THROW(static_cast<void>(caching_allocator_alloc(kMiB, device_count())), InvalidArgument);
-  void* by_default = caching_allocator_alloc(kMiB, 1, Stream());  // the default stream is any device's
-  EXPECT_EQ(memory_allocated(1), 3 * kMiB);
+  void* on_stream = caching_allocator_alloc(kMega, 1, stream);
+  EXPECT_EQ(memory_allocated(1), 2 * kMega);
+  EXPECT_THROW(static_cast<void>(caching_allocator_alloc(kMega, 0, stream)), InvalidArgument);
+  EXPECT_THROW(static_cast<void>(caching_allocator_alloc(kMega, device_count())), InvalidArgument);
+  void* by_default = caching_allocator_alloc(kMega, 1, Stream());  // the default stream is any device's
+  EXPECT_EQ(memory_allocated(1), 3 * kMega);
   EXPECT_EQ(caching_allocator_alloc(0), nullptr);
   for (void* memory : {plain, there, on_stream, by_default}) caching_allocator_delete(memory);
   caching_allocator_delete(nullptr);
@@ -100,7 +99,7 @@ TEST_F(TorchCudaNames, CachingAllocatorAllocTakesTheCurrentStreamOfItsDevice) {
   const Stream stream = Stream::create({.device = 1});
   set_stream(stream);
   set_device(0);
-  void* memory = caching_allocator_alloc(kMiB, 1);
+  void* memory = caching_allocator_alloc(kMega, 1);
   bool is_found = false;
   for (const StreamStats& each : stream_stats(1)) is_found = is_found || each.stream_id == stream.id();
   EXPECT_TRUE(is_found);

@@ -143,7 +143,7 @@ TEST_F(TorchCudaRandom, ARandomSeedOfAllIsOneSeed) {
 }
 
 TEST(TorchCudaRandomDeathTest, SeedsWithoutADeviceAreIgnored) {
-  EXPECT_EXIT(seed_without_a_device(), testing::ExitedWithCode(0), "^$");
+  EXPECT_EXIT(seed_without_a_device(), ::testing::ExitedWithCode(0), "^$");
 }
 
 TEST_F(TorchCudaRandom, SeedsBeforeTheFirstUseAreKept) {

@@ -8,7 +8,7 @@
 namespace cistern {
 namespace {
 
-using testing::ElementsAre;
+using ::testing::ElementsAre;
 
 class TorchStream : public FrameworkDevice {};
 

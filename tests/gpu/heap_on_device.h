@@ -13,7 +13,7 @@ inline constexpr std::size_t kMiB = std::size_t{1} << 20;
 inline constexpr std::size_t kGiB = std::size_t{1} << 30;
 
 // The process-wide heap on the first device: empty before each test and after it.
-class HeapOnDevice : public testing::Test {
+class HeapOnDevice : public ::testing::Test {
  protected:
   void SetUp() override {
     initialize();

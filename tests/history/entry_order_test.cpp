@@ -10,17 +10,16 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "tests/byte_units.h"
 #include "tests/history/trace_replay.h"
 
 namespace cistern {
 namespace {
 
 using namespace std::chrono_literals;
-using testing::ElementsAre;
+using ::testing::ElementsAre;
 
-constexpr std::size_t kMega = 1024 * 1024;
-
-class EntryOrder : public testing::Test {
+class EntryOrder : public ::testing::Test {
  protected:
   explicit EntryOrder(std::size_t capacity = 1024 * kMega, const char* options = "oom_dump:off")
       : driver({.capacity_bytes = capacity, .backing = Backing::none}),

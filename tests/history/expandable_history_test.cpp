@@ -6,15 +6,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/byte_units.h"
 #include "tests/history/trace_replay.h"
 
 namespace cistern {
 namespace {
 
 using namespace std::chrono_literals;
-using testing::ElementsAre;
+using ::testing::ElementsAre;
 
-constexpr std::size_t kMega = 1024 * 1024;
 constexpr std::size_t kPage = 20 * kMega;
 
 // Functions to be found in stacks. The statements behind the calls keep them from being jumps, and from
@@ -34,7 +34,7 @@ constexpr std::size_t kPage = 20 * kMega;
   asm volatile("");
 }
 
-class ExpandableHistory : public testing::Test {
+class ExpandableHistory : public ::testing::Test {
  protected:
   [[nodiscard]] void* allocate(std::size_t bytes) { return allocator.allocate(bytes); }
   void free(void* block) { allocator.deallocate(block); }

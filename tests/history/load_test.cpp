@@ -6,13 +6,12 @@
 
 #include <random>
 
+#include "tests/byte_units.h"
 #include "tests/history/load.h"
 #include "tests/property.h"
 
 namespace cistern {
 namespace {
-
-constexpr std::size_t kMega = 1024 * 1024;
 
 void expect_every_snapshot_to_be_one_moment(const char* options) {
   const long rounds = scaled(30);

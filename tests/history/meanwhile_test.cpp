@@ -7,13 +7,13 @@
 #include <vector>
 
 #include "runtime/driver_api.h"
+#include "tests/byte_units.h"
 #include "tests/history/trace_replay.h"
 
 namespace cistern {
 namespace {
 
-constexpr std::size_t kMega = 1024 * 1024;
-constexpr std::size_t kPage = 20 * kMega;
+constexpr std::size_t kLargePage = 20 * kMega;
 
 // A driver that takes a snapshot in the middle of each map, unmap and free.
 struct Interrupted {
@@ -53,12 +53,12 @@ TEST(HistoryMeanwhile, PagesAreInSnapshotsWhenTheyHaveComeAndUntilTheyHaveGone) 
   Interrupted interrupted(driver.api());
   CachingAllocator allocator(
       {.driver = &interrupted.api, .options = AllocatorOptions::parse("oom_dump:off,policy:expandable")});
-  static_cast<void>(allocator.allocate(kPage));
+  static_cast<void>(allocator.allocate(kLargePage));
   interrupted.allocator = &allocator;
-  void* middle = allocator.allocate(2 * kPage);
+  void* middle = allocator.allocate(2 * kLargePage);
   ASSERT_EQ(interrupted.snapshots.size(), 2U) << "a page at a time";
-  EXPECT_EQ(interrupted.snapshots[1].segments.at(0).total_size, static_cast<std::int64_t>(kPage));
-  static_cast<void>(allocator.allocate(kPage));
+  EXPECT_EQ(interrupted.snapshots[1].segments.at(0).total_size, static_cast<std::int64_t>(kLargePage));
+  static_cast<void>(allocator.allocate(kLargePage));
   allocator.deallocate(middle);
   interrupted.snapshots.clear();
   allocator.empty_cache();
@@ -66,10 +66,10 @@ TEST(HistoryMeanwhile, PagesAreInSnapshotsWhenTheyHaveComeAndUntilTheyHaveGone) 
   interrupted.allocator = nullptr;
   for (const Snapshot& snapshot : interrupted.snapshots) {
     ASSERT_EQ(snapshot.segments.size(), 1U) << "pages that follow each other are one segment";
-    EXPECT_EQ(snapshot.segments[0].total_size, static_cast<std::int64_t>(4 * kPage));
-    EXPECT_EQ(snapshot.segments[0].allocated_size, static_cast<std::int64_t>(2 * kPage));
+    EXPECT_EQ(snapshot.segments[0].total_size, static_cast<std::int64_t>(4 * kLargePage));
+    EXPECT_EQ(snapshot.segments[0].allocated_size, static_cast<std::int64_t>(2 * kLargePage));
     EXPECT_EQ(TraceReplay(snapshot.device_traces.at(0)).difference_from(snapshot), "");
-    EXPECT_EQ(snapshot.device_stats.at(0).reserved_bytes.all.current, static_cast<std::int64_t>(4 * kPage));
+    EXPECT_EQ(snapshot.device_stats.at(0).reserved_bytes.all.current, static_cast<std::int64_t>(4 * kLargePage));
   }
   EXPECT_EQ(allocator.snapshot().segments.size(), 2U);
 }
@@ -111,7 +111,7 @@ TEST(HistoryMeanwhile, WhatIsTurnedOffWhileTheDriverIsAskedKeepsNoStack) {
   static_cast<void>(allocator.allocate(1000));
   EXPECT_GT(allocator.history_info().stacks, 0U);
   asked.allocator = &allocator;
-  static_cast<void>(allocator.allocate(kPage));
+  static_cast<void>(allocator.allocate(kLargePage));
   const Snapshot snapshot = allocator.snapshot();
   EXPECT_TRUE(snapshot.stacks.empty());
   for (const SegmentInfo& segment : snapshot.segments) {

@@ -16,6 +16,7 @@
 
 #include "stats/gzip_output.h"
 #include "stats/history.h"
+#include "tests/byte_units.h"
 
 namespace {
 
@@ -61,8 +62,6 @@ extern "C" void* mmap(void* address, std::size_t bytes, int protection, int flag
 
 namespace cistern {
 namespace {
-
-constexpr std::size_t kMega = 1024 * 1024;
 
 TEST(HistoryWithoutMemory, AnUnlimitedRingStaysAsLargeAsItIs) {
   DeviceHistory history;

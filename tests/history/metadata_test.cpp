@@ -5,13 +5,12 @@
 #include <gtest/gtest.h>
 
 #include "stats/text_table.h"
+#include "tests/byte_units.h"
 
 namespace cistern {
 namespace {
 
-constexpr std::size_t kMega = 1024 * 1024;
-
-struct UserMetadata : testing::Test {
+struct UserMetadata : ::testing::Test {
   SimulatedDriver driver{SimulatedOptions{.devices = 2, .capacity_bytes = 64 * kMega, .backing = Backing::none}};
   CachingAllocator allocator{{.driver = &driver.api()}};
 

@@ -5,18 +5,17 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/byte_units.h"
 #include "tests/history/trace_replay.h"
 
 namespace cistern {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
-constexpr std::size_t kMega = 1024 * 1024;
-
-struct HistoryOfAnAllocator : testing::Test {
+struct HistoryOfAnAllocator : ::testing::Test {
   SimulatedDriver driver{SimulatedOptions{.devices = 2, .capacity_bytes = 256 * kMega, .backing = Backing::none}};
   CachingAllocator allocator{{.driver = &driver.api()}};
 

@@ -143,11 +143,11 @@ TEST(RawStackTable, ACopyIsReadWhateverTheTableForgets) {
   RawStackTable::Copy second;
   table.copy_to(second);
   for (std::uintptr_t round = 6; round < 20; ++round) replace_all(table, stack, round);
-  EXPECT_THAT(first.stacks, testing::ElementsAre(testing::ElementsAre(1, 2, 3, 4)));
-  EXPECT_THAT(second.stacks, testing::ElementsAre(testing::ElementsAre(5, 5, 5, 5)));
+  EXPECT_THAT(first.stacks, ::testing::ElementsAre(::testing::ElementsAre(1, 2, 3, 4)));
+  EXPECT_THAT(second.stacks, ::testing::ElementsAre(::testing::ElementsAre(5, 5, 5, 5)));
   first = {};
   for (std::uintptr_t round = 20; round < 30; ++round) replace_all(table, stack, round);
-  EXPECT_THAT(second.stacks, testing::ElementsAre(testing::ElementsAre(5, 5, 5, 5)));
+  EXPECT_THAT(second.stacks, ::testing::ElementsAre(::testing::ElementsAre(5, 5, 5, 5)));
 }
 
 TEST(RawStackTable, ACopyOutlivesItsTable) {
@@ -159,7 +159,7 @@ TEST(RawStackTable, ACopyOutlivesItsTable) {
   }
   RawStackTable other;
   static_cast<void>(other.intern(Frames({9, 9, 9, 9}).raw()));
-  EXPECT_THAT(copy.stacks, testing::ElementsAre(testing::ElementsAre(1, 2, 3, 4)));
+  EXPECT_THAT(copy.stacks, ::testing::ElementsAre(::testing::ElementsAre(1, 2, 3, 4)));
 }
 
 TEST(RawStackTable, AnEmptyTableIsCopied) {

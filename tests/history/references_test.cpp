@@ -14,14 +14,13 @@
 
 #include "runtime/driver_api.h"
 #include "stats/history.h"
+#include "tests/byte_units.h"
 #include "tests/property.h"
 
 namespace cistern {
 namespace {
 
 using namespace std::chrono_literals;
-
-constexpr std::size_t kMega = 1024 * 1024;
 
 // A driver in the middle of whose calls the allocator verifies itself.
 struct Verifying {
@@ -163,7 +162,7 @@ class Program {
 void run_programs(const char* options) {
   int verified = 0;
   const auto programs = static_cast<std::uint32_t>(scaled_programs(300));
-  for (std::uint32_t seed = 1; seed <= programs && !testing::Test::HasFailure(); ++seed) {
+  for (std::uint32_t seed = 1; seed <= programs && !::testing::Test::HasFailure(); ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     Program program(options, seed);
     program.run(200);

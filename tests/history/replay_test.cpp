@@ -7,6 +7,7 @@
 
 #include <random>
 
+#include "tests/byte_units.h"
 #include "tests/history/trace_replay.h"
 #include "tests/property.h"
 
@@ -14,8 +15,6 @@ namespace cistern {
 namespace {
 
 using namespace std::chrono_literals;
-
-constexpr std::size_t kMega = 1024 * 1024;
 
 class RandomProgram {
  public:

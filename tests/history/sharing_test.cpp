@@ -40,7 +40,7 @@ std::vector<std::int64_t> sizes_in(const DeviceHistory::Copy& copy) {
   return sizes;
 }
 
-std::vector<std::int64_t> numbers(std::int64_t first, std::int64_t last) {
+std::vector<std::int64_t> from_to(std::int64_t first, std::int64_t last) {
   std::vector<std::int64_t> all;
   for (std::int64_t i = first; i < last; ++i) all.push_back(i);
   return all;
@@ -60,7 +60,7 @@ TEST(HistorySharing, WhatACutHoldsStaysWhateverIsWrittenAfterwards) {
       writer.history.copy_to(second);
       writer.write(2 * capacity + kChunk);
       const auto newest = [capacity](std::int64_t end) {
-        return numbers(std::max<std::int64_t>(0, end - capacity), end);
+        return from_to(std::max<std::int64_t>(0, end - capacity), end);
       };
       EXPECT_EQ(sizes_in(first), newest(before)) << "capacity " << capacity << ", before " << before;
       EXPECT_EQ(sizes_in(second), newest(before + kChunk / 2)) << "capacity " << capacity << ", before " << before;
@@ -78,7 +78,7 @@ TEST(HistorySharing, ACutOutlivesItsHistory) {
     writer.write(6 * kChunk);
     writer.history.copy_to(copy);
   }
-  EXPECT_EQ(sizes_in(copy), numbers(2 * kChunk, 6 * kChunk));
+  EXPECT_EQ(sizes_in(copy), from_to(2 * kChunk, 6 * kChunk));
 }
 
 TEST(HistorySharing, OptionsMayChangeWhileACutIsRead) {
@@ -93,7 +93,7 @@ TEST(HistorySharing, OptionsMayChangeWhileACutIsRead) {
     static_cast<void>(writer.history.set_options(options, HistoryRing(size.capacity, size.prepared)));
     writer.write(10 * kChunk);
   }
-  EXPECT_EQ(sizes_in(copy), numbers(0, 2 * kChunk + 10));
+  EXPECT_EQ(sizes_in(copy), from_to(0, 2 * kChunk + 10));
 }
 
 // For ThreadSanitizer: the reader has no lock.
@@ -106,7 +106,7 @@ TEST(HistorySharing, ACutIsReadWhileTheRingIsWritten) {
     const std::int64_t end = writer.next;
     std::atomic<bool> whole{false};
     std::thread reader([&] {
-      whole = sizes_in(*copy) == numbers(end - (3 * kChunk + 100), end);
+      whole = sizes_in(*copy) == from_to(end - (3 * kChunk + 100), end);
       copy.reset();
     });
     writer.write(4 * kChunk + 33);

@@ -15,18 +15,17 @@
 #include <sstream>
 
 #include "stats/gzip_output.h"
+#include "tests/byte_units.h"
 #include "tests/history/json_schema.h"
 
 namespace cistern {
 namespace {
 
 using nlohmann::json;
-using testing::Contains;
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
-
-constexpr std::size_t kMega = 1024 * 1024;
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 json schema() { return json::parse(std::ifstream(CISTERN_SOURCE_DIR "/docs/snapshot-schema.json")); }
 
@@ -146,7 +145,7 @@ std::string inflated(const std::filesystem::path& path) {
   return text;
 }
 
-class CompressedFile : public testing::Test {
+class CompressedFile : public ::testing::Test {
  protected:
   CompressedFile()
       : path_(std::filesystem::temp_directory_path() / ("cistern-" + std::to_string(::getpid()) + ".json.gz")) {}

@@ -14,16 +14,16 @@
 #include "stats/snapshot_stacks.h"
 #include "stats/stack_capture.h"
 #include "stats/symbolizer.h"
+#include "tests/byte_units.h"
 #include "tests/history/trace_replay.h"
 
 namespace cistern {
 namespace {
 
 using namespace std::chrono_literals;
-using testing::EndsWith;
-using testing::HasSubstr;
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
 
-constexpr std::size_t kMega = 1024 * 1024;
 int allocating_line = 0;
 
 // Functions to be found in stacks. The empty statements behind the calls keep them from being jumps.
@@ -43,7 +43,7 @@ int allocating_line = 0;
   asm volatile("");
 }
 
-struct Stacks : testing::Test {
+struct Stacks : ::testing::Test {
   SimulatedDriver driver{SimulatedOptions{.capacity_bytes = 256 * kMega, .backing = Backing::none}};
   CachingAllocator allocator{{.driver = &driver.api()}};
 
@@ -69,8 +69,8 @@ struct Stacks : testing::Test {
 
 TEST_F(Stacks, NoneAreGatheredAtFirst) {
   run_a_pair();
-  EXPECT_THAT(trace(), testing::ElementsAre("segment_alloc by none", "alloc by none", "free_requested by none",
-                                            "free_completed by none"));
+  EXPECT_THAT(trace(), ::testing::ElementsAre("segment_alloc by none", "alloc by none", "free_requested by none",
+                                              "free_completed by none"));
   EXPECT_EQ(allocator.history_info().by_frame_pointers + allocator.history_info().by_unwind_tables, 0U);
 }
 
@@ -78,7 +78,7 @@ TEST_F(Stacks, OfStateAreThoseOfLiveBlocksAndSegmentsButNotOfEntries) {
   record(HistoryContext::state);
   run_a_pair();
   static_cast<void>(second_request(allocator, 1000));
-  EXPECT_THAT(trace(), testing::Each(EndsWith("by none")));
+  EXPECT_THAT(trace(), ::testing::Each(EndsWith("by none")));
   const Snapshot snapshot = allocator.snapshot();
   EXPECT_EQ(origin(snapshot, snapshot.segments.at(0).stack), "first_request");
   EXPECT_EQ(origin(snapshot, snapshot.segments[0].blocks.at(0).stack), "second_request");
@@ -88,15 +88,15 @@ TEST_F(Stacks, OfStateAreThoseOfLiveBlocksAndSegmentsButNotOfEntries) {
 TEST_F(Stacks, OfAllocAreCarriedByAllEntriesOfTheBlock) {
   record(HistoryContext::alloc);
   run_a_pair();
-  EXPECT_THAT(trace(), testing::ElementsAre("segment_alloc by first_request", "alloc by first_request",
-                                            "free_requested by first_request", "free_completed by first_request"));
+  EXPECT_THAT(trace(), ::testing::ElementsAre("segment_alloc by first_request", "alloc by first_request",
+                                              "free_requested by first_request", "free_completed by first_request"));
 }
 
 TEST_F(Stacks, OfAllAreAlsoThoseOfFrees) {
   record(HistoryContext::all);
   run_a_pair();
-  EXPECT_THAT(trace(), testing::ElementsAre("segment_alloc by first_request", "alloc by first_request",
-                                            "free_requested by giving_back", "free_completed by giving_back"));
+  EXPECT_THAT(trace(), ::testing::ElementsAre("segment_alloc by first_request", "alloc by first_request",
+                                              "free_requested by giving_back", "free_completed by giving_back"));
 }
 
 TEST_F(Stacks, AMallocsOwnStackIsCarriedByWhatItCompletesAndReleases) {
@@ -108,10 +108,10 @@ TEST_F(Stacks, AMallocsOwnStackIsCarriedByWhatItCompletesAndReleases) {
   giving_back(allocator, block);
   driver.run_until_idle(other);
   static_cast<void>(second_request(allocator, 250 * kMega));
-  EXPECT_THAT(trace(), testing::ElementsAre("segment_alloc by first_request", "alloc by first_request",
-                                            "free_requested by giving_back", "free_completed by second_request",
-                                            "segment_free by second_request", "segment_alloc by second_request",
-                                            "alloc by second_request"));
+  EXPECT_THAT(trace(), ::testing::ElementsAre("segment_alloc by first_request", "alloc by first_request",
+                                              "free_requested by giving_back", "free_completed by second_request",
+                                              "segment_free by second_request", "segment_alloc by second_request",
+                                              "alloc by second_request"));
 }
 
 TEST_F(Stacks, WithoutAStackOfItsOwnAReleaseCarriesThatOfTheSegment) {

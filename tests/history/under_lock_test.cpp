@@ -11,12 +11,11 @@
 #include <thread>
 
 #include "stats/history_entry.h"
+#include "tests/byte_units.h"
 #include "tests/history/host_memory_hook.h"
 
 namespace cistern {
 namespace {
-
-constexpr std::size_t kMega = 1024 * 1024;
 
 // Another thread, which takes the heap's lock each time this one uses host memory.
 class Onlooker {
@@ -63,7 +62,7 @@ class Onlooker {
 };
 Onlooker* Onlooker::self_ = nullptr;
 
-struct UnderTheHeapsLock : testing::Test {
+struct UnderTheHeapsLock : ::testing::Test {
   SimulatedDriver driver{SimulatedOptions{.capacity_bytes = 64 * kMega, .backing = Backing::none}};
   CachingAllocator allocator{{.driver = &driver.api()}};
 };

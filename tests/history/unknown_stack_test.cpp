@@ -40,7 +40,7 @@ namespace {
   return by_tables;
 }
 
-struct UnknownStack : testing::Test {
+struct UnknownStack : ::testing::Test {
   UnknownStack() { refuses = true; }
   ~UnknownStack() override { refuses = false; }
 };

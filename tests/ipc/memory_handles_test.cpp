@@ -14,7 +14,7 @@ namespace {
 using Kind = PeerProcess::Kind;
 constexpr const char* kSettings = "capacity=256MiB";
 
-std::string error(CUresult code) { return "error " + std::to_string(static_cast<int>(code)); }
+std::string refused(CUresult code) { return "error " + std::to_string(static_cast<int>(code)); }
 
 class MemoryHandles : public ::testing::Test {
  protected:
@@ -104,7 +104,7 @@ TEST_F(MemoryHandles, MemoryThatWasFreedCannotBeOpenedThoughItsAddressIsUsedAgai
   const std::string stale = text_of(handle_of(first));
   ASSERT_EQ(own.api.mem_free(first), CUDA_SUCCESS);
   ASSERT_EQ(own.allocate(2 * MiB), first);
-  EXPECT_EQ(peer.ask("open_memory " + stale), error(CUDA_ERROR_MAP_FAILED));
+  EXPECT_EQ(peer.ask("open_memory " + stale), refused(CUDA_ERROR_MAP_FAILED));
   const std::string fresh = text_of(handle_of(first));
   EXPECT_NE(fresh, stale) << "a unique handle for the new memory";
   EXPECT_NE(peer.ask_number("open_memory " + fresh), 0u);
@@ -176,7 +176,7 @@ TEST_F(MemoryHandles, AnotherDeviceOpensWhatItCanReach) {
   ASSERT_EQ(linked.ask("use 1"), "ok");
   EXPECT_NE(linked.ask_number("open_memory " + handle), 0u);
   ASSERT_EQ(apart.ask("use 1"), "ok");
-  EXPECT_EQ(apart.ask("open_memory " + handle), error(CUDA_ERROR_MAP_FAILED));
+  EXPECT_EQ(apart.ask("open_memory " + handle), refused(CUDA_ERROR_MAP_FAILED));
 }
 
 // cuIpcOpenMemHandle: "as if the user called cuCtxEnablePeerAccess".

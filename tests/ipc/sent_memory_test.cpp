@@ -7,6 +7,7 @@
 
 #include <string>
 
+#include "tests/byte_units.h"
 #include "tests/ipc/peer_process.h"
 
 namespace cistern::testing {
@@ -15,7 +16,6 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 using Kind = PeerProcess::Kind;
-constexpr std::size_t kMiB = std::size_t{1} << 20;
 
 class SentMemory : public ::testing::Test {
  protected:
@@ -39,9 +39,9 @@ class SentMemory : public ::testing::Test {
 };
 
 TEST_F(SentMemory, TheReceiverSeesTheBlockAtItsOffset) {
-  void* first = allocate(kMiB / 2);
-  void* block = allocate(kMiB / 2);
-  fill(block, 7, kMiB / 2);
+  void* first = allocate(kMega / 2);
+  void* block = allocate(kMega / 2);
+  fill(block, 7, kMega / 2);
   const MemoryHandle handle = send_memory(block);
   const std::string number = peer.ask("open " + text_of(handle));
   EXPECT_EQ(number, "1");
@@ -69,13 +69,13 @@ TEST_F(SentMemory, ByTheFunctionsForC) {
 }
 
 TEST_F(SentMemory, ADeallocatedBlockIsKeptUntilTheReceiverLetsGo) {
-  void* block = allocate(kMiB);
-  fill(block, 3, kMiB);
+  void* block = allocate(kMega);
+  fill(block, 3, kMega);
   ASSERT_EQ(peer.ask("open " + text_of(send_memory(block))), "1");
   deallocate(block);
-  EXPECT_NE(allocate(kMiB), block);
+  EXPECT_NE(allocate(kMega), block);
   EXPECT_EQ(ipc_collect().waiting, 1u);
-  EXPECT_EQ(ipc_counts().bytes, kMiB);
+  EXPECT_EQ(ipc_counts().bytes, kMega);
   EXPECT_THROW(static_cast<void>(send_memory(block)), InvalidArgument) << "it is not the sender's any more";
   EXPECT_EQ(peer.ask("byte 1"), "3");
 
@@ -83,22 +83,22 @@ TEST_F(SentMemory, ADeallocatedBlockIsKeptUntilTheReceiverLetsGo) {
   const IpcCounts left = ipc_collect();
   EXPECT_EQ(left.blocks, 0u);
   EXPECT_FALSE(left.has_file);
-  EXPECT_EQ(allocate(kMiB), block) << "it is free again";
+  EXPECT_EQ(allocate(kMega), block) << "it is free again";
 }
 
 TEST_F(SentMemory, AReceiverThatIsKilledLetsGo) {
-  void* block = allocate(kMiB);
+  void* block = allocate(kMega);
   ASSERT_EQ(peer.ask("open " + text_of(send_memory(block))), "1");
   deallocate(block);
   ASSERT_EQ(ipc_collect().waiting, 1u);
   peer.kill();
   EXPECT_EQ(ipc_collect().handles, 0u);
-  EXPECT_EQ(allocate(kMiB), block);
+  EXPECT_EQ(allocate(kMega), block);
 }
 
 TEST_F(SentMemory, AllReceiversMustBeDone) {
   PeerProcess second(Kind::library, "capacity=4GiB");
-  void* block = allocate(kMiB);
+  void* block = allocate(kMega);
   const std::string handle = text_of(send_memory(block, 2));
   ASSERT_EQ(peer.ask("open " + handle), "1");
   deallocate(block);
@@ -111,17 +111,17 @@ TEST_F(SentMemory, AllReceiversMustBeDone) {
 }
 
 TEST_F(SentMemory, ABlockThatIsStillAllocatedIsNotFreedByCollecting) {
-  void* block = allocate(kMiB);
+  void* block = allocate(kMega);
   ASSERT_EQ(peer.ask("open " + text_of(send_memory(block))), "1");
   ASSERT_EQ(peer.ask("release 1"), "ok");
   EXPECT_EQ(ipc_collect().handles, 0u);
-  EXPECT_NE(allocate(kMiB), block);
+  EXPECT_NE(allocate(kMega), block);
   deallocate(block);
-  EXPECT_EQ(allocate(kMiB), block);
+  EXPECT_EQ(allocate(kMega), block);
 }
 
 TEST_F(SentMemory, ARecalledHandleIsAwaitedNoMoreAndOpensNothing) {
-  void* block = allocate(kMiB);
+  void* block = allocate(kMega);
   const MemoryHandle handle = send_memory(block);
   deallocate(block);
   ASSERT_EQ(ipc_collect().receivers, 1u);
@@ -132,7 +132,7 @@ TEST_F(SentMemory, ARecalledHandleIsAwaitedNoMoreAndOpensNothing) {
 }
 
 TEST_F(SentMemory, OneProcessOpensAHandleOnceAndSharesIt) {
-  void* block = allocate(kMiB);
+  void* block = allocate(kMega);
   const std::string handle = text_of(send_memory(block));
   ASSERT_EQ(peer.ask("open " + handle), "1");
   ASSERT_EQ(peer.ask("open " + handle), "2");
@@ -149,7 +149,7 @@ TEST_F(SentMemory, WhatIsNoBlockIsRefusedAndChangesNothing) {
   int host = 0;
   EXPECT_THROW(static_cast<void>(send_memory(&host)), InvalidArgument);
   EXPECT_THROW(static_cast<void>(send_memory(nullptr)), InvalidArgument);
-  void* block = allocate(kMiB);
+  void* block = allocate(kMega);
   EXPECT_THROW(static_cast<void>(send_memory(block, 0)), InvalidArgument);
   EXPECT_THROW(static_cast<void>(send_memory(block, 65)), InvalidArgument);
   EXPECT_THROW(static_cast<void>(send_memory(static_cast<char*>(block) + 512)), InvalidArgument);
@@ -207,11 +207,11 @@ TEST(IpcHandles, BytesThatAreNoneAreRefused) {
 }
 
 TEST(Processes, AreListedAsTorchDoes) {
-  void* block = allocate(3 * kMiB);
+  void* block = allocate(3 * kMega);
   const std::size_t held = simulated::driver().used_bytes();  // what stories before this one left, too
-  EXPECT_GE(held, 3 * kMiB);
+  EXPECT_GE(held, 3 * kMega);
   EXPECT_THAT(list_gpu_processes(0), ::testing::MatchesRegex("GPU:0\nprocess +[0-9]+ uses +" +
-                                                             std::to_string(held / kMiB) + "\\.000 MB GPU memory"));
+                                                             std::to_string(held / kMega) + "\\.000 MB GPU memory"));
   EXPECT_EQ(gpu_processes(0).size(), 1u);
   deallocate(block);
 }

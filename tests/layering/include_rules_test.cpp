@@ -30,10 +30,10 @@ TEST(Layering, EveryIncludeFollowsTheArrows) {
 }
 
 // A tree with one planted line.
-class PlantedTree : public testing::Test {
+class PlantedTree : public ::testing::Test {
  protected:
   void SetUp() override {
-    root_ = fs::path(testing::TempDir()) / ("cistern-layering-" + std::to_string(getpid()));
+    root_ = fs::path(::testing::TempDir()) / ("cistern-layering-" + std::to_string(getpid()));
     fs::remove_all(root_);
   }
   void TearDown() override { fs::remove_all(root_); }

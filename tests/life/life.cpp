@@ -16,12 +16,11 @@
 #include <thread>
 #include <vector>
 
+#include "tests/byte_units.h"
 #include "tests/life/static_objects.h"
 
 namespace cistern::life {
 namespace {
-
-constexpr std::size_t kMega = std::size_t{1} << 20;
 
 void require(bool holds, const char* what) {
   if (holds) return;

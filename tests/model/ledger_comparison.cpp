@@ -1,4 +1,5 @@
 #include "ledger_comparison.h"
+#include "tests/model/number.h"
 
 #include <rapidcheck.h>
 
@@ -9,8 +10,6 @@
 
 namespace cistern::model {
 namespace {
-
-std::int64_t number(std::size_t bytes) { return static_cast<std::int64_t>(bytes); }
 
 std::int64_t number(StreamHandle stream) { return static_cast<std::int64_t>(reinterpret_cast<std::intptr_t>(stream)); }
 

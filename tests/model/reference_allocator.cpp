@@ -1,4 +1,6 @@
 #include "reference_allocator.h"
+#include "tests/byte_units.h"
+#include "tests/model/number.h"
 
 #include <algorithm>
 #include <iterator>
@@ -7,10 +9,6 @@
 
 namespace cistern::model {
 namespace {
-
-constexpr std::size_t kMega = 1024 * 1024;
-
-std::int64_t number(std::size_t bytes) { return static_cast<std::int64_t>(bytes); }
 
 bool is_split(const ModelSegment& segment) { return segment.blocks.size() > 1; }
 

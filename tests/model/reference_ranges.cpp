@@ -1,16 +1,14 @@
 // The specification of expandable segments: what is mapped where, and given back.
 
 #include "reference_allocator.h"
+#include "tests/byte_units.h"
+#include "tests/model/number.h"
 
 #include <algorithm>
 #include <iterator>
 
 namespace cistern::model {
 namespace {
-
-constexpr std::size_t kMega = 1024 * 1024;
-
-std::int64_t number(std::size_t bytes) { return static_cast<std::int64_t>(bytes); }
 
 std::size_t page_bytes(bool small) { return (small ? 2 : 20) * kMega; }
 

@@ -4,12 +4,12 @@
 
 #include <rapidcheck.h>
 
-#include <cstddef>
 #include <iosfwd>
+
+#include "tests/byte_units.h"
 
 namespace cistern {
 
-constexpr std::size_t kMega = 1024 * 1024;
 constexpr int kStreams = 4;
 
 enum class Action {

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "runtime/driver_api.h"
+#include "tests/byte_units.h"
 #include "tests/property.h"
 
 namespace cistern {
@@ -25,7 +26,6 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr std::size_t kMega = 1024 * 1024;
 constexpr std::size_t kStreams = 4;
 
 enum class Action { allocate, free, free_used_on, record, work, finish, empty_cache, trim, replace_stream };

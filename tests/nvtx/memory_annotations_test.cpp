@@ -8,19 +8,18 @@
 #include <string>
 
 #include "runtime/process_driver.h"
+#include "tests/byte_units.h"
 #include "tests/nvtx/tool.h"
 
 namespace cistern {
 namespace {
 
-using testing::ElementsAre;
-using testing::IsEmpty;
-
-constexpr std::size_t kMiB = std::size_t{1} << 20;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
 
 std::string at(const void* pointer) { return std::to_string(reinterpret_cast<std::uintptr_t>(pointer)); }
 
-class MemoryAnnotations : public testing::Test {
+class MemoryAnnotations : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
     setenv("CISTERN_DEVICE", "cuda", 1);
@@ -31,14 +30,14 @@ class MemoryAnnotations : public testing::Test {
 
 TEST_F(MemoryAnnotations, ABlockIsARegionOfItsSegment) {
   attach_tool(true);
-  void* first = allocate(3 * kMiB);
-  void* second = allocate(2 * kMiB);  // of the same 20 MiB
+  void* first = allocate(3 * kMega);
+  void* second = allocate(2 * kMega);  // of the same 20 MiB
   EXPECT_THAT(told(), ElementsAre("cistern: heap " + at(first) + " 20971520",
                                   "cistern: region " + at(first) + " 3145728 in " + at(first),
                                   "cistern: region " + at(second) + " 2097152 in " + at(first)));
   deallocate(second);
   EXPECT_THAT(told(), ElementsAre("cistern: no region " + at(second)));
-  void* again = allocate(2 * kMiB);
+  void* again = allocate(2 * kMega);
   EXPECT_EQ(again, second);
   EXPECT_THAT(told(), ElementsAre("cistern: region " + at(again) + " 2097152 in " + at(first)));
   deallocate(again);
@@ -50,11 +49,11 @@ TEST_F(MemoryAnnotations, ABlockIsARegionOfItsSegment) {
 
 TEST_F(MemoryAnnotations, ASegmentThatTakesTheOldPlaceIsANewHeap) {
   attach_tool(true);
-  void* small = allocate(12 * kMiB);
+  void* small = allocate(12 * kMega);
   deallocate(small);
   empty_cache();
   static_cast<void>(told());
-  void* large = allocate(40 * kMiB);
+  void* large = allocate(40 * kMega);
   EXPECT_EQ(large, small);
   EXPECT_THAT(told(), ElementsAre("cistern: heap " + at(large) + " 41943040",
                                   "cistern: region " + at(large) + " 41943040 in " + at(large)));
@@ -63,18 +62,18 @@ TEST_F(MemoryAnnotations, ASegmentThatTakesTheOldPlaceIsANewHeap) {
 
 TEST_F(MemoryAnnotations, WhatIsNoBlockIsNotTold) {
   attach_tool(true);
-  void* block = allocate(3 * kMiB);
+  void* block = allocate(3 * kMega);
   deallocate(block);
   static_cast<void>(told());
-  testing::internal::CaptureStderr();
+  ::testing::internal::CaptureStderr();
   deallocate(block);
-  static_cast<void>(testing::internal::GetCapturedStderr());
+  static_cast<void>(::testing::internal::GetCapturedStderr());
   EXPECT_THAT(told(), IsEmpty());
 }
 
 TEST_F(MemoryAnnotations, AreOffWhereNoToolFollowsThem) {
   attach_tool(false);
-  deallocate(allocate(kMiB));
+  deallocate(allocate(kMega));
   EXPECT_EQ(process_driver().note_allocate.function, nullptr);
   EXPECT_EQ(process_driver().note_free.function, nullptr);
   EXPECT_THAT(told(), IsEmpty());
@@ -82,7 +81,7 @@ TEST_F(MemoryAnnotations, AreOffWhereNoToolFollowsThem) {
 
 TEST_F(MemoryAnnotations, AreOffWithoutATool) {
   unsetenv("NVTX_INJECTION64_PATH");
-  deallocate(allocate(kMiB));
+  deallocate(allocate(kMega));
   EXPECT_EQ(process_driver().note_allocate.function, nullptr);
   EXPECT_EQ(process_driver().note_free.function, nullptr);
 }

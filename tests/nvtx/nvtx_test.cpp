@@ -15,8 +15,8 @@
 namespace cistern {
 namespace {
 
-using testing::ElementsAre;
-using testing::IsEmpty;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
 
 TEST(Nvtx, TellsAToolOfMarksAndRanges) {
   attach_tool();

@@ -8,8 +8,8 @@
 namespace cistern {
 namespace {
 
-using testing::AllOf;
-using testing::HasSubstr;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 
 using Buckets = std::array<std::uint32_t, 16>;
 

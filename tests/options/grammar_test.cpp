@@ -1,22 +1,21 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/byte_units.h"
 #include "tests/options/refusal.h"
 
 namespace cistern {
 namespace {
 
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::Not;
-
-constexpr std::size_t kMiB = std::size_t{1} << 20;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 TEST(OptionsGrammar, EmptyTextLeavesTheDefaults) {
   const AllocatorOptions options = AllocatorOptions::parse("");
   EXPECT_EQ(options.policy, Policy::classic);
   EXPECT_EQ(options.max_split_size_bytes, kUnlimited);
-  EXPECT_EQ(options.max_non_split_rounding_bytes, 20 * kMiB);
+  EXPECT_EQ(options.max_non_split_rounding_bytes, 20 * kMega);
   EXPECT_EQ(options.garbage_collection_threshold, 0.0);
   EXPECT_EQ(options.per_process_memory_fraction, 1.0);
   EXPECT_FALSE(options.fraction_given);
@@ -24,19 +23,19 @@ TEST(OptionsGrammar, EmptyTextLeavesTheDefaults) {
 }
 
 TEST(OptionsGrammar, TrailingCommaIsAccepted) {
-  EXPECT_EQ(AllocatorOptions::parse("max_split_size_mb:32,").max_split_size_bytes, 32 * kMiB);
+  EXPECT_EQ(AllocatorOptions::parse("max_split_size_mb:32,").max_split_size_bytes, 32 * kMega);
 }
 
 TEST(OptionsGrammar, WhiteSpaceIsDroppedEvenInsideWords) {
   const AllocatorOptions options =
       AllocatorOptions::parse(" max_split _size_mb :\t3 2 ,\n roundup_power2_divisions : [ 1 : 4 , > : 8 ] ");
-  EXPECT_EQ(options.max_split_size_bytes, 32 * kMiB);
+  EXPECT_EQ(options.max_split_size_bytes, 32 * kMega);
   EXPECT_EQ(options.roundup_power2_divisions[0], 4u);
   EXPECT_EQ(options.roundup_power2_divisions[1], 8u);
 }
 
 TEST(OptionsGrammar, OfADuplicateKeyTheLastWins) {
-  EXPECT_EQ(AllocatorOptions::parse("max_split_size_mb:32,max_split_size_mb:64").max_split_size_bytes, 64 * kMiB);
+  EXPECT_EQ(AllocatorOptions::parse("max_split_size_mb:32,max_split_size_mb:64").max_split_size_bytes, 64 * kMega);
   EXPECT_EQ(AllocatorOptions::parse("policy:direct,policy:classic").policy, Policy::classic);
   EXPECT_EQ(AllocatorOptions::parse("policy:paged,policy:direct").policy, Policy::direct);
   EXPECT_TRUE(
@@ -86,7 +85,7 @@ TEST(OptionsGrammar, TextResetsSomeOptionsAndKeepsTheOthers) {
       "policy:direct,pytorch_rules:2.4,max_split_size_mb:32,roundup_power2_divisions:4,"
       "garbage_collection_threshold:0.5,per_process_memory_fraction:0.25,research_after_flush:True,oom_dump:off,"
       "summary_title:PyTorch,release_lock_on_cudamalloc:True");
-  ASSERT_EQ(base.max_split_size_bytes, 32 * kMiB);
+  ASSERT_EQ(base.max_split_size_bytes, 32 * kMega);
 
   const AllocatorOptions options = AllocatorOptions::parse("", base);
   EXPECT_EQ(options.max_split_size_bytes, kUnlimited);
@@ -104,8 +103,8 @@ TEST(OptionsGrammar, TextResetsSomeOptionsAndKeepsTheOthers) {
 
 TEST(OptionsGrammar, TextResetsTheNonSplitRounding) {
   const AllocatorOptions base = AllocatorOptions::parse("max_split_size_mb:32,max_non_split_rounding_mb:40");
-  ASSERT_EQ(base.max_non_split_rounding_bytes, 40 * kMiB);
-  EXPECT_EQ(AllocatorOptions::parse("max_split_size_mb:32", base).max_non_split_rounding_bytes, 20 * kMiB);
+  ASSERT_EQ(base.max_non_split_rounding_bytes, 40 * kMega);
+  EXPECT_EQ(AllocatorOptions::parse("max_split_size_mb:32", base).max_non_split_rounding_bytes, 20 * kMega);
 }
 
 }  // namespace

@@ -1,15 +1,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/byte_units.h"
 #include "tests/options/refusal.h"
 
 namespace cistern {
 namespace {
 
-using testing::AllOf;
-using testing::HasSubstr;
-
-constexpr std::size_t kMiB = std::size_t{1} << 20;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 
 TEST(OptionKeys, UnknownKeyIsNamedWithTheKnownOnes) {
   EXPECT_THAT(refusal("max_split_mb:100"), AllOf(HasSubstr("'max_split_mb'"), HasSubstr("'100'"),
@@ -25,12 +24,12 @@ TEST(OptionKeys, IntegersAreWholeDecimalNumbers) {
 
 TEST(OptionKeys, MaxSplitSizeMustBeAbove20UnderTheOldRules) {
   EXPECT_THAT(refusal("max_split_size_mb:20,pytorch_rules:2.4"), HasSubstr("from 21"));
-  EXPECT_EQ(AllocatorOptions::parse("max_split_size_mb:21,pytorch_rules:2.4").max_split_size_bytes, 21 * kMiB);
+  EXPECT_EQ(AllocatorOptions::parse("max_split_size_mb:21,pytorch_rules:2.4").max_split_size_bytes, 21 * kMega);
 }
 
 TEST(OptionKeys, MaxSplitSizeMayBe20UnderTheCurrentRules) {
   EXPECT_THAT(refusal("max_split_size_mb:19"), HasSubstr("from 20"));
-  EXPECT_EQ(AllocatorOptions::parse("max_split_size_mb:20").max_split_size_bytes, 20 * kMiB);
+  EXPECT_EQ(AllocatorOptions::parse("max_split_size_mb:20").max_split_size_bytes, 20 * kMega);
 }
 
 TEST(OptionKeys, RulesHoldForTheWholeTextWhereverTheyStand) {
@@ -58,7 +57,7 @@ TEST(OptionKeys, SizesInMebibytesNeverOverflowSignedBytes) {
 TEST(OptionKeys, NonSplitRoundingIsAtLeast20) {
   EXPECT_THAT(refusal("max_non_split_rounding_mb:19"), HasSubstr("from 20"));
   EXPECT_EQ(AllocatorOptions::parse("max_split_size_mb:100,max_non_split_rounding_mb:20").max_non_split_rounding_bytes,
-            20 * kMiB);
+            20 * kMega);
 }
 
 TEST(OptionKeys, GarbageCollectionThresholdLiesStrictlyBetween0And1) {
@@ -106,7 +105,7 @@ TEST(OptionKeys, OfTheHistoryAreThoseOfRecordHistory) {
   EXPECT_EQ(options.history.context, HistoryContext::alloc);
   EXPECT_EQ(options.history.max_entries, 1000U);
   EXPECT_EQ(options.history.max_frames, 20U);
-  EXPECT_EQ(options.history.max_stack_bytes, 8 * kMiB);
+  EXPECT_EQ(options.history.max_stack_bytes, 8 * kMega);
   const AllocatorOptions later = AllocatorOptions::parse("history_entries:unlimited", options);
   EXPECT_EQ(later.history.max_entries, kUnlimitedEntries);
   EXPECT_EQ(later.history.context, HistoryContext::alloc) << "what a text leaves out stays";
@@ -148,7 +147,7 @@ TEST(OptionKeys, DescriptionListsEveryOptionInForce) {
 
 TEST(OptionKeys, DescriptionShowsBytesThatAreNoMebibytes) {
   AllocatorOptions options;
-  options.max_split_size_bytes = 32 * kMiB + 512;
+  options.max_split_size_bytes = 32 * kMega + 512;
   EXPECT_THAT(options.describe(), HasSubstr("max_split_size_mb: 33554944 bytes\n"));
   EXPECT_THAT(AllocatorOptions{}.describe(), HasSubstr("max_split_size_mb: unlimited\n"));
 }

@@ -7,8 +7,8 @@
 namespace cistern {
 namespace {
 
-using testing::AllOf;
-using testing::HasSubstr;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 
 TEST(PolicyOption, PoliciesAreChosenByName) {
   EXPECT_EQ(AllocatorOptions::parse("policy:classic").policy, Policy::classic);

@@ -6,11 +6,11 @@
 namespace cistern {
 namespace {
 
-using testing::AllOf;
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
-using testing::StartsWith;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::StartsWith;
 
 std::vector<std::string> idle(std::string_view text, const AllocatorOptions& base = {}) {
   return AllocatorOptions::parse(text, base).without_effect;

@@ -16,13 +16,12 @@
 #include <vector>
 
 #include "runtime/driver_api.h"
+#include "tests/byte_units.h"
 #include "tests/property.h"
 #include "tests/races/choices.h"
 
 namespace cistern {
 namespace {
-
-constexpr std::size_t kMega = std::size_t{1} << 20;
 
 class CapturedWorld {
  public:
@@ -176,7 +175,7 @@ const std::vector<Scenario> kScenarios = {
     {"ResultFreedBesideItsReader", "", result_of_a_graph_freed_beside_its_reader},
 };
 
-class CapturedOrders : public testing::TestWithParam<Scenario> {};
+class CapturedOrders : public ::testing::TestWithParam<Scenario> {};
 
 TEST_P(CapturedOrders, NoneBreaksTheScenario) {
   const Scenario& scenario = GetParam();
@@ -195,8 +194,8 @@ TEST_P(CapturedOrders, NoneBreaksTheScenario) {
   if (!HasFailure()) std::printf("%s: %d orders\n", scenario.name, runs);
 }
 
-INSTANTIATE_TEST_SUITE_P(EveryScenario, CapturedOrders, testing::ValuesIn(kScenarios),
-                         [](const testing::TestParamInfo<Scenario>& parameter) {
+INSTANTIATE_TEST_SUITE_P(EveryScenario, CapturedOrders, ::testing::ValuesIn(kScenarios),
+                         [](const ::testing::TestParamInfo<Scenario>& parameter) {
                            return std::string(parameter.param.name);
                          });
 

@@ -318,7 +318,7 @@ const std::vector<Scenario> kScenarios = {
     {"UnmappedAndMappedAgain", 512, "expandable_segments:True", true, unmapped_and_mapped_again},
 };
 
-class CompletionOrders : public testing::TestWithParam<Scenario> {};
+class CompletionOrders : public ::testing::TestWithParam<Scenario> {};
 
 TEST_P(CompletionOrders, NoneBreaksTheScenario) {
   const Scenario& scenario = GetParam();
@@ -337,8 +337,8 @@ TEST_P(CompletionOrders, NoneBreaksTheScenario) {
   if (!HasFailure()) std::printf("%s: %d orders\n", scenario.name, runs);
 }
 
-INSTANTIATE_TEST_SUITE_P(EveryScenario, CompletionOrders, testing::ValuesIn(kScenarios),
-                         [](const testing::TestParamInfo<Scenario>& parameter) {
+INSTANTIATE_TEST_SUITE_P(EveryScenario, CompletionOrders, ::testing::ValuesIn(kScenarios),
+                         [](const ::testing::TestParamInfo<Scenario>& parameter) {
                            return std::string(parameter.param.name);
                          });
 

@@ -19,12 +19,11 @@
 #include <vector>
 
 #include "tests/allocator/capturing_driver.h"
+#include "tests/byte_units.h"
 #include "tests/model/reference_allocator.h"
 #include "tests/races/choices.h"
 
 namespace cistern {
-
-inline constexpr std::size_t kMega = std::size_t{1} << 20;
 
 class ExploredWorld {
  public:

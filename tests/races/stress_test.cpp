@@ -15,12 +15,12 @@
 #include <thread>
 #include <vector>
 
+#include "tests/byte_units.h"
 #include "tests/property.h"
 
 namespace cistern {
 namespace {
 
-constexpr std::size_t kMega = 1024 * 1024;
 constexpr int kThreads = 4;
 
 struct Owned {

@@ -18,8 +18,8 @@
 namespace cistern {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 std::vector<std::string> calls() {
   void* library = dlopen(CISTERN_FAKE_LIBCURAND, RTLD_NOW | RTLD_LOCAL);
@@ -31,7 +31,7 @@ std::vector<std::string> calls() {
 }
 
 // A process of its own each, on a driver that is none of ours to look at.
-class Curand : public testing::Test {
+class Curand : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
     setenv("CISTERN_DEVICE", "cuda", 1);
@@ -140,7 +140,7 @@ TEST_F(Curand, ThatIsNotThereIsNotSupported) {
 }
 
 // cuRAND itself needs no device for generators of host memory, which give what those of devices give.
-class HostCurand : public testing::Test {
+class HostCurand : public ::testing::Test {
  protected:
   void SetUp() override {
     library_ = dlopen("libcurand.so.10", RTLD_NOW | RTLD_LOCAL);

@@ -13,7 +13,7 @@
 namespace cistern {
 namespace {
 
-class LoadedDriver : public testing::Test {
+class LoadedDriver : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
     setenv("CISTERN_DEVICE", "cuda", 1);

@@ -14,7 +14,7 @@
 namespace cistern {
 namespace {
 
-constexpr std::uint64_t kSeed = 20261121;
+constexpr std::uint64_t kValuesSeed = 20261121;
 constexpr std::size_t kMany = 1'000'000;
 
 std::vector<float> values(RandomFill fill, std::size_t count) {
@@ -27,7 +27,7 @@ std::vector<float> values(RandomFill fill, std::size_t count) {
 TEST(RandomValues, OfAPartAreThoseOfTheWhole) {
   std::mt19937 random(7);
   for (const RandomKind kind : {RandomKind::words, RandomKind::uniform, RandomKind::normal}) {
-    const RandomFill fill{.kind = kind, .count = 1000, .seed = kSeed, .position = 10};
+    const RandomFill fill{.kind = kind, .count = 1000, .seed = kValuesSeed, .position = 10};
     std::vector<std::uint32_t> whole(fill.count);
     write_random_values(fill, 0, fill.count, whole.data());
     for (int i = 0; i < 200; ++i) {
@@ -42,7 +42,7 @@ TEST(RandomValues, OfAPartAreThoseOfTheWhole) {
 }
 
 TEST(RandomValues, UniformOnesAreUniformAndAboveZero) {
-  const std::vector<float> sample = values({.kind = RandomKind::uniform, .seed = kSeed}, kMany);
+  const std::vector<float> sample = values({.kind = RandomKind::uniform, .seed = kValuesSeed}, kMany);
   EXPECT_GT(*std::min_element(sample.begin(), sample.end()), 0.0F);
   EXPECT_LE(*std::max_element(sample.begin(), sample.end()), 1.0F);
   EXPECT_LT(kolmogorov_smirnov(sample, [](double value) { return value; }), 2.7);
@@ -54,7 +54,7 @@ TEST(RandomValues, UniformOnesAreUniformAndAboveZero) {
 }
 
 TEST(RandomValues, NormalOnesAreNormal) {
-  const std::vector<float> sample = values({.kind = RandomKind::normal, .seed = kSeed}, kMany);
+  const std::vector<float> sample = values({.kind = RandomKind::normal, .seed = kValuesSeed}, kMany);
   EXPECT_LT(kolmogorov_smirnov(sample, normal_distribution), 2.7);
   const Moments moments = moments_of(sample);
   EXPECT_NEAR(moments.mean, 0, 5 * std::sqrt(1.0 / kMany));
@@ -72,18 +72,19 @@ TEST(RandomValues, NormalOnesAreNormal) {
 }
 
 TEST(RandomValues, NormalOnesHaveTheMeanAndTheDeviationThatAreAskedFor) {
-  const std::vector<float> plain = values({.kind = RandomKind::normal, .seed = kSeed}, 100);
+  const std::vector<float> plain = values({.kind = RandomKind::normal, .seed = kValuesSeed}, 100);
   const std::vector<float> moved =
-      values({.kind = RandomKind::normal, .seed = kSeed, .mean = 10, .standard_deviation = 3}, 100);
+      values({.kind = RandomKind::normal, .seed = kValuesSeed, .mean = 10, .standard_deviation = 3}, 100);
   for (std::size_t i = 0; i < plain.size(); ++i) EXPECT_FLOAT_EQ(moved[i], 10 + 3 * plain[i]);
-  for (const float value : values({.kind = RandomKind::normal, .seed = kSeed, .mean = 2, .standard_deviation = 0}, 100))
+  for (const float value :
+       values({.kind = RandomKind::normal, .seed = kValuesSeed, .mean = 2, .standard_deviation = 0}, 100))
     EXPECT_EQ(value, 2);
 }
 
 TEST(RandomValues, OfNeighbouringSeedsAreUnrelated) {
   std::vector<float> mixed;
-  const std::vector<float> first = values({.kind = RandomKind::uniform, .seed = kSeed}, kMany / 2);
-  const std::vector<float> second = values({.kind = RandomKind::uniform, .seed = kSeed + 1}, kMany / 2);
+  const std::vector<float> first = values({.kind = RandomKind::uniform, .seed = kValuesSeed}, kMany / 2);
+  const std::vector<float> second = values({.kind = RandomKind::uniform, .seed = kValuesSeed + 1}, kMany / 2);
   for (std::size_t i = 0; i < first.size(); ++i) mixed.insert(mixed.end(), {first[i], second[i]});
   EXPECT_LT(kolmogorov_smirnov(mixed, [](double value) { return value; }), 2.7);
   EXPECT_LT(std::abs(serial_correlation(mixed, 1)), 5);

@@ -10,7 +10,7 @@
 namespace cistern {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 std::string message_of(const std::function<void()>& action) {
   try {

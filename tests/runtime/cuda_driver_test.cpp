@@ -22,12 +22,12 @@
 namespace cistern {
 namespace {
 
-using testing::AllOf;
-using testing::HasSubstr;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 
 constexpr const char* kFake = CISTERN_FAKE_LIBCUDA;
 
-class CudaDriver : public testing::Test {
+class CudaDriver : public ::testing::Test {
  protected:
   void SetUp() override {
     unsetenv("CISTERN_FAKE_CUDA_VERSION");

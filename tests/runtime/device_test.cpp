@@ -15,7 +15,7 @@
 namespace cistern {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 TEST(DeviceNames, AreAnIndexOrAText) {
   EXPECT_EQ(Device(3).index(), 3);
@@ -139,7 +139,7 @@ TEST_F(Devices, NameCapabilityAndUuidAreThoseOfTheProperties) {
   EXPECT_EQ(device_capability(1).to_string(), "9.0");
   EXPECT_LT((ComputeCapability{8, 9}), (ComputeCapability{9, 0}));
   EXPECT_THAT(properties.uuid_text(),
-              testing::MatchesRegex("GPU-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"));
+              ::testing::MatchesRegex("GPU-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"));
   const DeviceGuard guard(1);
   EXPECT_EQ(device_name(-1), device_name(1));
   EXPECT_THROW(static_cast<void>(device_name(7)), InvalidArgument);

@@ -10,8 +10,8 @@
 namespace cistern {
 namespace {
 
-using testing::HasSubstr;
-using testing::StrEq;
+using ::testing::HasSubstr;
+using ::testing::StrEq;
 
 TEST(DriverErrors, NameTheCallTheObjectAndTheDriversWords) {
   const SimulatedDriver driver;

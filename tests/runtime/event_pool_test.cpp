@@ -13,7 +13,7 @@
 namespace cistern {
 namespace {
 
-class EventPools : public testing::Test {
+class EventPools : public ::testing::Test {
  protected:
   CUevent acquire(EventPool& pool) {
     CUevent event = nullptr;

@@ -16,8 +16,8 @@
 namespace cistern {
 namespace {
 
-using testing::AllOf;
-using testing::HasSubstr;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 
 std::string message_of(const std::function<void()>& action) {
   try {

@@ -23,9 +23,9 @@
 namespace cistern {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::UnorderedElementsAre;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::UnorderedElementsAre;
 
 int code_of(const std::function<void()>& action) {
   try {

@@ -20,7 +20,7 @@
 namespace cistern {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 class HostFunctions : public ProcessDevice {};
 

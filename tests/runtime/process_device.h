@@ -16,7 +16,7 @@ namespace cistern {
 inline constexpr int kDevices = 2;
 
 // Two devices of 4 GiB. Each case starts and ends on device 0, default streams, idle.
-class ProcessDevice : public testing::Test {
+class ProcessDevice : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
     setenv("CISTERN_DEVICE", "simulated:devices=2,capacity=4GiB", 1);

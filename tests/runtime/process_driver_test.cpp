@@ -24,11 +24,11 @@
 namespace cistern {
 namespace {
 
-using testing::AllOf;
-using testing::ExitedWithCode;
-using testing::HasSubstr;
-using testing::IsEmpty;
-using testing::StartsWith;
+using ::testing::AllOf;
+using ::testing::ExitedWithCode;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::StartsWith;
 
 constexpr const char* kNoLibrary = "libcuda-of-nowhere.so.1";
 
@@ -53,9 +53,9 @@ template <class Expected>
   std::exit(1);
 }
 
-class ProcessDriverStories : public testing::Test {
+class ProcessDriverStories : public ::testing::Test {
  protected:
-  void SetUp() override { testing::FLAGS_gtest_death_test_style = "threadsafe"; }
+  void SetUp() override { ::testing::FLAGS_gtest_death_test_style = "threadsafe"; }
 };
 using ProcessDriverDeathTest = ProcessDriverStories;
 
@@ -153,7 +153,7 @@ TEST_F(ProcessDriverDeathTest, RefusedLoadIsTriedAgain) {
 }
 
 TEST_F(ProcessDriverDeathTest, AutoFallsBackAndSaysSoOnce) {
-  const auto once = testing::Truly([](const std::string& text) {
+  const auto once = ::testing::Truly([](const std::string& text) {
     const std::string words = "the device is simulated";
     const auto first = text.find(words);
     return first != std::string::npos && text.find(words, first + 1) == std::string::npos;

@@ -20,7 +20,7 @@ namespace {
 using GetProcAddress = CUresult (*)(const char* symbol, void** function, int version, cuuint64_t flags,
                                     CUdriverProcAddressQueryResult* status);
 
-class SimulatedLibcuda : public testing::Test {
+class SimulatedLibcuda : public ::testing::Test {
  protected:
   void SetUp() override {
     setenv("CISTERN_SIMULATED", "devices=2,capacity=1GiB", 1);
@@ -258,8 +258,8 @@ using SimulatedLibcudaDeathTest = SimulatedLibcuda;
 }
 
 TEST_F(SimulatedLibcudaDeathTest, AProgramThatLaunchesKernelsOfItsOwnRunsUnchanged) {
-  testing::FLAGS_gtest_death_test_style = "threadsafe";
-  EXPECT_EXIT(run_program(), testing::ExitedWithCode(0), testing::IsEmpty());
+  ::testing::FLAGS_gtest_death_test_style = "threadsafe";
+  EXPECT_EXIT(run_program(), ::testing::ExitedWithCode(0), ::testing::IsEmpty());
 }
 
 }  // namespace

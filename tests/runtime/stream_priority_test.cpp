@@ -12,8 +12,8 @@
 namespace cistern {
 namespace {
 
-using testing::AllOf;
-using testing::HasSubstr;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 
 std::string refusal_of(const std::function<void()>& action) {
   try {

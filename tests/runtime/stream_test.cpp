@@ -19,7 +19,7 @@
 namespace cistern {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 class Streams : public ProcessDevice {};
 

@@ -23,17 +23,17 @@ using namespace std::chrono_literals;
 using cistern::testing::MiB;
 using cistern::testing::ReadyDriver;
 
-constexpr int kThreads = 4;
+constexpr int kWorkers = 4;
 constexpr int kSeed = 20261121;
 
 template <class Body>
 void in_threads(Body body) {
   std::vector<std::thread> threads;
-  for (int thread = 0; thread < kThreads; ++thread) threads.emplace_back(body, thread);
+  for (int thread = 0; thread < kWorkers; ++thread) threads.emplace_back(body, thread);
   for (std::thread& thread : threads) thread.join();
 }
 
-ReadyDriver make_free(int devices = 1) {
+ReadyDriver make_large(int devices = 1) {
   return ReadyDriver({.devices = devices, .capacity_bytes = 256 * MiB, .drive = Drive::free});
 }
 
@@ -79,7 +79,7 @@ class LaneSubmitter {
 
 TEST(FreeDriveStress, EachStreamRunsItsWorkInOrderWhoeverQueuesItAndWhateverElseGoesOn) {
   std::array<Lane, 6> lanes;
-  ReadyDriver ready = make_free();
+  ReadyDriver ready = make_large();
   std::vector<CUevent> events;
   for (std::size_t i = 0; i < lanes.size(); ++i) {
     // Two blocking ones, so that the legacy stream's rules are at work as well.
@@ -127,9 +127,9 @@ TEST(FreeDriveStress, EachStreamRunsItsWorkInOrderWhoeverQueuesItAndWhateverElse
 
 TEST(FreeDriveStress, EventsHandPlainDataFromStreamToStream) {
   constexpr int kRounds = 200;
-  std::array<int, kThreads> data{};  // each guarded by the events of its chain
+  std::array<int, kWorkers> data{};  // each guarded by the events of its chain
   std::atomic<int> wrong{0};
-  ReadyDriver ready = make_free();
+  ReadyDriver ready = make_large();
   in_threads([&](int thread) {
     ready.use(0);
     int& value = data[static_cast<std::size_t>(thread)];
@@ -155,7 +155,7 @@ TEST(FreeDriveStress, EventsHandPlainDataFromStreamToStream) {
 
 TEST(FreeDriveStress, StreamsEventsAndMemoryComeAndGoUnderWorkThatRuns) {
   std::atomic<int> ran{0};
-  ReadyDriver ready = make_free(2);
+  ReadyDriver ready = make_large(2);
   const int rounds = static_cast<int>(scaled(1000));
   in_threads([&](int thread) {
     for (int round = 0; round < rounds; ++round) {
@@ -181,7 +181,7 @@ TEST(FreeDriveStress, StreamsEventsAndMemoryComeAndGoUnderWorkThatRuns) {
     }
   });
   ready.driver.run_until_idle();
-  EXPECT_EQ(ran, kThreads * rounds);
+  EXPECT_EQ(ran, kWorkers * rounds);
   EXPECT_EQ(ready.driver.used_bytes(0) + ready.driver.used_bytes(1), 0u);
 }
 
@@ -189,7 +189,7 @@ TEST(FreeDriveStress, DriversComeAndGoWithWorkQueued) {
   for (int round = 0; round < static_cast<int>(scaled(300)); ++round) {
     const auto ran = std::make_shared<std::atomic<int>>(0);
     {
-      ReadyDriver ready = make_free();
+      ReadyDriver ready = make_large();
       for (int i = 0; i < 8; ++i) {
         const StreamHandle stream = ready.driver.create_stream();
         for (int j = 0; j < 4; ++j) ready.driver.launch(stream, {}, {}, 1us, [ran] { ++*ran; });

@@ -17,7 +17,7 @@
 namespace cistern {
 namespace {
 
-class WriteAll : public testing::Test {
+class WriteAll : public ::testing::Test {
  protected:
   WriteAll() {
     if (::pipe2(ends_.data(), O_CLOEXEC) != 0) throw std::runtime_error("no pipe");

@@ -62,8 +62,8 @@ struct OnDisk {
   ~OnDisk() { std::remove(path.c_str()); }
   OnDisk(const OnDisk&) = delete;
   OnDisk& operator=(const OnDisk&) = delete;
-  const std::string path =
-      testing::TempDir() + testing::UnitTest::GetInstance()->current_test_info()->name() + std::to_string(::getpid());
+  const std::string path = ::testing::TempDir() + ::testing::UnitTest::GetInstance()->current_test_info()->name() +
+                           std::to_string(::getpid());
 };
 
 TEST(ElfFile, KnowsItsBuildItsFunctionsAndItsLines) {
@@ -92,7 +92,7 @@ TEST(ElfFile, OfNoBuildIsNoneThatIsLookedFor) {
 }
 
 TEST(ElfFile, ThatIsAbsentAPipeOrADirectoryKnowsNothing) {
-  const std::string pipe = testing::TempDir() + "elf-file-test-pipe" + std::to_string(::getpid());
+  const std::string pipe = ::testing::TempDir() + "elf-file-test-pipe" + std::to_string(::getpid());
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
   for (const std::string& path : {pipe, std::string("/"), std::string("/nowhere/at/all")}) {
     ElfFile file(path);

@@ -4,6 +4,7 @@
 #include "stats/recorder.h"
 
 #include "stats/fields.h"
+#include "tests/byte_units.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -14,7 +15,6 @@
 namespace cistern {
 namespace {
 
-constexpr std::int64_t kMiB = 1 << 20;
 constexpr PoolKind kSmall = PoolKind::small;
 constexpr PoolKind kLarge = PoolKind::large;
 
@@ -44,14 +44,14 @@ TEST(GoldenScenario, EveryStepOfTheFirstRunHasTheKnownFigures) {
   Recorder recorder;
 
   // 1: x, 1000 bytes: a new segment, split.
-  recorder.segment_allocated(kSmall, 2 * kMiB, false);
+  recorder.segment_allocated(kSmall, 2 * kSignedMega, false);
   recorder.block_allocated(kSmall, 1024, 1000, {1, 2096128}, false);
   EXPECT_EQ(cells(recorder.stats()),
             (Row{"1/1/1/0", "1/1/1/0", "1/1/1/0", "1/1/1/0", "1024/1024/1024/0", "1024/1024/1024/0", "1000/1000/1000/0",
                  "2097152/2097152/2097152/0", "2096128/2096128/2096128/0"}));
 
   // 2: y, 3145729 bytes: a new segment, split.
-  recorder.segment_allocated(kLarge, 20 * kMiB, false);
+  recorder.segment_allocated(kLarge, 20 * kSignedMega, false);
   recorder.block_allocated(kLarge, 3146240, 3145729, {1, 17825280}, false);
   EXPECT_EQ(cells(recorder.stats()),
             (Row{"2/2/2/0", "2/2/2/0", "2/2/2/0", "2/2/2/0", "3147264/3147264/3147264/0", "3147264/3147264/3147264/0",
@@ -91,8 +91,8 @@ TEST(GoldenScenario, EveryStepOfTheFirstRunHasTheKnownFigures) {
                  "23068672/23068672/23068672/0", "8388608/19921408/28310016/19921408"}));
 
   // 7: w, 15728641 bytes: a new segment of 16 MiB, taken whole.
-  recorder.segment_allocated(kLarge, 16 * kMiB, false);
-  recorder.block_allocated(kLarge, 16 * kMiB, 15728641, {}, false);
+  recorder.segment_allocated(kLarge, 16 * kSignedMega, false);
+  recorder.block_allocated(kLarge, 16 * kSignedMega, 15728641, {}, false);
   Row whole{"2/2/4/2",
             "2/2/4/2",
             "3/3/3/0",
@@ -112,7 +112,7 @@ TEST(GoldenScenario, EveryStepOfTheFirstRunHasTheKnownFigures) {
 
   // 9: z and w are freed.
   free_block(recorder, kLarge, 12582912, 12582912, {-1, -8388608});
-  free_block(recorder, kLarge, 16 * kMiB, 15728641, {});
+  free_block(recorder, kLarge, 16 * kSignedMega, 15728641, {});
   Row idle{"0/2/4/4",
            "0/2/4/4",
            "3/3/3/0",
@@ -126,9 +126,9 @@ TEST(GoldenScenario, EveryStepOfTheFirstRunHasTheKnownFigures) {
 
   // 10: empty_cache.
   recorder.all_streams_synchronized();
-  recorder.segment_freed(kLarge, 16 * kMiB, false);
-  recorder.segment_freed(kLarge, 20 * kMiB, false);
-  recorder.segment_freed(kSmall, 2 * kMiB, false);
+  recorder.segment_freed(kLarge, 16 * kSignedMega, false);
+  recorder.segment_freed(kLarge, 20 * kSignedMega, false);
+  recorder.segment_freed(kSmall, 2 * kSignedMega, false);
   idle[2] = "0/3/3/3";
   idle[7] = "0/39845888/39845888/39845888";
   EXPECT_EQ(cells(recorder.stats()), idle);
@@ -145,26 +145,26 @@ TEST(GoldenScenario, EveryStepOfTheFirstRunHasTheKnownFigures) {
 Recorder run_with_retries() {
   Recorder recorder;
   // On one stream 1000, 3145729 and 5000 bytes, on another 700000.
-  recorder.segment_allocated(kSmall, 2 * kMiB, false);
+  recorder.segment_allocated(kSmall, 2 * kSignedMega, false);
   recorder.block_allocated(kSmall, 1024, 1000, {1, 2096128}, false);
-  recorder.segment_allocated(kLarge, 20 * kMiB, false);
+  recorder.segment_allocated(kLarge, 20 * kSignedMega, false);
   recorder.block_allocated(kLarge, 3146240, 3145729, {1, 17825280}, false);
   recorder.block_allocated(kSmall, 5120, 5000, {0, -5120}, false);
-  recorder.segment_allocated(kSmall, 2 * kMiB, false);
+  recorder.segment_allocated(kSmall, 2 * kSignedMega, false);
   recorder.block_allocated(kSmall, 700416, 700000, {1, 1396736}, false);
   recorder.free_requested(kLarge, 3146240, false);
   // 50 MiB, freed and cached.
-  recorder.segment_allocated(kLarge, 50 * kMiB, false);
-  recorder.block_allocated(kLarge, 50 * kMiB, 50 * kMiB, {}, false);
-  free_block(recorder, kLarge, 50 * kMiB, 50 * kMiB, {});
+  recorder.segment_allocated(kLarge, 50 * kSignedMega, false);
+  recorder.block_allocated(kLarge, 50 * kSignedMega, 50 * kSignedMega, {}, false);
+  free_block(recorder, kLarge, 50 * kSignedMega, 50 * kSignedMega, {});
   // 66 MiB: refused, flushed, served.
   recorder.all_streams_synchronized();
   recorder.free_completed(kLarge, 3146240, 3145729, {-1, -17825280});
-  recorder.segment_freed(kLarge, 20 * kMiB, false);
-  recorder.segment_freed(kLarge, 50 * kMiB, false);
+  recorder.segment_freed(kLarge, 20 * kSignedMega, false);
+  recorder.segment_freed(kLarge, 50 * kSignedMega, false);
   recorder.allocation_retried();
-  recorder.segment_allocated(kLarge, 66 * kMiB, false);
-  recorder.block_allocated(kLarge, 66 * kMiB, 66 * kMiB, {}, false);
+  recorder.segment_allocated(kLarge, 66 * kSignedMega, false);
+  recorder.block_allocated(kLarge, 66 * kSignedMega, 66 * kSignedMega, {}, false);
   // 90 MiB: refused, flushed, refused.
   recorder.all_streams_synchronized();
   recorder.allocation_retried();

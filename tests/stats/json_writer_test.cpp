@@ -22,7 +22,7 @@ namespace cistern {
 namespace {
 
 using nlohmann::json;
-[[maybe_unused]] const bool configured = configure_properties(2000, 200);
+[[maybe_unused]] const bool json_writer_configured = configure_properties(2000, 200);
 
 template <class Write>
 std::string written(Write&& write) {
@@ -115,7 +115,7 @@ TEST(JsonWriter, WhatIsNoUtf8BecomesReplacementCharacters) {
       {"\xF0\x9F\x92z", mark + "z"},                    // cut off by another character
       {"\xC3", mark},
   };
-  for (const auto& [bytes, expected] : cases) EXPECT_EQ(read_back(bytes), expected) << testing::PrintToString(bytes);
+  for (const auto& [bytes, expected] : cases) EXPECT_EQ(read_back(bytes), expected) << ::testing::PrintToString(bytes);
 }
 
 TEST(JsonWriter, LongOutputIsHandedOnInPieces) {

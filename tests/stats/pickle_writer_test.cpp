@@ -17,7 +17,7 @@
 namespace cistern {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 template <class Write>
 std::string written(Write&& write, int protocol = 2) {
@@ -160,7 +160,7 @@ TEST(PickleMemo, OlderProtocolsUseTheOldestSlotAgain) {
   objects.push_back(0);    // so that it is written again, into slot 1
   objects.push_back(1);    // which object 1 had
   const std::string text = memoized(objects, 2);
-  EXPECT_TRUE(text.ends_with("](M\0\1eq\0h\0](K\0eq\1](K\1eq\2e"s)) << testing::PrintToString(text);
+  EXPECT_TRUE(text.ends_with("](M\0\1eq\0h\0](K\0eq\1](K\1eq\2e"s)) << ::testing::PrintToString(text);
 }
 
 TEST(PickleMemo, ProtocolFourNamesAnyNumberOfSlots) {

@@ -3,7 +3,9 @@
 #include "stats/recorder.h"
 
 #include "stats/fields.h"
+#include "tests/byte_units.h"
 #include "tests/property.h"
+#include "tests/stats/stat.h"
 
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
@@ -15,12 +17,7 @@
 namespace cistern {
 namespace {
 
-constexpr std::int64_t kMiB = 1 << 20;
-[[maybe_unused]] const bool configured = configure_properties(2000, 200);
-
-Stat stat(std::int64_t current, std::int64_t peak, std::int64_t allocated, std::int64_t freed) {
-  return {current, peak, allocated, freed};
-}
+[[maybe_unused]] const bool recorder_configured = configure_properties(2000, 200);
 
 TEST(Recorder, StartsAtZeroWithAnUnlimitedSplitSize) {
   const Recorder recorder;
@@ -29,26 +26,27 @@ TEST(Recorder, StartsAtZeroWithAnUnlimitedSplitSize) {
 
 TEST(Recorder, IncreaseRaisesThePeakAndDecreaseKeepsIt) {
   Recorder recorder;
-  recorder.segment_allocated(PoolKind::small, 2 * kMiB, false);
-  recorder.segment_allocated(PoolKind::small, 2 * kMiB, false);
-  recorder.segment_freed(PoolKind::small, 2 * kMiB, false);
-  recorder.segment_allocated(PoolKind::small, 2 * kMiB, false);
+  recorder.segment_allocated(PoolKind::small, 2 * kSignedMega, false);
+  recorder.segment_allocated(PoolKind::small, 2 * kSignedMega, false);
+  recorder.segment_freed(PoolKind::small, 2 * kSignedMega, false);
+  recorder.segment_allocated(PoolKind::small, 2 * kSignedMega, false);
 
   EXPECT_EQ(recorder.stats().segment.small_pool, stat(2, 2, 3, 1));
-  EXPECT_EQ(recorder.stats().reserved_bytes.all, stat(4 * kMiB, 4 * kMiB, 6 * kMiB, 2 * kMiB));
+  EXPECT_EQ(recorder.stats().reserved_bytes.all,
+            stat(4 * kSignedMega, 4 * kSignedMega, 6 * kSignedMega, 2 * kSignedMega));
   EXPECT_EQ(recorder.stats().num_device_alloc, 3);
   EXPECT_EQ(recorder.stats().num_device_free, 1);
 }
 
 TEST(Recorder, PeakOfAllIsThePeakOfTheSumNotTheSumOfThePeaks) {
   Recorder recorder;
-  recorder.segment_allocated(PoolKind::small, 2 * kMiB, false);
-  recorder.segment_freed(PoolKind::small, 2 * kMiB, false);
-  recorder.segment_allocated(PoolKind::large, 20 * kMiB, false);
+  recorder.segment_allocated(PoolKind::small, 2 * kSignedMega, false);
+  recorder.segment_freed(PoolKind::small, 2 * kSignedMega, false);
+  recorder.segment_allocated(PoolKind::large, 20 * kSignedMega, false);
 
-  EXPECT_EQ(recorder.stats().reserved_bytes.small_pool.peak, 2 * kMiB);
-  EXPECT_EQ(recorder.stats().reserved_bytes.large_pool.peak, 20 * kMiB);
-  EXPECT_EQ(recorder.stats().reserved_bytes.all.peak, 20 * kMiB);
+  EXPECT_EQ(recorder.stats().reserved_bytes.small_pool.peak, 2 * kSignedMega);
+  EXPECT_EQ(recorder.stats().reserved_bytes.large_pool.peak, 20 * kSignedMega);
+  EXPECT_EQ(recorder.stats().reserved_bytes.all.peak, 20 * kSignedMega);
 }
 
 TEST(Recorder, FreeRequestedLeavesTheBlockActiveUntilItCompletes) {
@@ -150,14 +148,14 @@ TEST(Recorder, SplitChangesAreCountedNet) {
 
 TEST(Recorder, OversizeBlocksEndAtTheFreeCallAndSegmentsAtTheirReturn) {
   Recorder recorder;
-  recorder.segment_allocated(PoolKind::large, 64 * kMiB, true);
-  recorder.block_allocated(PoolKind::large, 64 * kMiB, 64 * kMiB, {}, true);
-  recorder.free_requested(PoolKind::large, 64 * kMiB, true);
+  recorder.segment_allocated(PoolKind::large, 64 * kSignedMega, true);
+  recorder.block_allocated(PoolKind::large, 64 * kSignedMega, 64 * kSignedMega, {}, true);
+  recorder.free_requested(PoolKind::large, 64 * kSignedMega, true);
   EXPECT_EQ(recorder.stats().oversize_allocations, stat(0, 1, 1, 1));
   EXPECT_EQ(recorder.stats().oversize_segments, stat(1, 1, 1, 0));
 
-  recorder.free_completed(PoolKind::large, 64 * kMiB, 64 * kMiB, {});
-  recorder.segment_freed(PoolKind::large, 64 * kMiB, true);
+  recorder.free_completed(PoolKind::large, 64 * kSignedMega, 64 * kSignedMega, {});
+  recorder.segment_freed(PoolKind::large, 64 * kSignedMega, true);
   EXPECT_EQ(recorder.stats().oversize_allocations, stat(0, 1, 1, 1));
   EXPECT_EQ(recorder.stats().oversize_segments, stat(0, 1, 1, 1));
 }
@@ -165,15 +163,15 @@ TEST(Recorder, OversizeBlocksEndAtTheFreeCallAndSegmentsAtTheirReturn) {
 // A recorder in which no figure is 0 and no peak is the current value.
 Recorder busy_recorder() {
   Recorder recorder;
-  recorder.set_max_split_size(200 * kMiB);
+  recorder.set_max_split_size(200 * kSignedMega);
   for (const PoolKind pool : {PoolKind::small, PoolKind::large}) {
     for (int i = 0; i < 3; ++i) {
-      recorder.segment_allocated(pool, 2 * kMiB, true);
-      recorder.block_allocated(pool, 1024, 1000, {1, 2 * kMiB - 1024}, true);
+      recorder.segment_allocated(pool, 2 * kSignedMega, true);
+      recorder.block_allocated(pool, 1024, 1000, {1, 2 * kSignedMega - 1024}, true);
     }
     recorder.free_requested(pool, 1024, true);
-    recorder.free_completed(pool, 1024, 1000, {-1, 1024 - 2 * kMiB});
-    recorder.segment_freed(pool, 2 * kMiB, true);
+    recorder.free_completed(pool, 1024, 1000, {-1, 1024 - 2 * kSignedMega});
+    recorder.segment_freed(pool, 2 * kSignedMega, true);
   }
   recorder.allocation_retried();
   recorder.out_of_memory();

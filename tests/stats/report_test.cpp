@@ -3,7 +3,9 @@
 
 #include "stats/report.h"
 
+#include "tests/byte_units.h"
 #include "tests/property.h"
+#include "tests/stats/lines.h"
 
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
@@ -18,58 +20,52 @@
 namespace cistern {
 namespace {
 
-[[maybe_unused]] const bool configured = configure_properties(2000, 60);
-
-constexpr std::int64_t kMiB = 1 << 20;
+[[maybe_unused]] const bool report_configured = configure_properties(2000, 60);
 
 // 96 MiB: 40 held, of which 10 MiB less 1000 bytes were asked for.
-MemoryReport example() {
+MemoryReport example_report() {
   MemoryReport report;
   report.device = 2;
   report.device_name = "simulated";
-  report.device_total_bytes = 96 * kMiB;
-  report.device_free_bytes = 50 * kMiB;
-  report.outside_bytes = 6 * kMiB;
-  report.stats.allocated_bytes.all = {10 * kMiB, 12 * kMiB, 0, 0};
-  report.stats.active_bytes.all.current = 14 * kMiB;
-  report.stats.requested_bytes.all.current = 14 * kMiB - 1000 - 24;
-  report.stats.reserved_bytes.all = {40 * kMiB, 44 * kMiB, 0, 0};
-  report.pending_bytes = 4 * kMiB;
-  report.pending_requested_bytes = 4 * kMiB - 24;
-  report.free_split_bytes = 6 * kMiB;
-  report.free_whole_bytes = 20 * kMiB;
-  report.largest_free_block_bytes = 20 * kMiB;
+  report.device_total_bytes = 96 * kSignedMega;
+  report.device_free_bytes = 50 * kSignedMega;
+  report.outside_bytes = 6 * kSignedMega;
+  report.stats.allocated_bytes.all = {10 * kSignedMega, 12 * kSignedMega, 0, 0};
+  report.stats.active_bytes.all.current = 14 * kSignedMega;
+  report.stats.requested_bytes.all.current = 14 * kSignedMega - 1000 - 24;
+  report.stats.reserved_bytes.all = {40 * kSignedMega, 44 * kSignedMega, 0, 0};
+  report.pending_bytes = 4 * kSignedMega;
+  report.pending_requested_bytes = 4 * kSignedMega - 24;
+  report.free_split_bytes = 6 * kSignedMega;
+  report.free_whole_bytes = 20 * kSignedMega;
+  report.largest_free_block_bytes = 20 * kSignedMega;
   return report;
 }
 
 // The same with owners, and with streams that wait for each other.
 MemoryReport full_example() {
-  MemoryReport report = example();
-  report.free_private_bytes = 2 * kMiB;
-  report.free_whole_bytes = 18 * kMiB;
+  MemoryReport report = example_report();
+  report.free_private_bytes = 2 * kSignedMega;
+  report.free_whole_bytes = 18 * kSignedMega;
   StreamStats owner;
-  owner.pending_bytes = 3 * kMiB;
+  owner.pending_bytes = 3 * kSignedMega;
   StreamStats reader;
   reader.stream = 0x7f12ab00;
-  reader.pending_bytes = kMiB;
+  reader.pending_bytes = kSignedMega;
   reader.awaited_frees = 2;
-  reader.awaited_bytes = 4 * kMiB;
+  reader.awaited_bytes = 4 * kSignedMega;
   report.streams = {reader, owner};
   PendingFree oldest;
   oldest.waits_for = reader.stream;
   oldest.since = report.now - std::chrono::milliseconds(1250);
   report.oldest_pending_free = oldest;
-  report.tags = {{"", {1, 1, 1, 0}, {kMiB, kMiB, kMiB, 0}, kMiB},
-                 {"activations", {0, 9, 9, 9}, {0, 4 * kMiB, 9 * kMiB, 9 * kMiB}, 4 * kMiB},
-                 {"optimizer's master copies", {2, 2, 2, 0}, {9 * kMiB, 9 * kMiB, 9 * kMiB, 0}, 7 * kMiB}};
+  report.tags = {{"", {1, 1, 1, 0}, {kSignedMega, kSignedMega, kSignedMega, 0}, kSignedMega},
+                 {"activations", {0, 9, 9, 9}, {0, 4 * kSignedMega, 9 * kSignedMega, 9 * kSignedMega}, 4 * kSignedMega},
+                 {"optimizer's master copies",
+                  {2, 2, 2, 0},
+                  {9 * kSignedMega, 9 * kSignedMega, 9 * kSignedMega, 0},
+                  7 * kSignedMega}};
   return report;
-}
-
-std::vector<std::string> lines_of(const std::string& text) {
-  std::vector<std::string> lines;
-  std::istringstream in(text);
-  for (std::string line; std::getline(in, line);) lines.push_back(line);
-  return lines;
 }
 
 // The bytes of the lines with figures by their names, from the line `after` on.
@@ -86,15 +82,16 @@ std::map<std::string, std::int64_t> bytes_by_name(const std::string& text, const
 }
 
 TEST(MemoryReport, PartsAreThoseGivenAndAddUpToTheDevice) {
-  EXPECT_EQ(bytes_by_name(format_report(example())), (std::map<std::string, std::int64_t>{{"live", 10 * kMiB - 1000},
-                                                                                          {"rounding", 1000},
-                                                                                          {"pending", 4 * kMiB},
-                                                                                          {"free, split", 6 * kMiB},
-                                                                                          {"free, whole", 20 * kMiB},
-                                                                                          {"free, private", 0},
-                                                                                          {"outside cistern", 6 * kMiB},
-                                                                                          {"free on device", 50 * kMiB},
-                                                                                          {"together", 96 * kMiB}}));
+  EXPECT_EQ(bytes_by_name(format_report(example_report())),
+            (std::map<std::string, std::int64_t>{{"live", 10 * kSignedMega - 1000},
+                                                 {"rounding", 1000},
+                                                 {"pending", 4 * kSignedMega},
+                                                 {"free, split", 6 * kSignedMega},
+                                                 {"free, whole", 20 * kSignedMega},
+                                                 {"free, private", 0},
+                                                 {"outside cistern", 6 * kSignedMega},
+                                                 {"free on device", 50 * kSignedMega},
+                                                 {"together", 96 * kSignedMega}}));
 }
 
 TEST(MemoryReport, AWholeOneReadsAsPublished) {
@@ -130,7 +127,7 @@ What would help:
 TEST(MemoryReport, AnUnusedDeviceReadsAsPublished) {
   MemoryReport report;
   report.device_name = "simulated";
-  report.device_total_bytes = report.device_free_bytes = 96 * kMiB;
+  report.device_total_bytes = report.device_free_bytes = 96 * kSignedMega;
   report.tags = {TagStats{}};
   EXPECT_EQ(format_report(report),
             R"(Memory of device 0 (simulated), in bytes:
@@ -168,17 +165,17 @@ TEST(MemoryReport, NamesThatAreNotAsciiDoNotBreakTheTable) {
 }
 
 TEST(MemoryReport, StacksAreOwnersToo) {
-  MemoryReport report = example();
-  report.stacks = {{"small", kMiB, 3}, {"large", 9 * kMiB, 1}};
+  MemoryReport report = example_report();
+  report.stacks = {{"small", kSignedMega, 3}, {"large", 9 * kSignedMega, 1}};
   const std::string text = format_report(report);
   EXPECT_NE(text.find("Owners by stack, of 10.00 MiB in callers' blocks:\n  large  "), std::string::npos) << text;
   EXPECT_NE(text.find("1 block\n  small "), std::string::npos) << text;
 }
 
 TEST(MemoryReport, AStackIsNamedWithItsPlaceAndItsCallers) {
-  MemoryReport report = example();
-  report.stacks = {{"net::Layer::forward", 9 * kMiB, 3, std::nullopt, "layer.cpp:42", "step, main"},
-                   {"(no stack)", kMiB, 1},
+  MemoryReport report = example_report();
+  report.stacks = {{"net::Layer::forward", 9 * kSignedMega, 3, std::nullopt, "layer.cpp:42", "step, main"},
+                   {"(no stack)", kSignedMega, 1},
                    {"wide", 1, 1, std::nullopt, std::string(60, 'f') + ".cpp:7", std::string(200, 'c')}};
   const std::string text = format_report(report);
   EXPECT_NE(text.find(R"(callers' blocks:
@@ -195,8 +192,8 @@ TEST(MemoryReport, AStackIsNamedWithItsPlaceAndItsCallers) {
 template <class Change>
 std::string advice_after(Change&& change) {
   MemoryReport report;
-  report.device_total_bytes = 1000 * kMiB;
-  report.device_free_bytes = 100 * kMiB;
+  report.device_total_bytes = 1000 * kSignedMega;
+  report.device_free_bytes = 100 * kSignedMega;
   change(report);
   const std::string text = format_report(report);
   const std::size_t start = text.find("What would help:\n");
@@ -205,23 +202,23 @@ std::string advice_after(Change&& change) {
 
 TEST(MemoryReport, AdvisesWhatGivesAHundredthOfTheDeviceAndNothingElse) {
   EXPECT_EQ(advice_after([](MemoryReport&) {}), "");
-  EXPECT_EQ(advice_after([](MemoryReport& report) { report.free_whole_bytes = 10 * kMiB - 1; }), "");
-  EXPECT_EQ(advice_after([](MemoryReport& report) { report.free_whole_bytes = 10 * kMiB; }),
+  EXPECT_EQ(advice_after([](MemoryReport& report) { report.free_whole_bytes = 10 * kSignedMega - 1; }), "");
+  EXPECT_EQ(advice_after([](MemoryReport& report) { report.free_whole_bytes = 10 * kSignedMega; }),
             "  empty_cache() gives 10.00 MiB in unused segments or pages back to the driver.\n");
   EXPECT_EQ(advice_after([](MemoryReport& report) {
-              report.free_split_bytes = 90 * kMiB;
+              report.free_split_bytes = 90 * kSignedMega;
               report.gives_back_pages = true;
             }),
             "")
       << "it does so already";
   EXPECT_EQ(advice_after([](MemoryReport& report) {
-              report.limit_bytes = 500 * kMiB;
-              report.stats.reserved_bytes.all.current = 480 * kMiB;
+              report.limit_bytes = 500 * kSignedMega;
+              report.stats.reserved_bytes.all.current = 480 * kSignedMega;
             }),
             "  A larger memory fraction allows 80.00 MiB more of the device.\n");
-  EXPECT_EQ(advice_after([](MemoryReport& report) { report.limit_bytes = 500 * kMiB; }), "")
+  EXPECT_EQ(advice_after([](MemoryReport& report) { report.limit_bytes = 500 * kSignedMega; }), "")
       << "the device has less than the limit allows";
-  const auto rounded = [](MemoryReport& report) { report.stats.allocated_bytes.all.current = 50 * kMiB; };
+  const auto rounded = [](MemoryReport& report) { report.stats.allocated_bytes.all.current = 50 * kSignedMega; };
   EXPECT_EQ(advice_after(rounded), "") << "blocks are whole by 512 bytes, whatever one does";
   EXPECT_EQ(advice_after([&](MemoryReport& report) {
               rounded(report);
@@ -232,7 +229,7 @@ TEST(MemoryReport, AdvisesWhatGivesAHundredthOfTheDeviceAndNothingElse) {
 
 // However many tags there are and whatever they have, each table adds up and keeps its columns.
 RC_GTEST_PROP(MemoryReportProperty, OwnersAddUpAndLinesKeepTheirColumns, ()) {
-  MemoryReport report = example();
+  MemoryReport report = example_report();
   std::int64_t total = 0;
   for (const int choice : *rc::gen::container<std::vector<int>>(rc::gen::inRange(0, 1 << 20))) {
     TagStats tag;
@@ -240,7 +237,7 @@ RC_GTEST_PROP(MemoryReportProperty, OwnersAddUpAndLinesKeepTheirColumns, ()) {
               std::to_string(report.tags.size());
     tag.allocation.current = choice % 5;
     tag.allocated_bytes.current = tag.allocation.current * 512 * choice;
-    tag.at_device_peak_bytes = choice % 3 * kMiB;
+    tag.at_device_peak_bytes = choice % 3 * kSignedMega;
     total += tag.allocated_bytes.current;
     report.tags.push_back(tag);
   }

@@ -5,6 +5,7 @@
 #include "stats/fields.h"
 #include "stats/recorder.h"
 #include "tests/property.h"
+#include "tests/stats/stat.h"
 
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
@@ -17,9 +18,9 @@
 namespace cistern {
 namespace {
 
-[[maybe_unused]] const bool configured = configure_properties(2000, 200);
+[[maybe_unused]] const bool scope_ledger_configured = configure_properties(2000, 200);
 
-class ScopesTest : public testing::Test {
+class ScopesTest : public ::testing::Test {
  protected:
   void allocate(std::int64_t bytes) { recorder_.block_allocated(PoolKind::large, bytes, bytes, {}, false); }
   void free(std::int64_t bytes) {
@@ -30,10 +31,6 @@ class ScopesTest : public testing::Test {
 
   Recorder recorder_;
 };
-
-Stat stat(std::int64_t current, std::int64_t peak, std::int64_t allocated, std::int64_t freed) {
-  return {current, peak, allocated, freed};
-}
 
 TEST_F(ScopesTest, AScopeBeginsWithWhatIsThere) {
   allocate(100);

@@ -183,10 +183,10 @@ TEST(SnapshotJson, HasTheKeysOfTheReferenceSample) {
 }
 
 // A folder of its own for each test, removed at its end.
-class SnapshotFile : public testing::Test {
+class SnapshotFile : public ::testing::Test {
  protected:
   SnapshotFile() {
-    const auto* info = testing::UnitTest::GetInstance()->current_test_info();
+    const auto* info = ::testing::UnitTest::GetInstance()->current_test_info();
     folder_ = fs::temp_directory_path() / ("cistern-" + std::to_string(::getpid()) + "-" + info->name());
     fs::create_directories(folder_);
   }

@@ -3,6 +3,7 @@
 #include "stats/summary.h"
 
 #include "stats/sizes.h"
+#include "tests/stats/lines.h"
 #include "tests/stats/sha256.h"
 
 #include <gtest/gtest.h>
@@ -15,13 +16,6 @@
 
 namespace cistern {
 namespace {
-
-std::vector<std::string> lines_of(const std::string& text) {
-  std::vector<std::string> lines;
-  std::istringstream in(text);
-  for (std::string line; std::getline(in, line);) lines.push_back(line);
-  return lines;
-}
 
 // The input whose table is published with its digest.
 MemoryStats published_example() {

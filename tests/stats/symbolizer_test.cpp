@@ -46,9 +46,9 @@ class LoadedModule {
     return symbols.frames.at(inside).name;
   }
 
-  const std::string path = testing::TempDir() + "cistern-" +
-                           testing::UnitTest::GetInstance()->current_test_info()->name() + std::to_string(::getpid()) +
-                           ".so";
+  const std::string path = ::testing::TempDir() + "cistern-" +
+                           ::testing::UnitTest::GetInstance()->current_test_info()->name() +
+                           std::to_string(::getpid()) + ".so";
 
  private:
   void* handle_ = nullptr;

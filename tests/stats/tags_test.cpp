@@ -6,6 +6,7 @@
 #include "stats/recorder.h"
 #include "stats/tags.h"
 #include "tests/property.h"
+#include "tests/stats/stat.h"
 
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
@@ -20,11 +21,7 @@
 namespace cistern {
 namespace {
 
-[[maybe_unused]] const bool configured = configure_properties(2000, 200);
-
-Stat stat(std::int64_t current, std::int64_t peak, std::int64_t allocated, std::int64_t freed) {
-  return {current, peak, allocated, freed};
-}
+[[maybe_unused]] const bool tags_configured = configure_properties(2000, 200);
 
 TEST(TagRegistry, TheSameTextIsTheSameNumber) {
   TagRegistry registry;
@@ -125,7 +122,7 @@ TEST(TagScope, ANameThatIsRefusedLeavesTheStackAsItWas) {
 }
 
 // Figures by tag of a recorder, whose blocks are of the small pool.
-class TagFiguresTest : public testing::Test {
+class TagFiguresTest : public ::testing::Test {
  protected:
   void allocate(TagId tag, std::int64_t bytes) {
     recorder_.reserve(tag);

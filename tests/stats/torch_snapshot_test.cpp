@@ -12,7 +12,7 @@ namespace cistern {
 namespace {
 
 using nlohmann::json;
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 Snapshot sample() {
   Snapshot snapshot;
@@ -158,7 +158,7 @@ TEST(TorchSnapshot, AddressesThatPythonsReadersTakeForNegativeAreRefused) {
 TEST(TorchSnapshot, AProtocolThatTheViewerDoesNotReadIsRefused) {
   std::ostringstream out;
   EXPECT_THROW(write_pickle(sample(), out, 5), InvalidArgument);
-  EXPECT_THROW(write_pickle(sample(), testing::TempDir() + "no such folder/x.pickle"), InvalidArgument);
+  EXPECT_THROW(write_pickle(sample(), ::testing::TempDir() + "no such folder/x.pickle"), InvalidArgument);
 }
 
 }  // namespace

@@ -9,12 +9,12 @@
 namespace cistern {
 namespace {
 
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::StartsWith;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 template <class Call>
-std::string refusal(Call&& call) {
+std::string refused_call(Call&& call) {
   try {
     static_cast<void>(call());
   } catch (const InvalidArgument& error) {
@@ -48,10 +48,10 @@ TEST(InputFile, ManyGzipMembersAreOneText) {
 TEST(InputFile, TruncatedGzipNamesTheLineThatWasReached) {
   const std::string whole = gzipped("first\nsecond\nthird\n");
   // The trailer alone is missing: all lines are there, and the next one would be line 4.
-  EXPECT_THAT(refusal([&] { return inflate_gzip(whole.substr(0, whole.size() - 4), "x.gz"); }),
+  EXPECT_THAT(refused_call([&] { return inflate_gzip(whole.substr(0, whole.size() - 4), "x.gz"); }),
               AllOf(StartsWith("x.gz:4: ''"), HasSubstr("expected the rest of the gzip data")));
   for (std::size_t size = 2; size < whole.size(); ++size)
-    EXPECT_THAT(refusal([&] { return inflate_gzip(whole.substr(0, size), "x.gz"); }),
+    EXPECT_THAT(refused_call([&] { return inflate_gzip(whole.substr(0, size), "x.gz"); }),
                 AllOf(StartsWith("x.gz:"), HasSubstr("the rest of the gzip data")))
         << size;
 }
@@ -59,38 +59,38 @@ TEST(InputFile, TruncatedGzipNamesTheLineThatWasReached) {
 TEST(InputFile, DamagedGzipIsRefused) {
   std::string damaged = gzipped("first\nsecond\n");
   damaged[damaged.size() - 6] ^= 1;  // in the checksum
-  EXPECT_THAT(refusal([&] { return inflate_gzip(damaged, "x.gz"); }),
+  EXPECT_THAT(refused_call([&] { return inflate_gzip(damaged, "x.gz"); }),
               AllOf(StartsWith("x.gz:3:"), HasSubstr("expected intact gzip data (incorrect data check")));
 }
 
 TEST(InputFile, GzipDataThatWouldFillMemoryAreRefused) {
   const std::string bomb = gzipped(std::string(std::size_t{100} << 20, ' '));
   ASSERT_LT(bomb.size(), std::size_t{200} << 10);
-  EXPECT_THAT(refusal([&] { return inflate_gzip(bomb, "x.gz"); }),
+  EXPECT_THAT(refused_call([&] { return inflate_gzip(bomb, "x.gz"); }),
               HasSubstr("expected gzip data that inflate to at most 200 times their size"));
   EXPECT_EQ(inflate_gzip(gzipped(std::string(std::size_t{60} << 20, ' ')), "x.gz").size(), std::size_t{60} << 20);
 }
 
 TEST(InputFile, BytesAfterTheGzipDataAreRefused) {
-  EXPECT_THAT(refusal([] { return inflate_gzip(gzipped("text\n") + "more", "x.gz"); }),
+  EXPECT_THAT(refused_call([] { return inflate_gzip(gzipped("text\n") + "more", "x.gz"); }),
               HasSubstr("expected nothing after the gzip data"));
 }
 
 TEST(InputFile, PlainTextInAGzFileIsRefused) {
   const TemporaryFile file("a 1 1 0\nf 1\n", ".trace.gz");
-  EXPECT_EQ(refusal([&] { return read_input_file(file.path()); }),
+  EXPECT_EQ(refused_call([&] { return read_input_file(file.path()); }),
             file.path() + ":1: 'a 1 1 0': expected gzip data, as the name says");
 }
 
 TEST(InputFile, FileThatCannotBeReadIsNamed) {
-  EXPECT_THAT(refusal([] { return read_input_file("no/such/file.trace"); }),
+  EXPECT_THAT(refused_call([] { return read_input_file("no/such/file.trace"); }),
               AllOf(StartsWith("no/such/file.trace: "), HasSubstr("expected a file")));
-  EXPECT_THAT(refusal([] { return read_input_file(testing::TempDir()); }), HasSubstr("expected a file"));
+  EXPECT_THAT(refused_call([] { return read_input_file(::testing::TempDir()); }), HasSubstr("expected a file"));
 }
 
 TEST(InputFile, ErrorsStayOnOneLine) {
   const std::string text =
-      refusal([]() -> int { fail_input("bad\nname", 3, "a\tb\x80\n" + std::string(500, 'x'), "less"); });
+      refused_call([]() -> int { fail_input("bad\nname", 3, "a\tb\x80\n" + std::string(500, 'x'), "less"); });
   EXPECT_THAT(text, AllOf(StartsWith("bad?name:3: 'a\\tb\\x80\\nxxx"), HasSubstr("...': expected less")));
   EXPECT_LT(text.size(), 150u);
 }

@@ -13,9 +13,9 @@ namespace cistern {
 namespace {
 
 using namespace std::string_literals;
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::StartsWith;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
 using Kind = Value::Kind;
 
 Document read(std::string_view text) {

@@ -21,7 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-class PythonPickles : public testing::Test {
+class PythonPickles : public ::testing::Test {
  protected:
   void SetUp() override {
     if (std::system("python3 -c 'import pickle, json' >/dev/null 2>&1") != 0)
@@ -83,7 +83,7 @@ class PythonPickles : public testing::Test {
   }
 
  private:
-  fs::path folder_ = fs::path(testing::TempDir()) / ("cistern-python-" + std::to_string(::getpid()));
+  fs::path folder_ = fs::path(::testing::TempDir()) / ("cistern-python-" + std::to_string(::getpid()));
 };
 
 fs::path sample_path() {

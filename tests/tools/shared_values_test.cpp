@@ -14,7 +14,7 @@ namespace cistern {
 namespace {
 
 using namespace std::string_literals;
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 std::string text(std::string_view characters) {
   std::string pickle = "X";

@@ -24,10 +24,10 @@
 namespace cistern {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 using Json = nlohmann::ordered_json;
 
-[[maybe_unused]] const bool configured = configure_properties(20000, 60);
+[[maybe_unused]] const bool snapshot_file_configured = configure_properties(20000, 60);
 
 std::string written(const SnapshotFile& file, SnapshotForm form, int protocol = 4) {
   std::ostringstream out;
@@ -39,7 +39,7 @@ SnapshotFile converted(const SnapshotFile& file, SnapshotForm form, int protocol
   return parse_snapshot_file(written(file, form, protocol), "converted");
 }
 
-std::string refusal(std::string_view text) {
+std::string refused_file(std::string_view text) {
   try {
     static_cast<void>(parse_snapshot_file(text, "s"));
   } catch (const InvalidArgument& error) {
@@ -175,28 +175,31 @@ TEST(SnapshotFile, StacksStandInPlaceOfTheirIndicesInPyTorchsForms) {
 }
 
 TEST(SnapshotFile, IndicesMustNameAStack) {
-  EXPECT_EQ(refusal(R"({"segments": [{"blocks": [{"stack": 1}]}], "device_traces": [], "stacks": [[]]})"),
+  EXPECT_EQ(refused_file(R"({"segments": [{"blocks": [{"stack": 1}]}], "device_traces": [], "stacks": [[]]})"),
             "s: 'segments[0].blocks[0].stack: 1': expected an integer from -1 to 0");
-  EXPECT_EQ(refusal(R"({"segments": [], "device_traces": [[{"stack": 0}]]})"),
+  EXPECT_EQ(refused_file(R"({"segments": [], "device_traces": [[{"stack": 0}]]})"),
             "s: 'device_traces[0][0].stack: 0': expected a list stacks at the top level, of which it is an index");
-  EXPECT_THAT(refusal(R"({"segments": [], "device_traces": [[{"stack": 0, "frames": [{}]}]], "stacks": [[]]})"),
+  EXPECT_THAT(refused_file(R"({"segments": [], "device_traces": [[{"stack": 0, "frames": [{}]}]], "stacks": [[]]})"),
               HasSubstr("expected no frames beside an index in stack"));
-  EXPECT_THAT(refusal(R"({"segments": [], "device_traces": [], "stacks": [{}]})"),
+  EXPECT_THAT(refused_file(R"({"segments": [], "device_traces": [], "stacks": [{}]})"),
               HasSubstr("stacks[0]: {}': expected a list"));
-  EXPECT_THAT(refusal(R"({"segments": [], "device_traces": [], "stacks": [[1]]})"), HasSubstr("expected an object"));
+  EXPECT_THAT(refused_file(R"({"segments": [], "device_traces": [], "stacks": [[1]]})"),
+              HasSubstr("expected an object"));
 }
 
 TEST(SnapshotFile, WhatIsNoSnapshotIsRefused) {
-  EXPECT_THAT(refusal("7"), HasSubstr("expected an object with segments and device_traces"));
-  EXPECT_THAT(refusal("\x80\2N."), HasSubstr("expected an object with segments and device_traces"));
-  EXPECT_THAT(refusal(R"({"segments": []})"), HasSubstr("expected the key \"device_traces\""));
-  EXPECT_THAT(refusal(R"({"segments": [1], "device_traces": []})"), HasSubstr("segments[0]: 1': expected an object"));
-  EXPECT_THAT(refusal(R"({"segments": [{}], "device_traces": []})"), HasSubstr("expected the key \"blocks\""));
-  EXPECT_THAT(refusal(R"({"segments": [], "device_traces": [{}]})"),
+  EXPECT_THAT(refused_file("7"), HasSubstr("expected an object with segments and device_traces"));
+  EXPECT_THAT(refused_file("\x80\2N."), HasSubstr("expected an object with segments and device_traces"));
+  EXPECT_THAT(refused_file(R"({"segments": []})"), HasSubstr("expected the key \"device_traces\""));
+  EXPECT_THAT(refused_file(R"({"segments": [1], "device_traces": []})"),
+              HasSubstr("segments[0]: 1': expected an object"));
+  EXPECT_THAT(refused_file(R"({"segments": [{}], "device_traces": []})"), HasSubstr("expected the key \"blocks\""));
+  EXPECT_THAT(refused_file(R"({"segments": [], "device_traces": [{}]})"),
               HasSubstr("device_traces[0]: {}': expected a list"));
-  EXPECT_THAT(refusal(R"({"segments": [], "device_traces": [[{"frames": "main"}]]})"), HasSubstr("expected a list"));
+  EXPECT_THAT(refused_file(R"({"segments": [], "device_traces": [[{"frames": "main"}]]})"),
+              HasSubstr("expected a list"));
   // In no form: what is read as one is written as any.
-  EXPECT_EQ(refusal(R"({"segments": [], "device_traces": [[{"frames": [{}, []]}]]})"),
+  EXPECT_EQ(refused_file(R"({"segments": [], "device_traces": [[{"frames": [{}, []]}]]})"),
             "s: 'device_traces[0][0].frames[1]: []': expected an object");
 }
 
@@ -221,7 +224,7 @@ TEST(SnapshotFile, OfABareListNoDeviceTakesMemory) {
     EXPECT_THROW(static_cast<void>(snapshot_of(file)), InvalidArgument) << device;
     EXPECT_LT(written(file, SnapshotForm::torch_json).size(), 2000u);
   }
-  EXPECT_EQ(refusal("[1]"), "s: 'segments[0]: 1': expected an object");
+  EXPECT_EQ(refused_file("[1]"), "s: 'segments[0]: 1': expected an object");
 }
 
 std::set<std::size_t> lists_of_frames(const SnapshotFile& file) {
@@ -294,7 +297,7 @@ TEST(SnapshotFile, StacksThatFillOutToFarMoreThanTheFileAreRefused) {
     json["stacks"][0].push_back(Json::object());
     json["device_traces"][0].push_back({{"stack", 0}});
   }
-  EXPECT_THAT(refusal(json.dump()), HasSubstr("expected stacks that fill out to at most"));
+  EXPECT_THAT(refused_file(json.dump()), HasSubstr("expected stacks that fill out to at most"));
 }
 
 TEST(SnapshotFile, CompressedFilesOfEachFormAreRead) {
@@ -313,7 +316,7 @@ TEST(SnapshotFile, CompressedFilesOfEachFormAreRead) {
 }
 
 TEST(SnapshotFile, IntegersThatJsonsReadersRoundAreRefused) {
-  EXPECT_THAT(refusal("{\"x\":\n123456789012345678901234567890}"),
+  EXPECT_THAT(refused_file("{\"x\":\n123456789012345678901234567890}"),
               HasSubstr("s:2: '123456789012345678901234567890}': expected an integer from -2^63 to 2^64 - 1"));
 }
 

@@ -14,13 +14,13 @@
 namespace cistern {
 namespace {
 
-using testing::AllOf;
-using testing::EndsWith;
-using testing::HasSubstr;
-using testing::StartsWith;
+using ::testing::AllOf;
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
 using Json = nlohmann::ordered_json;
 
-std::string refusal(std::string_view text) {
+std::string refused_snapshot(std::string_view text) {
   try {
     static_cast<void>(parse_snapshot(text, "s.json"));
   } catch (const InvalidArgument& error) {
@@ -29,7 +29,7 @@ std::string refusal(std::string_view text) {
   return "";
 }
 
-std::string refusal_of(const Json& json) { return refusal(json.dump(1)); }
+std::string refusal_of(const Json& json) { return refused_snapshot(json.dump(1)); }
 
 std::string written(const Snapshot& snapshot) {
   std::ostringstream out;
@@ -195,7 +195,7 @@ TEST(SnapshotReader, TopLevelNeedsSegmentsAndTraces) {
     json[key] = 5;
     EXPECT_THAT(refusal_of(json), HasSubstr(std::string(key) + ": 5': expected a list"));
   }
-  EXPECT_THAT(refusal("7"), HasSubstr("expected an object with segments and device_traces"));
+  EXPECT_THAT(refused_snapshot("7"), HasSubstr("expected an object with segments and device_traces"));
 }
 
 TEST(SnapshotReader, WrongTypesNameTheValueAndTheWayToIt) {
@@ -357,26 +357,28 @@ TEST(SnapshotReader, DeviceStatisticsNeedEveryKey) {
 
 TEST(SnapshotReader, MalformedJsonNamesTheLine) {
   const std::string text = sample().dump(1);
-  EXPECT_THAT(refusal(text.substr(0, 60)), AllOf(StartsWith("s.json:"), HasSubstr("expected")));
-  EXPECT_EQ(refusal(""), "s.json:1: '': expected '[', '{', or a literal");
-  EXPECT_EQ(refusal("{\n\"segments\": [1,,2]}"), "s.json:2: '\"segments\": [1,,2]}': expected '[', '{', or a literal");
-  EXPECT_THAT(refusal("{\n\n\"a\": \"\xff\"}"), AllOf(StartsWith("s.json:3: "), HasSubstr("ill-formed UTF-8")));
-  EXPECT_THAT(refusal("{\"a\": 1e999}"), HasSubstr("number overflow"));
-  EXPECT_THAT(refusal(text + "x"), AllOf(StartsWith("s.json:"), HasSubstr("expected")));
+  EXPECT_THAT(refused_snapshot(text.substr(0, 60)), AllOf(StartsWith("s.json:"), HasSubstr("expected")));
+  EXPECT_EQ(refused_snapshot(""), "s.json:1: '': expected '[', '{', or a literal");
+  EXPECT_EQ(refused_snapshot("{\n\"segments\": [1,,2]}"),
+            "s.json:2: '\"segments\": [1,,2]}': expected '[', '{', or a literal");
+  EXPECT_THAT(refused_snapshot("{\n\n\"a\": \"\xff\"}"),
+              AllOf(StartsWith("s.json:3: "), HasSubstr("ill-formed UTF-8")));
+  EXPECT_THAT(refused_snapshot("{\"a\": 1e999}"), HasSubstr("number overflow"));
+  EXPECT_THAT(refused_snapshot(text + "x"), AllOf(StartsWith("s.json:"), HasSubstr("expected")));
 }
 
 TEST(SnapshotReader, EveryTruncationIsRefused) {
   const std::string text = sample().dump();
-  for (std::size_t size = 0; size < text.size(); ++size) EXPECT_NE(refusal(text.substr(0, size)), "") << size;
+  for (std::size_t size = 0; size < text.size(); ++size) EXPECT_NE(refused_snapshot(text.substr(0, size)), "") << size;
 }
 
 TEST(SnapshotReader, DeepNestingIsRefused) {
   const std::string deep(100000, '['), closed = deep + std::string(deep.size(), ']');
-  EXPECT_THAT(refusal(deep), HasSubstr("at most 64 levels"));
-  EXPECT_THAT(refusal("{\"x\":" + deep), HasSubstr("at most 64 levels"));
-  EXPECT_THAT(refusal("{\"x\":" + closed + "}"), HasSubstr("at most 64 levels"));
+  EXPECT_THAT(refused_snapshot(deep), HasSubstr("at most 64 levels"));
+  EXPECT_THAT(refused_snapshot("{\"x\":" + deep), HasSubstr("at most 64 levels"));
+  EXPECT_THAT(refused_snapshot("{\"x\":" + closed + "}"), HasSubstr("at most 64 levels"));
   // What is quoted stands in the file, there.
-  EXPECT_EQ(refusal("{\n\"x\":" + std::string(62, '[') + "\n[{\"deep\": 1}]"),
+  EXPECT_EQ(refused_snapshot("{\n\"x\":" + std::string(62, '[') + "\n[{\"deep\": 1}]"),
             "s.json:3: '[{\"deep\": 1}]': expected at most 64 levels");
 }
 

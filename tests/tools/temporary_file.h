@@ -15,8 +15,8 @@ namespace cistern {
 class TemporaryFile {
  public:
   explicit TemporaryFile(std::string_view content, const std::string& suffix = ".trace") {
-    const testing::TestInfo& test = *testing::UnitTest::GetInstance()->current_test_info();
-    path_ = testing::TempDir() + "cistern-" + test.test_suite_name() + '-' + test.name() + suffix;
+    const ::testing::TestInfo& test = *::testing::UnitTest::GetInstance()->current_test_info();
+    path_ = ::testing::TempDir() + "cistern-" + test.test_suite_name() + '-' + test.name() + suffix;
     std::ofstream file(path_, std::ios::binary | std::ios::trunc);
     file.write(content.data(), static_cast<std::streamsize>(content.size()));
   }

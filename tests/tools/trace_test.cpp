@@ -16,13 +16,13 @@
 namespace cistern {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::StartsWith;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 using Operation = TraceOperation;
 
-std::string refusal(std::string_view text) {
+std::string refused_trace(std::string_view text) {
   try {
     static_cast<void>(parse_trace(text, "t.trace"));
   } catch (const InvalidArgument& error) {
@@ -82,7 +82,7 @@ TEST(Trace, IdsAreReusedSoThatTheyStayFew) {
   EXPECT_EQ(parse_trace("a 5 1 0\na 9 1 0\nf 5\na 7 1 0\n", "t.trace").id_count, 2u);
 }
 
-TEST(Trace, IdMayComeAgainAfterItsFree) { EXPECT_EQ(refusal("a 1 10 0\nf 1\na 1 20 0\nf 1\n"), ""); }
+TEST(Trace, IdMayComeAgainAfterItsFree) { EXPECT_EQ(refused_trace("a 1 10 0\nf 1\na 1 20 0\nf 1\n"), ""); }
 
 TEST(Trace, LargestNumbersAreRead) {
   const Trace trace =
@@ -92,17 +92,18 @@ TEST(Trace, LargestNumbersAreRead) {
 }
 
 TEST(Trace, ErrorsNameFileLineTextAndWhatWasExpected) {
-  EXPECT_EQ(refusal("# header\na 1 10 0\nx 1\n"),
+  EXPECT_EQ(refused_trace("# header\na 1 10 0\nx 1\n"),
             "t.trace:3: 'x 1': expected 'a ID BYTES STREAM', 'r ID STREAM', 'f ID', 'i' or '# TEXT'");
-  EXPECT_EQ(refusal("a 1 10 0\na 1 20 0\n"), "t.trace:2: 'a 1 20 0': expected an id that is not live, and block 1 is");
-  EXPECT_EQ(refusal("f 3\n"), "t.trace:1: 'f 3': expected the id of a live block, and 3 is not");
+  EXPECT_EQ(refused_trace("a 1 10 0\na 1 20 0\n"),
+            "t.trace:2: 'a 1 20 0': expected an id that is not live, and block 1 is");
+  EXPECT_EQ(refused_trace("f 3\n"), "t.trace:1: 'f 3': expected the id of a live block, and 3 is not");
 }
 
 TEST(Trace, OnlyLiveBlocksAreRecordedAndFreed) {
-  EXPECT_THAT(refusal("r 3 1\n"), HasSubstr("the id of a live block, and 3 is not"));
-  EXPECT_THAT(refusal("a 1 10 0\nf 1\nf 1\n"), StartsWith("t.trace:3: 'f 1'"));
-  EXPECT_THAT(refusal("a 1 10 0\nf 1\nr 1 2\n"), StartsWith("t.trace:3: 'r 1 2'"));
-  EXPECT_THAT(refusal("f 18446744073709551615\n"), HasSubstr("18446744073709551615 is not"));
+  EXPECT_THAT(refused_trace("r 3 1\n"), HasSubstr("the id of a live block, and 3 is not"));
+  EXPECT_THAT(refused_trace("a 1 10 0\nf 1\nf 1\n"), StartsWith("t.trace:3: 'f 1'"));
+  EXPECT_THAT(refused_trace("a 1 10 0\nf 1\nr 1 2\n"), StartsWith("t.trace:3: 'r 1 2'"));
+  EXPECT_THAT(refused_trace("f 18446744073709551615\n"), HasSubstr("18446744073709551615 is not"));
 }
 
 TEST(Trace, MalformedLinesAreRefused) {
@@ -111,18 +112,18 @@ TEST(Trace, MalformedLinesAreRefused) {
                            "a 1 -10 0",  "a 1 +10 0", "a 1 10 -1", "a 1 1.5 0",  "a 0x1 10 0", "a 1 10k 0", "A 1 10 0",
                            "aa 1 10 0",  "r 0",       "r 0 1 2",   "r",          "f",          "f ",        "f 0 0",
                            "f x",        "i ",        "i 1",       "ii",         "free 0",     "// text"})
-    EXPECT_THAT(refusal("a 0 8 0\n" + std::string(line) + "\nf 0\n"), StartsWith("t.trace:2: '")) << line;
+    EXPECT_THAT(refused_trace("a 0 8 0\n" + std::string(line) + "\nf 0\n"), StartsWith("t.trace:2: '")) << line;
 }
 
 TEST(Trace, NumbersThatDoNotFitAreRefused) {
-  EXPECT_THAT(refusal("a 18446744073709551616 1 0\n"), HasSubstr("at most 18446744073709551615"));
-  EXPECT_THAT(refusal("a 1 9223372036854775808 0\n"), HasSubstr("at most 9223372036854775807"));
-  EXPECT_THAT(refusal("a 1 1 4294967296\n"), HasSubstr("at most 4294967295"));
-  EXPECT_THAT(refusal("a 1 9223372036854775807 0\na 2 1 0\n"), HasSubstr("fewer than 2^63 live bytes"));
+  EXPECT_THAT(refused_trace("a 18446744073709551616 1 0\n"), HasSubstr("at most 18446744073709551615"));
+  EXPECT_THAT(refused_trace("a 1 9223372036854775808 0\n"), HasSubstr("at most 9223372036854775807"));
+  EXPECT_THAT(refused_trace("a 1 1 4294967296\n"), HasSubstr("at most 4294967295"));
+  EXPECT_THAT(refused_trace("a 1 9223372036854775807 0\na 2 1 0\n"), HasSubstr("fewer than 2^63 live bytes"));
 }
 
 TEST(Trace, ErrorsAreOneShortLine) {
-  const std::string text = refusal(std::string("a 1\x01\x80 ") + std::string(10000, '9') + "\n");
+  const std::string text = refused_trace(std::string("a 1\x01\x80 ") + std::string(10000, '9') + "\n");
   EXPECT_THAT(text, HasSubstr("a 1\\x01\\x80 999"));
   EXPECT_LT(text.size(), 250u);
 }
@@ -146,7 +147,7 @@ TEST(Trace, CommentOfSeveralLinesStaysAComment) {
   EXPECT_THAT(parse_trace(written(trace), "t.trace").comments, ElementsAre("first", "second"));
 }
 
-[[maybe_unused]] const bool configured = configure_properties(2000, 100);
+[[maybe_unused]] const bool trace_configured = configure_properties(2000, 100);
 
 // A random valid trace as text, with the peak that a map of its live blocks gives.
 struct RandomTrace {

@@ -76,7 +76,7 @@ std::uint64_t checksum(std::string_view text) {
   return hash;
 }
 
-class EveryWorkload : public testing::TestWithParam<Workload> {};
+class EveryWorkload : public ::testing::TestWithParam<Workload> {};
 
 TEST_P(EveryWorkload, IsWellFormedAndFreesAllThatItAllocated) {
   Bookkeeper books;
@@ -104,12 +104,12 @@ TEST_P(EveryWorkload, IsTheSameForTheSameSeedAndAnotherForAnother) {
   EXPECT_NE(first.substr(first.find("\na ")), other.substr(other.find("\na ")));
 }
 
-std::string test_name(const testing::TestParamInfo<Workload>& info) {
+std::string test_name(const ::testing::TestParamInfo<Workload>& info) {
   std::string name;
   for (const char* letter = info.param.name; *letter != '\0'; ++letter) name += *letter == '-' ? '_' : *letter;
   return name;
 }
-INSTANTIATE_TEST_SUITE_P(Workloads, EveryWorkload, testing::ValuesIn(workloads().begin(), workloads().end()),
+INSTANTIATE_TEST_SUITE_P(Workloads, EveryWorkload, ::testing::ValuesIn(workloads().begin(), workloads().end()),
                          test_name);
 
 // Published figures name a workload and a seed: they must mean the same trace on every machine.
