@@ -13,7 +13,7 @@ namespace {
 // So many pages of addresses may show a page before any of them retire: steps that come again have theirs, the
 // traces studied up to 48. More memory has less, since the driver keeps something for each.
 constexpr std::int64_t kMostOfAPage = 64;
-constexpr std::int64_t kManyMapped = 262144;
+constexpr std::int64_t kManyMapped = 524288;
 constexpr std::int64_t kMostOfManyPages = 8;
 constexpr std::int64_t kFewMapped = 4096;
 
