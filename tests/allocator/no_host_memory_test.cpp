@@ -111,22 +111,22 @@ TEST_F(NoHostMemoryTest, ManyThreadsAtOnceEachGetTheirOwnWholeDump) {
   static_cast<void>(allocator_.allocate(100 * kMega));
   driver_.armed = true;
   std::atomic<int> whole{0};
-  constexpr int kThreads = 8;
+  constexpr int kFailing = 8;
   std::vector<std::thread> threads;
-  for (int i = 0; i < kThreads; ++i)
+  for (int i = 0; i < kFailing; ++i)
     threads.emplace_back([&, i] {
       const auto bytes = static_cast<std::size_t>(50 + i) * kMega;
       const std::optional<Failure> failure = failure_of(allocator_, bytes);
       whole += failure && failure->report.requested_bytes == bytes ? 1 : 0;
     });
   for (std::thread& thread : threads) thread.join();
-  EXPECT_EQ(whole, kThreads);
+  EXPECT_EQ(whole, kFailing);
   const std::string text = dumped();
   std::size_t begins = 0;
   for (std::size_t at = text.find("cistern: CUDA"); at != std::string::npos; at = text.find("cistern: CUDA", at + 1))
     ++begins;
-  EXPECT_EQ(begins, kThreads);
-  EXPECT_EQ(allocator_.memory_stats().num_ooms, kThreads);
+  EXPECT_EQ(begins, kFailing);
+  EXPECT_EQ(allocator_.memory_stats().num_ooms, kFailing);
 }
 
 }  // namespace

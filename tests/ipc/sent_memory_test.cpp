@@ -56,8 +56,8 @@ TEST_F(SentMemory, TheReceiverSeesTheBlockAtItsOffset) {
 TEST_F(SentMemory, ByTheFunctionsForC) {
   void* block = nullptr;
   MemoryHandle::Bytes handle{};
-  ASSERT_EQ(cistern_allocate(kMiB, 0, nullptr, &block), CISTERN_SUCCESS);
-  fill(block, 5, kMiB);
+  ASSERT_EQ(cistern_allocate(kMega, 0, nullptr, &block), CISTERN_SUCCESS);
+  fill(block, 5, kMega);
   ASSERT_EQ(cistern_send_memory(block, 1, handle.data(), handle.size()), CISTERN_SUCCESS) << cistern_last_error();
   EXPECT_EQ(cistern_deallocate(block), CISTERN_SUCCESS);
   CISTERN_STRUCT(cistern_ipc_counts, counts);
