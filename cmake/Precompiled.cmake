@@ -16,9 +16,10 @@ function(cistern_precompile target)
 endfunction()
 
 # cistern_compile_together(TARGET): several of its files at a time, what they share being compiled once. It halves a
-# build of everything, and makes one of a single change longer: with ccache, which is for that, each file is alone.
+# build of everything, and makes one of a single change longer: with ccache, which is for that, each file is alone, and
+# so it is within another project, which has its own ways.
 function(cistern_compile_together target)
-  if(NOT CMAKE_CXX_COMPILER_LAUNCHER MATCHES "ccache")
+  if(PROJECT_IS_TOP_LEVEL AND NOT CMAKE_CXX_COMPILER_LAUNCHER MATCHES "ccache")
     set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
   endif()
 endfunction()
