@@ -118,8 +118,8 @@ struct alignas(64) Block {
   std::uint32_t priority = 0;  // fixed when the object is made
   // Events that a freed block still waits for.
   std::uint32_t pending_events = 0;
-  // Of a block in paged memory, the number of its place there: see PagedMemory::attach.
-  std::uint64_t paged_place = 0;
+  // Of a block in paged memory, the number of its place there: see KnownPlaces.
+  std::uint32_t paged_place = 0;
   std::uint64_t freed_in_grant = 0;  // see Recorder::grants
   // When the free was requested that other streams keep waiting, in ticks of the history's clock.
   std::uint64_t freed_at = 0;

@@ -6,8 +6,10 @@
 // memory was created, the last ones weighing more; a class that is not known yet has all of it.
 // Complexity: O(1). Not thread-safe: the heap's lock is held.
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <vector>
 
 #include "allocator/free_runs.h"
@@ -32,6 +34,11 @@ class CreationHarm {
     add_stream(stream);
     double& harm = streams_[static_cast<std::size_t>(stream)][size_class];
     harm += ((memory_was_created ? 1.0 : 0.0) - harm) * kWeightOfLast;
+  }
+  // So many did, one after the other.
+  void ended_of_class(std::size_t size_class, StreamNumber stream, bool memory_was_created, std::int64_t times) {
+    constexpr std::int64_t kEnough = 256;  // after which the first ones weigh nothing
+    for (times = std::min(times, kEnough); times > 0; --times) ended_of_class(size_class, stream, memory_was_created);
   }
   [[nodiscard]] double of(Sectors sectors, StreamNumber stream) const;
 

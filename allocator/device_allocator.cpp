@@ -148,7 +148,7 @@ bool DeviceAllocator::free(std::uint64_t address, const StreamUse* last_use) noe
     if (find_live(address) != block) return false;
   }
   if (block->holds != 0) return !std::exchange(block->freed_while_held, true);
-  map_of(*block->segment).erase(address);
+  map_of(*block).erase(address);
   // Before the block can serve another request.
   api_.note_free(address, block->bytes, block->segment->stream.handle);
   if (block->segment->is_plain && !block->has_uses) {
@@ -156,7 +156,8 @@ bool DeviceAllocator::free(std::uint64_t address, const StreamUse* last_use) noe
     return true;
   }
   if (block->segment->is_paged() && !block->has_uses) {
-    free_paged_at_once(block, lock);
+    recorder_.trace_freed([&] { return point_of(*block, lock); });
+    free_paged_at_once(block);
     return true;
   }
   recorder_.free_requested(block->segment->kind, as_signed(block->bytes), block->oversize, attribution(*block),
@@ -173,7 +174,7 @@ bool DeviceAllocator::free(std::uint64_t address, const StreamUse* last_use) noe
 void DeviceAllocator::free_in_pool(Block* block, Lock& lock) noexcept {
   PrivatePool* home = block->segment->owner->home;
   if (block->segment->is_paged()) {
-    paged_->placement.freed(paged_->place_of(*block));
+    paged_->placement.freed(PagedMemory::place_of(*block));
   } else if (home == nullptr && block->segment->range == nullptr && !(is_stream_ordered() && block->has_uses)) {
     release_uncached(block, lock);
     return;

@@ -8,9 +8,9 @@
 // garbage_collection.cpp, oversize_release.cpp, full_flush.cpp and out_of_memory.cpp.
 // One free: stream_hits.cpp; else device_allocator.cpp, with heap_blocks.cpp, and guarded_free.cpp when other
 // streams used the block (capture_reuse.cpp within a capture).
-// Expandable segments: range_growth.cpp, range_release.cpp and range_moves.cpp. Paged memory: paged_blocks.cpp and
-// paged_release.cpp. Private pools: pool_recording.cpp, pool_leftovers.cpp and pool_checkpoint.cpp; streams that are
-// over: ended_streams.cpp.
+// Expandable segments: range_growth.cpp, range_release.cpp and range_moves.cpp. Paged memory: paged_hits.cpp,
+// paged_blocks.cpp and paged_release.cpp. Private pools: pool_recording.cpp, pool_leftovers.cpp and
+// pool_checkpoint.cpp; streams that are over: ended_streams.cpp.
 //
 // Thread safety: any public member may be called from any thread; one lock a heap, and one a stream for what
 // concerns that stream alone. The lock is given up around driver calls that can block and around callbacks;
@@ -171,6 +171,7 @@ class DeviceAllocator : public StreamHits {
                                       bool may_wait) noexcept;
   [[nodiscard]] PagedBlock commit(PagePlan& plan, const Lock& lock) noexcept;
   [[nodiscard]] StreamNumber paged_stream(StreamHeap& heap);
+  void make_room_for_paged(StreamHeap& heap);
   void set_page_limit(Growth growth, std::int64_t pages_left) noexcept;
 
   // paged_release.cpp

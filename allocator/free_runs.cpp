@@ -48,16 +48,23 @@ void FreeRuns::give(Sectors address, Sectors count, StreamNumber stream) {
 }
 
 void FreeRuns::take(Sectors address, Sectors count, std::vector<FreeRun>& taken) {
-  for (const Sectors end = address + count; address < end;) {
-    const auto run = std::prev(runs_.upper_bound(address));
-    const FreeRun whole{run->first, run->second.sectors, run->second.stream};
-    remove(run);
-    const Sectors until = std::min(end, whole.end());
-    if (whole.address < address) add({whole.address, address - whole.address, whole.stream});
-    if (until < whole.end()) add({until, whole.end() - until, whole.stream});
-    taken.push_back({address, until - address, whole.stream});
-    address = until;
-  }
+  for (const Sectors end = address + count; address < end; address = taken.back().end())
+    taken.push_back(take_from_run(address, end));
+}
+
+void FreeRuns::take(Sectors address, Sectors count) {
+  for (const Sectors end = address + count; address < end;) address = take_from_run(address, end).end();
+}
+
+// From the run that holds `address`, up to `end` or its own.
+FreeRun FreeRuns::take_from_run(Sectors address, Sectors end) {
+  const auto run = std::prev(runs_.upper_bound(address));
+  const FreeRun whole{run->first, run->second.sectors, run->second.stream};
+  remove(run);
+  const Sectors until = std::min(end, whole.end());
+  if (whole.address < address) add({whole.address, address - whole.address, whole.stream});
+  if (until < whole.end()) add({until, whole.end() - until, whole.stream});
+  return {address, until - address, whole.stream};
 }
 
 FreeRuns::ByAddress::const_iterator FreeRuns::holding(Sectors address) const {

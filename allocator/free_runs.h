@@ -50,6 +50,8 @@ class FreeRuns {
   // Requires: is_free. Adds to `taken` what was taken, in pieces of one stream each. One more run at most; throws
   // std::bad_alloc if there is no room, here or in `taken`.
   void take(Sectors address, Sectors count, std::vector<FreeRun>& taken);
+  // The same without a list.
+  void take(Sectors address, Sectors count);
   // Whether all of it is free, on whatever stream.
   [[nodiscard]] bool is_free(Sectors address, Sectors count) const;
   // The same on one stream.
@@ -88,6 +90,7 @@ class FreeRuns {
   };
   using ByAddress = std::pmr::map<Sectors, Tail>;
 
+  FreeRun take_from_run(Sectors address, Sectors end);
   void add(const FreeRun& run);
   ByAddress::iterator remove(ByAddress::iterator run);
   [[nodiscard]] ByAddress::const_iterator holding(Sectors address) const;

@@ -29,7 +29,7 @@ Block* HeapBlocks::take_free_block(const Request& request) {
 
 // Requires: the block is in its pool, and one is reserved in the arena. Throws std::bad_alloc, unchanged.
 Block* HeapBlocks::hand_out(Block* block, const Request& request, const Lock& lock) {
-  map_of(*block->segment).make_room();
+  map_of(*block).make_room();
   const bool splits = should_split(*block, request);
   return take_into_use(block, request, splits ? request.rounded : block->bytes, lock);
 }
@@ -61,7 +61,7 @@ Block* HeapBlocks::take_into_use(Block* free, const Request& request, std::size_
 // Requires: there is room in the block map.
 inline void HeapBlocks::begin_use(Block* block, const Request& request, const InactiveSplitChange& change,
                                   const Lock& lock) noexcept {
-  map_of(*block->segment).insert(block->address, block);
+  map_of(*block).insert(block->address, block);
   block->state = BlockState::active_allocated;
   block->requested = request.bytes;
   block->tag = request.tag;
@@ -72,7 +72,7 @@ inline void HeapBlocks::begin_use(Block* block, const Request& request, const In
 }
 
 // Requires: a block and room in the block map are reserved.
-Block* HeapBlocks::hand_out(const PagedBlock& place, const Request& request, const Lock& lock) noexcept {
+Block* HeapBlocks::hand_out(KnownPlaces::Number place, const Request& request, const Lock& lock) noexcept {
   Block* block = arena_.take_block();
   paged_->attach(*block, place);
   Request counted = request;

@@ -46,9 +46,12 @@ class HeapBlocks : public HeapReports {
     if (!free.is_split()) free.segment->free_since = searches_[static_cast<std::size_t>(free.segment->kind)];
   }
   void put_back(Block* block);
-  [[nodiscard]] Block* hand_out(const PagedBlock& place, const Request& request, const Lock& lock) noexcept;
+  [[nodiscard]] Block* hand_out(KnownPlaces::Number place, const Request& request, const Lock& lock) noexcept;
+  // Of whichever kind of memory.
+  void free_any_at_once(Block* block) { block->segment->is_paged() ? free_paged_at_once(block) : free_at_once(block); }
   // paged_blocks.cpp
-  void free_paged_at_once(Block* block, const Lock& lock) noexcept;
+  void free_paged_at_once(Block* block) noexcept;
+  void put_free_paged(Block* block, BlockSpares& spares) noexcept;
   Block* complete_paged_free(Block* block, const Lock& lock);
 
   // guarded_free.cpp: frees that wait for other streams.

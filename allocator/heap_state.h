@@ -135,8 +135,12 @@ struct HeapState {
   [[nodiscard]] static Attribution attribution(const Block& block) {
     return {block.tag, &block.segment->owner->ledger};
   }
-  [[nodiscard]] BlockMap& map_of(const Segment& segment) {
-    return segment.is_found_by_page ? segment.owner->live : block_map_;
+  // A live block is found in its stream's map, if it lies in pages that are the stream's; else in the heap's.
+  [[nodiscard]] BlockMap& map_of(const Block& block) {
+    const Segment& segment = *block.segment;
+    const bool is_found_by_page =
+        segment.is_paged() ? stream_heaps_.find_by_page(block.address) == segment.owner : segment.is_found_by_page;
+    return is_found_by_page ? segment.owner->live : block_map_;
   }
   [[nodiscard]] CUcontext context_of(int device) const {
     return device == device_ ? context_ : surroundings_.contexts.primary(device);
@@ -187,6 +191,7 @@ struct HeapState {
   bool caches_;                // false: `direct` and `async`
   bool has_idle_ = false;      // under `async`: something is free that has not gone back
   bool plain_search_ = false;  // see choose_search
+  bool serves_paged_ = false;  // the default pool is in paged memory
   DeviceHistory history_;
   std::uint64_t requests_with_stacks_ = 0;  // under way, each of which holds its own
   Recorder recorder_;
@@ -201,6 +206,9 @@ struct HeapState {
   bool one_stream_serves_ = false;  // and the history is its own
   // Of streams that serve themselves: one at a time takes places in the history. Away from what hits read.
   alignas(64) BriefMutex staged_mutex_;
+  // Of streams that serve themselves from paged memory, which is one for all: one at a time has its records. Behind the
+  // stream's.
+  BiasedMutex paged_mutex_;
   PoolRouting routing_;
   std::uint64_t guards_ = 0;  // made so far
   bool leftovers_ = false;    // a MemPool without a use may have free segments

@@ -17,15 +17,15 @@
 
 namespace cistern {
 
-struct KnownPlace {
+struct alignas(64) KnownPlace {
   Sectors address = 0;
   Sectors sectors = 0;
   PlacementLog::Key mark;
-  // When a block came there last without the homes of its handles being brought there; 0: not since.
+  // When a block came there last without the free runs being looked at; 0: not since.
   std::uint64_t came_at = 0;
-  // All of its bytes belonged to this stream in this epoch.
-  StreamNumber stream = 0;
-  std::uint32_t epoch = 0;
+  StreamNumber stream = 0;       // whose blocks come there
+  std::uint32_t less = 0;        // sectors that its block has less than the log's place
+  std::int32_t pages_then = 0;   // how many there were when its block came
   std::uint16_t size_class = 0;  // of CreationHarm
   std::uint8_t room = 0;         // for so many free runs is kept
   bool covers_handles = false;   // whole ones

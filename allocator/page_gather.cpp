@@ -253,6 +253,7 @@ void PagePlacement::adopt(const PagePlan& plan) {
 }
 
 void PagePlacement::abandon(const PagePlan& plan) {
+  if (plan.known != KnownPlaces::kNone) return abandon_known(plan);
   if (plan.is_out) --plans_out_;
   for (const FreeRun& piece : plan.taken) free_.give(piece.address, piece.sectors, piece.stream);
   free_.drop_room(plan.room);

@@ -22,7 +22,7 @@ constexpr std::int64_t kMostPagesOfAWindow = 16;
 }  // namespace
 
 PagePlacement::PagePlacement(PageSize page, std::int64_t page_limit, std::int64_t arena_pages)
-    : table_(page), one_run_(1), log_(kLogEntries), page_limit_(page_limit), arena_pages_(arena_pages) {}
+    : table_(page), log_(kLogEntries), page_limit_(page_limit), arena_pages_(arena_pages) {}
 
 // What its frees need is there from its first request on.
 void PagePlacement::add_stream(StreamNumber stream) {
@@ -80,6 +80,12 @@ void PagePlacement::place_at(PagePlan& plan, Sectors address, std::int64_t& coun
   ++count;
 }
 
+void PagePlan::list_owners() {
+  for (const FreeRun& piece : taken)
+    if (piece.stream != request.stream && std::find(owners.begin(), owners.end(), piece.stream) == owners.end())
+      owners.push_back(piece.stream);
+}
+
 PagePlan PagePlacement::plan(const PageRequest& request) {
   PagePlan plan;
   plan.request = request;
@@ -91,10 +97,7 @@ PagePlan PagePlacement::plan(const PageRequest& request) {
     if (plan.kind != PlanKind::placed) return plan;
     free_.keep_room(kRunsOfBlock);
     plan.room += kRunsOfBlock;
-    for (const FreeRun& piece : plan.taken)
-      if (piece.stream != request.stream &&
-          std::find(plan.owners.begin(), plan.owners.end(), piece.stream) == plan.owners.end())
-        plan.owners.push_back(piece.stream);
+    plan.list_owners();
     plan.is_out = true;
     ++plans_out_;
     return plan;
@@ -155,10 +158,12 @@ bool PagePlacement::move_covered_homes(const PagePlan& plan) {
 }
 
 // What is known of places only saves calls: without host memory it is forgotten.
-void PagePlacement::note(const PagePlan& plan, const LoggedPlace& place, KnownPlaces::Number known) noexcept {
+void PagePlacement::note(const PagePlan& plan, const LoggedPlace& place, KnownPlaces::Number known,
+                         const PlacementLog::Key& change) noexcept {
   const Sectors sectors = plan.request.sectors;
   const StreamNumber stream = plan.request.stream;
   try {
+    if (!plan.owners.empty()) known = note_hand_over(plan, known, change);
     if (plan.keeps_exact) windows_.note_exact(sectors, stream, plan.address);
     if (plan.keeps_length) windows_.note_length(sectors, stream, plan.address);
     // Where much is told, what is taken now makes way for what was: other requests need the room.
@@ -176,12 +181,13 @@ void PagePlacement::note(const PagePlan& plan, const LoggedPlace& place, KnownPl
 
 // All of the place is its stream's from here on, until bytes go to another stream.
 KnownPlaces::Number PagePlacement::know(const PagePlan& plan, bool covers_handles) noexcept {
-  if (!plan.owners.empty()) ++epoch_;
   const KnownPlaces::Number number = places_.obtain(plan.address, plan.request.sectors);
   KnownPlace& place = places_[number];
   place.mark = PlacementLog::mark_of({place.address, place.sectors});
   place.stream = plan.request.stream;
-  place.epoch = epoch_;
+  place.less =
+      plan.logged_sectors > place.sectors ? static_cast<std::uint32_t>(plan.logged_sectors - place.sectors) : 0;
+  place.pages_then = static_cast<std::int32_t>(table_.pages());
   place.size_class = static_cast<std::uint16_t>(CreationHarm::class_of(place.sectors));
   place.covers_handles = covers_handles;
   place.room = kRunsOfBlock;
@@ -190,12 +196,14 @@ KnownPlaces::Number PagePlacement::know(const PagePlan& plan, bool covers_handle
 }
 
 PagedBlock PagePlacement::commit(PagePlan& plan) {
+  if (plan.known != KnownPlaces::kNone) return commit_known(plan);
   const Sectors sectors = plan.request.sectors;
-  const StreamNumber stream = plan.request.stream;
   if (!plan.gather.empty()) adopt(plan);
   const KnownPlaces::Number known = know(plan, move_covered_homes(plan));
   const LoggedPlace place{plan.address, plan.logged_sectors != 0 ? plan.logged_sectors : sectors};
-  note(plan, place, known);
+  const PlacementLog::Key change = change_of_hands(plan);
+  note(plan, place, known, change);
+  log_.changed_hands(change);
   log_.arrived(PlacementLog::mark_of(place), places_[known].mark);
   live_ += sectors;
   peak_live_ = std::max(peak_live_, live_);
@@ -203,14 +211,21 @@ PagedBlock PagePlacement::commit(PagePlan& plan) {
   plan.is_out = false;
   --plans_out_;
   ++blocks_;
-  return {plan.address, sectors, stream, place, table_.pages(), known};
+  return block_at(known);
 }
 
-void PagePlacement::freed(const PagedBlock& block) {
-  const KnownPlace& place = places_[block.known];
-  live_ -= block.sectors;
-  log_.left(block.logged.sectors == block.sectors ? place.mark : PlacementLog::mark_of(block.logged), place.mark);
-  harm_.ended_of_class(place.size_class, block.stream, table_.pages() > block.pages_then);
+PagedBlock PagePlacement::block_at(KnownPlaces::Number known) const {
+  const KnownPlace& place = places_[known];
+  const LoggedPlace logged{place.address, place.sectors + place.less};
+  return {place.address, place.sectors, place.stream, logged, place.pages_then, known};
+}
+
+void PagePlacement::freed(KnownPlaces::Number known) {
+  const KnownPlace& place = places_[known];
+  live_ -= place.sectors;
+  const bool is_whole = place.less == 0;
+  log_.left(is_whole ? place.mark : PlacementLog::mark_of({place.address, place.sectors + place.less}), place.mark);
+  harm_.ended_of_class(place.size_class, place.stream, table_.pages() > place.pages_then);
   ++unsettled_;
 }
 

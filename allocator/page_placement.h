@@ -5,7 +5,8 @@
 //
 // The caller holds the heap's lock, but for the driver's part:
 //   if (auto block = placement.take_known(request)) return *block;   // a step that comes again
-//   PagePlan plan = placement.plan(request);       // has what it takes to itself from here on
+//   auto known = placement.plan_known(request);    // the same, of bytes that are handed over once more
+//   PagePlan plan = known ? *known : placement.plan(request);  // has what it takes to itself from here on
 //   if (!plan.gather.empty()) without the lock: carry_out(plan.gather, driver)
 //   PagedBlock block = placement.commit(plan);     // or placement.abandon(plan), after which all is as before
 //   ...
@@ -15,14 +16,16 @@
 //   Departure leaving = placement.leave(...);      // has wholly free handles to itself
 //   without the lock: unmap and release them, noting what is gone
 //   placement.left(leaving);
-// Only take_known, plan and leave take host memory; they throw std::bad_alloc with nothing changed.
+// Only take_known, plan_known, plan and leave take host memory; they throw std::bad_alloc with nothing changed.
 //
 // A block that comes to a known place in a known state, and any block that goes, is noted with its place alone: the
 // free runs, and the homes of handles, are brought up to date by who looks at them next (page_shortcut.cpp). What
-// they are then is what they would have been, so no decision depends on it.
+// they are then is what they would have been, so no decision depends on it. So are bytes that another stream gets in
+// a known place (page_hand_over.cpp).
 // Invariant: every byte of every handle is free at home, part of one block, had by one plan under way, or leaving.
-// Complexity: take_known, freed and settle O(1) expected; else see the parts: a miss is linear in the free runs. Each
-// place that changed costs O(log n) a piece, once, when the free runs are looked at. Not thread-safe.
+// Complexity: take_known, freed and settle O(1) expected, plan_known O(pieces); else see the parts: a miss is linear in
+// the free runs. Each place that changed costs O(log n) a piece, once, when the free runs are looked at. Not
+// thread-safe.
 
 #include <cstdint>
 #include <limits>
@@ -34,6 +37,7 @@
 #include "allocator/free_parts.h"
 #include "allocator/free_runs.h"
 #include "allocator/gather.h"
+#include "allocator/hand_overs.h"
 #include "allocator/known_places.h"
 #include "allocator/page_table.h"
 #include "allocator/past_windows.h"
@@ -61,6 +65,12 @@ struct PagePlan {
   // Streams other than the request's whose free bytes it took. The request's stream is to wait for what they had
   // queued then, before the block is handed out.
   std::vector<StreamNumber> owners;
+  // Of plan_known: the place, which the block has already, when it came there before and now, and what the bytes that
+  // change hands add. `taken` is at the place's own addresses then.
+  KnownPlaces::Number known = KnownPlaces::kNone;
+  std::uint64_t came_before = 0;
+  std::uint64_t came_at = 0;
+  PlacementLog::Key change;
 
   PlacementLog::Key key;                              // of the log when it was made
   PlacementLog::Key taken_then;                       // likewise
@@ -73,6 +83,9 @@ struct PagePlan {
   std::size_t room = 0;                               // for so many runs is kept, for what comes of it
   bool is_under_way = false;                          // it has addresses that nothing is mapped at yet
   bool is_out = false;                                // it was made, and is neither committed nor abandoned
+
+  // Names the owners of what is taken. Throws std::bad_alloc.
+  void list_owners();
 };
 
 struct PagedBlock {
@@ -129,11 +142,24 @@ class PagePlacement {
   // The place that the log has for the request, if all is as it was then: nothing is pending or under way, and no
   // other stream has bytes of it. What `plan` would say is the same, and takes the free runs to be looked at.
   [[nodiscard]] std::optional<PagedBlock> take_known(const PageRequest& request);
+  // The same in two steps. The entry, which `take` follows if nothing happened meanwhile; none: it is not known.
+  [[nodiscard]] PlacementLog::Number find_known(const PageRequest& request) const;
+  KnownPlaces::Number take(PlacementLog::Number known);
+  [[nodiscard]] KnownPlaces::Number place_of(PlacementLog::Number known) const { return log_.entry(known).known; }
+  // Of a place where bytes of other streams were handed over, as they are now. Nothing: it is not known.
+  [[nodiscard]] std::optional<PagePlan> plan_known(const PageRequest& request);
   [[nodiscard]] PagePlan plan(const PageRequest& request);
   PagedBlock commit(PagePlan& plan);
   void abandon(const PagePlan& plan);
-  void freed(const PagedBlock& block);
-  void settle(const PagedBlock& block);
+  // The block at a place, which is known as long as it is there.
+  [[nodiscard]] PagedBlock block_at(KnownPlaces::Number known) const;
+  [[nodiscard]] const KnownPlace& place(KnownPlaces::Number known) const { return places_[known]; }
+  void freed(KnownPlaces::Number known);
+  void settle(KnownPlaces::Number known);
+  void freed(const PagedBlock& block) { freed(block.known); }
+  void settle(const PagedBlock& block) { settle(block.known); }
+  // A block was freed, settled and taken again so many times while nothing else happened.
+  void turned(KnownPlaces::Number known, std::int64_t times);
 
   // page_release.cpp: as few wholly free handles as hold so many pages, or all; those at the highest addresses.
   [[nodiscard]] Departure leave(std::int64_t pages);
@@ -181,10 +207,23 @@ class PagePlacement {
   void place_at(PagePlan& plan, Sectors address, std::int64_t& count);
   void take(PagePlan& plan, Sectors address, Sectors sectors);
   bool move_covered_homes(const PagePlan& plan);
-  void note(const PagePlan& plan, const LoggedPlace& place, KnownPlaces::Number known) noexcept;
+  void note(const PagePlan& plan, const LoggedPlace& place, KnownPlaces::Number known,
+            const PlacementLog::Key& change) noexcept;
   KnownPlaces::Number know(const PagePlan& plan, bool covers_handles) noexcept;
 
+  // page_hand_over.cpp
+  [[nodiscard]] PlacementLog::Number note_hand_over(const PagePlan& plan, KnownPlaces::Number known,
+                                                    const PlacementLog::Key& change);
+  [[nodiscard]] PlacementLog::Key change_of_hands(const PagePlan& plan) const noexcept;
+  PagedBlock commit_known(PagePlan& plan);
+  void abandon_known(const PagePlan& plan);
+
   // page_shortcut.cpp
+  // Whether what the log knows of free bytes holds: no bytes are pending, a plan's or on their way out.
+  [[nodiscard]] bool is_open() const { return plans_out_ == 0 && departures_ == 0 && unsettled_ == 0; }
+  [[nodiscard]] bool is_place_of(const PlacementLog::Entry& entry, KnownPlaces::Number known,
+                                 StreamNumber stream) const;
+  void come(KnownPlaces::Number known);
   // What the free runs and homes say is brought up to date. Takes no host memory: there is room.
   void catch_up() const noexcept {
     if (!places_.changed().empty()) carry_out_changes();
@@ -193,6 +232,7 @@ class PagePlacement {
   void give_left_bytes(bool of_live_ones) const noexcept;
   void bring_homes() const noexcept;
   void take_known_bytes() const noexcept;
+  void hand_bytes_over() const noexcept;
   [[nodiscard]] bool some_homes_move() const noexcept;
   template <class Visit>
   bool for_each_new_home(Visit&& visit) const;
@@ -225,6 +265,7 @@ class PagePlacement {
   // A block keeps room for so many free runs, for its free: it has at most a part of a handle at each end, and between
   // these handles that are at home side by side. One that came to a known place, for what its taking parts, too.
   static constexpr std::size_t kRunsOfBlock = 3;
+  static constexpr std::size_t kRunsOfChange = 2 * kRunsOfBlock;
   // A handle whose home moves is cut out of one run and becomes another.
   static constexpr std::size_t kRunsOfMove = 2;
 
@@ -234,9 +275,9 @@ class PagePlacement {
   mutable KnownPlaces places_;
   mutable std::vector<std::uint32_t> decided_;  // of handles: in which round their homes were
   mutable std::uint32_t round_ = 0;
-  mutable std::vector<FreeRun> one_run_;  // room for one
-  std::uint64_t clock_ = 0;               // of KnownPlace::came_at
-  std::uint32_t epoch_ = 0;               // a byte that no block has belongs to another stream only in another one
+  mutable bool hands_changed_ = false;  // bytes of known places became other streams', and the free runs do not know
+  std::uint64_t clock_ = 0;             // of KnownPlace::came_at
+  HandOvers hand_overs_;
   std::int64_t plans_out_ = 0;
   std::int64_t departures_ = 0;  // under way
   std::int64_t unsettled_ = 0;   // blocks that were freed, and their bytes are not free

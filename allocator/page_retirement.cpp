@@ -81,7 +81,7 @@ void PagePlacement::retired(const std::vector<Retiree>& batch) noexcept {
 
 void PagePlacement::forget_places() noexcept {
   log_.forget();
-  ++epoch_;
+  hand_overs_.forget();
   windows_.forget();
 }
 

@@ -1,5 +1,5 @@
 // Blocks that come to places where they were before, and blocks that go: noted with the place alone. The free runs and
-// the homes of handles follow when somebody looks at them.
+// the homes of handles follow when somebody looks at them, and so do bytes that became another stream's.
 
 #include <algorithm>
 #include <cstddef>
@@ -9,47 +9,75 @@
 
 namespace cistern {
 
-std::optional<PagedBlock> PagePlacement::take_known(const PageRequest& request) {
-  if (plans_out_ != 0 || departures_ != 0 || unsettled_ != 0) return std::nullopt;
+// Whether the number is that of the entry's place still, and a block of the stream may come there.
+bool PagePlacement::is_place_of(const PlacementLog::Entry& entry, KnownPlaces::Number known,
+                                StreamNumber stream) const {
+  if (!places_.has(known)) return false;
+  const KnownPlace& place = places_[known];
+  return place.address == entry.place.address && place.sectors == entry.asked() && !place.is_live &&
+         place.stream == stream;
+}
+
+PlacementLog::Number PagePlacement::find_known(const PageRequest& request) const {
+  if (!is_open()) return PlacementLog::kNone;
   const PlacementLog::Number number = log_.exact(log_.key_of(request.stream), request.sectors);
-  if (number == PlacementLog::kNone) return std::nullopt;
+  if (number == PlacementLog::kNone) return number;
   const PlacementLog::Entry& entry = log_.entry(number);
-  if (!places_.has(entry.known)) return std::nullopt;
-  KnownPlace& place = places_[entry.known];
-  const bool is_same = place.address == entry.place.address && place.sectors == entry.asked();
-  if (!is_same || place.is_live || place.stream != request.stream || place.epoch != epoch_) return std::nullopt;
-  constexpr std::size_t kRuns = 2 * kRunsOfBlock;
-  free_.keep_room(kRuns - place.room);
-  place.room = kRuns;
-  place.is_live = true;
-  if (place.covers_handles) place.came_at = ++clock_;
-  places_.change(entry.known);
-  log_.follow(number);
+  return is_place_of(entry, entry.known, request.stream) ? number : PlacementLog::kNone;
+}
+
+std::optional<PagedBlock> PagePlacement::take_known(const PageRequest& request) {
+  const PlacementLog::Number number = find_known(request);
+  if (number == PlacementLog::kNone) return std::nullopt;
+  return block_at(take(number));
+}
+
+KnownPlaces::Number PagePlacement::take(PlacementLog::Number known) {
+  const PlacementLog::Entry& entry = log_.entry(known);
+  const KnownPlaces::Number number = entry.known;
+  come(number);
+  KnownPlace& place = places_[number];
+  place.less = entry.less;
+  place.pages_then = static_cast<std::int32_t>(table_.pages());
+  log_.follow(known);
   log_.arrived(entry.less == 0 ? place.mark : PlacementLog::mark_of(entry.place), place.mark);
   live_ += place.sectors;
   peak_live_ = std::max(peak_live_, live_);
   ++counts_.logged;
   ++blocks_;
-  return PagedBlock{place.address, place.sectors, place.stream, entry.place, table_.pages(), entry.known};
+  return number;
 }
 
-void PagePlacement::settle(const PagedBlock& block) {
-  places_[block.known].is_live = false;
-  places_.change(block.known);
+// A block has the place, and the free runs do not know. Throws std::bad_alloc, unchanged.
+void PagePlacement::come(KnownPlaces::Number known) {
+  KnownPlace& place = places_[known];
+  free_.keep_room(kRunsOfChange - place.room);
+  place.room = kRunsOfChange;
+  place.is_live = true;
+  place.came_at = ++clock_;
+  places_.change(known);
+}
+
+void PagePlacement::settle(KnownPlaces::Number known) {
+  places_[known].is_live = false;
+  places_.change(known);
   --unsettled_;
   --blocks_;
+}
+
+void PagePlacement::turned(KnownPlaces::Number known, std::int64_t times) {
+  const KnownPlace& place = places_[known];
+  harm_.ended_of_class(place.size_class, place.stream, table_.pages() > place.pages_then, times);
 }
 
 // Where homes move, what came back to its place lies elsewhere than the free runs have it.
 void PagePlacement::carry_out_changes() const noexcept {
   std::sort(places_.changed().begin(), places_.changed().end(),
             [this](KnownPlaces::Number a, KnownPlaces::Number b) { return places_[a].came_at > places_[b].came_at; });
-  if (some_homes_move()) {
-    give_left_bytes(true);
-    bring_homes();
-  } else {
-    give_left_bytes(false);
-  }
+  const bool moves = hands_changed_ || some_homes_move();
+  give_left_bytes(moves);
+  if (moves) bring_homes();
+  if (std::exchange(hands_changed_, false)) hand_bytes_over();
   take_known_bytes();
   for (const KnownPlaces::Number number : places_.changed()) {
     KnownPlace& place = places_[number];
@@ -86,6 +114,7 @@ bool PagePlacement::for_each_new_home(Visit&& visit) const {
   for (const KnownPlaces::Number number : places_.changed()) {
     const KnownPlace& place = places_[number];
     if (place.came_at == 0) break;
+    if (!place.covers_handles) continue;
     const Sectors end = place.address + place.sectors;
     for (Sectors at = place.address; at < end;) {
       const PageTable::Handle handle = table_.handle_at(at);
@@ -104,16 +133,29 @@ bool PagePlacement::some_homes_move() const noexcept {
   return !for_each_new_home([](PageTable::Handle, Sectors, const KnownPlace&) { return false; });
 }
 
-// All bytes of such a handle are free here, for who covered it had them all: they are one run, of one stream.
+// All bytes of such a handle are free here, for who covered it had them all.
 void PagePlacement::bring_homes() const noexcept {
   for_each_new_home([this](PageTable::Handle handle, Sectors address, const KnownPlace& place) {
     const Sectors count = table_.sectors_of(handle);
-    one_run_.clear();
-    free_.take(table_.home_of(handle), count, one_run_);
+    free_.take(table_.home_of(handle), count);
     table_.move_home(handle, address);
     free_.give(address, count, place.stream);
     return true;
   });
+}
+
+// Bytes are those of the stream whose block came there last. All of such places are free here.
+void PagePlacement::hand_bytes_over() const noexcept {
+  for (std::size_t i = places_.changed().size(); i-- > 0;) {
+    const KnownPlace& place = places_[places_.changed()[i]];
+    if (place.came_at == 0) continue;
+    table_.for_each_piece(place.address, place.sectors, [&](Sectors home, Sectors length) {
+      if (free_.is_free_of(home, length, place.stream)) return true;
+      free_.take(home, length);
+      free_.give(home, length, place.stream);
+      return true;
+    });
+  }
 }
 
 // Of live blocks that the free runs have as free.
@@ -122,8 +164,7 @@ void PagePlacement::take_known_bytes() const noexcept {
     KnownPlace& place = places_[number];
     if (place.is_taken || !place.is_live) continue;
     table_.for_each_piece(place.address, place.sectors, [&](Sectors home, Sectors length) {
-      one_run_.clear();
-      free_.take(home, length, one_run_);
+      free_.take(home, length);
       return true;
     });
     place.is_taken = true;

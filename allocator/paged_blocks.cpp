@@ -44,8 +44,7 @@ Block* DeviceAllocator::serve_paged(Request& request, Lock& lock) {
   try {
     // The lock may have been given up: others may have used what was reserved, and what is live has changed.
     arena_.reserve(1, 0);
-    block_map_.make_room();
-    paged_->provide_record();
+    make_room_for_paged(*request.pools);
     if (!budgets_.empty()) require_within_budgets(request, nullptr, lock);
   } catch (...) {
     if (!lock.owns_lock()) lock.lock();
@@ -53,19 +52,24 @@ Block* DeviceAllocator::serve_paged(Request& request, Lock& lock) {
     paged_->placement.settle(*place);
     throw;
   }
-  return hand_out(*place, request, lock);
+  return hand_out(place->known, request, lock);
 }
 
 // A step that comes again: without the driver, and without giving the lock up. Null: what it would take is not known.
 // Throws std::bad_alloc, unchanged.
 Block* DeviceAllocator::take_known_place(const Request& request, const Lock& lock) {
-  const StreamNumber stream = paged_->find(*request.pools);
+  const StreamNumber stream = request.pools->paged_stream;
   if (stream < 0) return nullptr;
   arena_.reserve(1, 0);
-  block_map_.make_room();
-  paged_->provide_record();
+  make_room_for_paged(*request.pools);
   const auto place = paged_->placement.take_known({PagedMemory::sectors_for(request.rounded), stream, true});
-  return place ? hand_out(*place, request, lock) : nullptr;
+  return place ? hand_out(place->known, request, lock) : nullptr;
+}
+
+// Whichever map will have the block: see map_of. Throws std::bad_alloc, unchanged.
+void DeviceAllocator::make_room_for_paged(StreamHeap& heap) {
+  block_map_.make_room();
+  heap.live.make_room();
 }
 
 // Nothing: there is no memory for the request.
@@ -101,7 +105,8 @@ std::optional<PagedBlock> DeviceAllocator::try_place(const Request& request, Gro
   PageRequest wanted{PagedMemory::sectors_for(request.rounded), paged_stream(*request.pools), true};
   for (;;) {
     set_page_limit(growth, pages_left);
-    PagePlan plan = placement.plan(wanted);
+    auto known = placement.plan_known(wanted);
+    PagePlan plan = known ? *std::move(known) : placement.plan(wanted);
     if (plan.kind != PlanKind::placed) return std::nullopt;
     if (plan.gather.empty() && plan.owners.empty()) return placement.commit(plan);
     if (growth == Growth::unasked && creates(plan)) {
@@ -138,7 +143,7 @@ std::optional<PagedBlock> DeviceAllocator::try_place(const Request& request, Gro
 
 // The stream's number, which it has as long as it has bytes. Throws std::bad_alloc, unchanged.
 StreamNumber DeviceAllocator::paged_stream(StreamHeap& heap) {
-  if (const StreamNumber number = paged_->find(heap); number >= 0) return number;
+  if (heap.paged_stream >= 0) return heap.paged_stream;
   arena_.reserve(1, 1);
   const StreamNumber number = paged_->add({&heap, nullptr});
   Segment* segment = arena_.take_segment();
@@ -237,6 +242,10 @@ PagedBlock DeviceAllocator::commit(PagePlan& plan, const Lock& lock) noexcept {
   const PageTable::Arena arena = PageTable::arena_of(plan.gather.address);
   paged_->learn(arena);
   note_addresses(paged_->base_of(arena), paged_->base_of(arena) + paged_->driver.arena_bytes());
+  const std::uint64_t address = paged_->address_of(plan.gather.address);
+  const std::size_t bytes = paged_->bytes_of(plan.gather.pages);
+  if (stream_heaps_.add_pages(address, bytes, *paged_->stream(plan.request.stream).heap))
+    paged_->note_found(arena, address + bytes);
   const std::int64_t pages = created_pages(plan);
   if (pages == 0) return place;
   held_bytes_ += paged_->bytes_of(pages);
@@ -253,16 +262,20 @@ PagedBlock DeviceAllocator::commit(PagePlan& plan, const Lock& lock) noexcept {
 }
 
 // A free that nobody waits for, counted as one.
-void HeapBlocks::free_paged_at_once(Block* block, const Lock& lock) noexcept {
-  recorder_.trace_freed([&] { return point_of(*block, lock); });
-  const PagedBlock& place = paged_->place_of(*block);
-  paged_->placement.freed(place);
-  paged_->placement.settle(place);
+void HeapBlocks::free_paged_at_once(Block* block) noexcept {
   recorder_.freed(block->kind, as_signed(block->bytes), as_signed(block->requested), {}, block->oversize,
                   attribution(*block));
   history_.let_go(block->stack);
+  put_free_paged(block, arena_.spares());
+}
+
+// Its bytes are free, and the block is a spare one.
+void HeapBlocks::put_free_paged(Block* block, BlockSpares& spares) noexcept {
+  const KnownPlaces::Number place = PagedMemory::place_of(*block);
+  paged_->placement.freed(place);
+  paged_->placement.settle(place);
   paged_->detach(*block);
-  arena_.give_back(block);
+  spares.give(block);
 }
 
 Block* HeapBlocks::complete_paged_free(Block* block, const Lock& lock) {
@@ -273,7 +286,7 @@ Block* HeapBlocks::complete_paged_free(Block* block, const Lock& lock) {
   const PoolKind kind = block->segment->kind;
   if (std::exchange(block->has_uses, false)) retire(block->uses, *block->segment->owner);
   history_.let_go(block->stack);
-  paged_->placement.settle(paged_->place_of(*block));
+  paged_->placement.settle(PagedMemory::place_of(*block));
   paged_->detach(*block);
   arena_.give_back(block);
   recorder_.free_completed(kind, as_signed(bytes), as_signed(requested), {}, of);

@@ -38,21 +38,16 @@ PagedMemory::PagedMemory(const DriverApi& api, PageSource& source, std::size_t d
                                           static_cast<std::size_t>(page_size(api, source).sectors() * kSectorBytes))),
       driver(api, source, placement.table().page(), arena_bytes(placement.table().page(), device_bytes)) {}
 
-StreamNumber PagedMemory::find(const StreamHeap& heap) const noexcept {
-  for (std::size_t i = 0; i < streams_.size(); ++i)
-    if (streams_[i].heap == &heap) return static_cast<StreamNumber>(i);
-  return -1;
-}
-
 StreamNumber PagedMemory::add(const Stream& stream) {
   const auto unused =
       std::find_if(streams_.begin(), streams_.end(), [](const Stream& one) { return one.heap == nullptr; });
-  if (unused != streams_.end()) {
+  const auto number = static_cast<StreamNumber>(unused - streams_.begin());
+  if (unused != streams_.end())
     *unused = stream;
-    return static_cast<StreamNumber>(unused - streams_.begin());
-  }
-  streams_.push_back(stream);
-  return static_cast<StreamNumber>(streams_.size() - 1);
+  else
+    streams_.push_back(stream);
+  stream.heap->paged_stream = number;
+  return number;
 }
 
 std::size_t PagedMemory::owned_bytes(StreamNumber number) const {
@@ -71,21 +66,11 @@ void PagedMemory::provide_for(PageTable::Arena arena) {
 }
 
 void PagedMemory::learn(PageTable::Arena arena) noexcept {
-  bases_[static_cast<std::size_t>(arena)] = driver.address_of(arena);
+  bases_[static_cast<std::size_t>(arena)].address = driver.address_of(arena);
 }
 
-void PagedMemory::provide_record() {
-  if (!unused_.empty()) return;
-  const std::size_t count = places_.size();
-  unused_.reserve(count + 1);
-  places_.emplace_back();
-  unused_.push_back(count);
-}
-
-void PagedMemory::attach(Block& block, const PagedBlock& place) noexcept {
-  const std::size_t number = unused_.back();
-  unused_.pop_back();
-  places_[number] = place;
+void PagedMemory::attach(Block& block, KnownPlaces::Number number) noexcept {
+  const KnownPlace& place = placement.place(number);
   block.paged_place = number;
   block.address = address_of(place.address);
   block.bytes = static_cast<std::size_t>(place.sectors * kSectorBytes);
@@ -99,7 +84,6 @@ void PagedMemory::attach(Block& block, const PagedBlock& place) noexcept {
 }
 
 void PagedMemory::detach(Block& block) noexcept {
-  unused_.push_back(static_cast<std::size_t>(block.paged_place));  // there is room
   (block.previous != nullptr ? block.previous->next : block.segment->first) = block.next;
   if (block.next != nullptr) block.next->previous = block.previous;
 }
@@ -130,13 +114,15 @@ std::size_t PagedMemory::check() const {
     sum += run.sectors;
   });
   for_each_stream([&](StreamNumber number, const Stream& stream) {
-    require(stream.segment->owner == stream.heap && stream.segment->paged_stream == number,
+    require(stream.segment->owner == stream.heap && stream.segment->paged_stream == number &&
+                stream.heap->paged_stream == number,
             "a stream's segment knows whose it is");
     const Block* previous = nullptr;
     for (const Block* block = stream.segment->first; block != nullptr; previous = block, block = block->next) {
-      const PagedBlock& place = place_of(*block);
+      const KnownPlace& place = placement.place(place_of(*block));
       require(block->previous == previous && block->segment == stream.segment && place.stream == number,
               "paged blocks are linked with their stream");
+      require(place.is_live, "a place knows that it has a block");
       require(block->state != BlockState::inactive, "free bytes are no paged block");
       require(block->address == address_of(place.address) &&
                   block->bytes == static_cast<std::size_t>(place.sectors * kSectorBytes),

@@ -14,6 +14,7 @@
 #include "allocator/stream_heap.h"
 #include "runtime/driver_api.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -42,13 +43,16 @@ class PagedMemory {
     return placement.table().page().whole(static_cast<Sectors>(bytes) / kSectorBytes);
   }
 
-  // Streams. A number is found in O(streams). `add` throws std::bad_alloc, unchanged.
-  [[nodiscard]] StreamNumber find(const StreamHeap& heap) const noexcept;  // -1: it has none
+  // Streams, whose heaps know their numbers. O(streams); throws std::bad_alloc, unchanged.
   [[nodiscard]] StreamNumber add(const Stream& stream);
   void set_segment(StreamNumber stream, Segment* segment) {
     streams_[static_cast<std::size_t>(stream)].segment = segment;
   }
-  void remove(StreamNumber stream) noexcept { streams_[static_cast<std::size_t>(stream)] = {}; }
+  void remove(StreamNumber stream) noexcept {
+    Stream& one = streams_[static_cast<std::size_t>(stream)];
+    one.heap->paged_stream = -1;
+    one = {};
+  }
   [[nodiscard]] const Stream& stream(StreamNumber number) const { return streams_[static_cast<std::size_t>(number)]; }
   template <class Visit>
   void for_each_stream(Visit&& visit) const {
@@ -61,25 +65,31 @@ class PagedMemory {
   // Where a byte lies on the device. Requires: its arena is known.
   [[nodiscard]] std::uint64_t address_of(Sectors place) const {
     const PageTable::Arena arena = PageTable::arena_of(place);
-    return bases_[static_cast<std::size_t>(arena)] +
-           static_cast<std::uint64_t>((place - PageTable::begin_of(arena)) * kSectorBytes);
+    return base_of(arena) + static_cast<std::uint64_t>((place - PageTable::begin_of(arena)) * kSectorBytes);
   }
-  [[nodiscard]] std::uint64_t base_of(PageTable::Arena arena) const { return bases_[static_cast<std::size_t>(arena)]; }
+  [[nodiscard]] std::uint64_t base_of(PageTable::Arena arena) const {
+    return bases_[static_cast<std::size_t>(arena)].address;
+  }
   // Room for what `learn` keeps. Throws std::bad_alloc, unchanged.
   void provide_for(PageTable::Arena arena);
   // Where an arena that was mapped in lies; and that it lies nowhere any more.
   void learn(PageTable::Arena arena) noexcept;
   void forget(PageTable::Arena arena) noexcept {
-    if (arena < known_arenas()) bases_[static_cast<std::size_t>(arena)] = 0;
+    if (arena < known_arenas()) bases_[static_cast<std::size_t>(arena)] = {};
+  }
+  // Up to where blocks in it are found by page.
+  void note_found(PageTable::Arena arena, std::uint64_t end) noexcept {
+    std::uint64_t& found = bases_[static_cast<std::size_t>(arena)].found_end;
+    found = std::max(found, end);
+  }
+  [[nodiscard]] std::size_t found_bytes(PageTable::Arena arena) const {
+    const Base& base = bases_[static_cast<std::size_t>(arena)];
+    return base.found_end == 0 ? 0 : static_cast<std::size_t>(base.found_end - base.address);
   }
 
-  // Makes the next `attach` take no host memory. Throws std::bad_alloc, unchanged.
-  void provide_record();
   // The block is that of the place, on its stream's segment.
-  void attach(Block& block, const PagedBlock& place) noexcept;
-  [[nodiscard]] const PagedBlock& place_of(const Block& block) const {
-    return places_[static_cast<std::size_t>(block.paged_place)];
-  }
+  void attach(Block& block, KnownPlaces::Number place) noexcept;
+  [[nodiscard]] static KnownPlaces::Number place_of(const Block& block) { return block.paged_place; }
   // Takes the block off its segment.
   void detach(Block& block) noexcept;
 
@@ -128,10 +138,13 @@ class PagedMemory {
   Retirement retirement;
 
  private:
-  std::vector<Stream> streams_;       // by number
-  std::vector<std::uint64_t> bases_;  // of arenas
-  std::vector<PagedBlock> places_;    // by a block's number, see Block::paged_place
-  std::vector<std::size_t> unused_;   // of these
+  struct Base {
+    std::uint64_t address = 0;  // 0: nowhere
+    std::uint64_t found_end = 0;
+  };
+
+  std::vector<Stream> streams_;  // by number
+  std::vector<Base> bases_;      // of arenas
   std::vector<PageTable::Arena> unfreed_arenas_;
   UnderWay* under_way_ = nullptr;
 };

@@ -130,6 +130,8 @@ void DeviceAllocator::free_empty_arenas(Lock& lock) noexcept {
     const auto arena = paged_->placement.take_empty_arena();
     if (!arena) break;
     unfreed.push_back(*arena);
+    if (*arena < paged_->known_arenas())
+      stream_heaps_.remove_pages(paged_->base_of(*arena), paged_->found_bytes(*arena));
   }
   for (std::size_t left = unfreed.size(); left != 0 && !unfreed.empty(); --left) {
     const PageTable::Arena arena = unfreed.front();

@@ -4,6 +4,7 @@
 #include <bit>
 #include <stdexcept>
 #include <tuple>
+#include <utility>
 
 namespace cistern {
 namespace {
@@ -28,6 +29,12 @@ PlacementLog::Key PlacementLog::mark_of(const LoggedPlace& place) {
   return {mix(address * 0x9E3779B97F4A7C15ULL + sectors), mix(sectors * 0xC2B2AE3D27D4EB4FULL + ~address)};
 }
 
+PlacementLog::Key PlacementLog::mark_of_bound(std::int32_t handle, Sectors offset, StreamNumber stream) {
+  const auto place = static_cast<std::uint64_t>(handle) << 32 ^ static_cast<std::uint64_t>(offset);
+  const std::uint64_t of = kOfStream * (static_cast<std::uint64_t>(stream) + 1);
+  return {mix(mix(place + of) ^ place), mix(mix(~place ^ of) + of)};
+}
+
 std::size_t PlacementLog::slot_of(const Key& key) const {
   const std::size_t last = slots_.size() - 1;
   std::size_t slot = first_slot(key);
@@ -50,10 +57,12 @@ void PlacementLog::candidates(const Key& key, Sectors sectors, std::vector<Numbe
     return entry.asked() == sectors ? std::tuple(false, entry.taken != taken_, Sectors{0})
                                     : std::tuple(true, number != expected_, entry.place.sectors);
   };
+  const Number first = exact(key, sectors);
+  if (first != kNone) entries.push_back(first);
   int looked_at = 0;
   for (Number at = slots_[slot_of(key)].oldest; at != kNone && looked_at < kMostLookedAt;
        at = ring_[at].next, ++looked_at) {
-    if (ring_[at].asked() != sectors && !serves(at, sectors)) continue;
+    if (at == first || (ring_[at].asked() != sectors && !serves(at, sectors))) continue;
     const auto after =
         std::upper_bound(entries.begin(), entries.end(), at, [&](Number a, Number b) { return rank(a) < rank(b); });
     entries.insert(after, at);
@@ -62,15 +71,41 @@ void PlacementLog::candidates(const Key& key, Sectors sectors, std::vector<Numbe
 
 PlacementLog::Number PlacementLog::exact(const Key& key, Sectors sectors) const {
   if (size_ == 0) return kNone;
-  if (expected_ < ring_.size()) {
-    const Entry& next = ring_[expected_];
-    if (next.is_foremost && next.key == key && next.asked() == sectors && next.taken == taken_) return expected_;
+  if (next_ < ring_.size() && ring_[next_].is_foremost && is_exact(next_, key, taken_, sectors)) return next_;
+  return exact_[exact_slot_of(key, taken_, sectors)].entry;
+}
+
+std::size_t PlacementLog::exact_slot_of(const Key& key, const Key& taken, Sectors sectors) const {
+  const std::uint64_t hash = hash_of(key, taken, sectors);
+  const std::size_t last = exact_.size() - 1;
+  auto slot = static_cast<std::size_t>(hash >> shift_);
+  for (; exact_[slot].entry != kNone; slot = (slot + 1) & last)
+    if (exact_[slot].tag == static_cast<Number>(hash) && is_exact(exact_[slot].entry, key, taken, sectors)) break;
+  return slot;
+}
+
+// Unless an older entry is found in its place.
+void PlacementLog::make_foremost(Number place) {
+  Entry& entry = ring_[place];
+  Exact& slot = exact_[exact_slot_of(entry.key, entry.taken, entry.asked())];
+  entry.is_foremost = slot.entry == kNone;
+  if (entry.is_foremost) slot = {place, static_cast<Number>(hash_of(entry.key, entry.taken, entry.asked()))};
+}
+
+// Those that are found by way of its slot move up.
+void PlacementLog::make_unfound(Number place) {
+  Entry& entry = ring_[place];
+  if (!std::exchange(entry.is_foremost, false)) return;
+  const std::size_t last = exact_.size() - 1;
+  std::size_t slot = exact_slot_of(entry.key, entry.taken, entry.asked());
+  for (std::size_t at = (slot + 1) & last; exact_[at].entry != kNone; at = (at + 1) & last) {
+    const Entry& moved = ring_[exact_[at].entry];
+    const auto first = static_cast<std::size_t>(hash_of(moved.key, moved.taken, moved.asked()) >> shift_);
+    if (((at - first) & last) < ((at - slot) & last)) continue;
+    exact_[slot] = exact_[at];
+    slot = at;
   }
-  int looked_at = 0;
-  Number at = slots_[slot_of(key)].oldest;
-  while (at != kNone && (ring_[at].asked() != sectors || ring_[at].taken != taken_))
-    at = ++looked_at < kMostLookedAt ? ring_[at].next : kNone;
-  return at;
+  exact_[slot] = {};
 }
 
 void PlacementLog::append(const Key& key, const Key& taken, const LoggedPlace& place, Number known, const Served& by) {
@@ -90,22 +125,22 @@ void PlacementLog::append(const Key& key, const Key& taken, const LoggedPlace& p
 
 void PlacementLog::note_free(Number number, const Key& key, const Key& taken, const LoggedPlace& place, Number known) {
   if (number >= ring_.size() || ring_[number].key != key || ring_[number].place != place) return;
-  ring_[number].taken = taken;
   ring_[number].known = known;
+  if (ring_[number].taken == taken) return;
+  make_unfound(number);
+  ring_[number].taken = taken;
+  make_foremost(number);
 }
 
 // Puts the entry at the end of its key's chain.
 void PlacementLog::link(Number place) {
-  Entry& entry = ring_[place];
-  entry.is_foremost = true;
-  Chain& chain = slots_[slot_of(entry.key)];
+  make_foremost(place);
+  const Key& key = ring_[place].key;
+  Chain& chain = slots_[slot_of(key)];
   if (chain.oldest == kNone) {
-    chain = {place, place, tag_of(entry.key)};
+    chain = {place, place, tag_of(key)};
     return;
   }
-  int looked_at = 0;
-  for (Number at = chain.oldest; at != kNone && entry.is_foremost; at = ring_[at].next)
-    entry.is_foremost = ++looked_at < kMostLookedAt && ring_[at].asked() != entry.asked();
   ring_[chain.newest].next = place;
   chain.newest = place;
 }
@@ -113,15 +148,22 @@ void PlacementLog::link(Number place) {
 void PlacementLog::forget() {
   for (Entry& entry : ring_) entry = {};
   std::fill(slots_.begin(), slots_.end(), Chain{});
+  std::fill(exact_.begin(), exact_.end(), Exact{});
   oldest_ = 0;
   size_ = 0;
 }
 
 void PlacementLog::grow(std::size_t capacity) { capacity_ = std::max(capacity_, capacity); }
 
-// The oldest entry of all is the oldest of its key.
+// The oldest entry of all is the oldest of its key. The next one of its kind is found in its place, if it is not far.
 void PlacementLog::drop_oldest() {
   const Entry& dropped = ring_[oldest_];
+  int looked_at = 0;
+  Number heir = dropped.is_foremost ? dropped.next : kNone;
+  make_unfound(oldest_);
+  while (heir != kNone && !is_exact(heir, dropped.key, dropped.taken, dropped.asked()))
+    heir = ++looked_at < kMostLookedAt ? ring_[heir].next : kNone;
+  if (heir != kNone) make_foremost(heir);
   const std::size_t slot = slot_of(dropped.key);
   if (dropped.next == kNone)
     empty_slot(slot);
@@ -147,11 +189,17 @@ void PlacementLog::enlarge_ring() {
   const std::size_t entries = std::min(capacity_, std::max(kFirstEntries, 2 * ring_.size()));
   const std::size_t count = std::bit_ceil(2 * entries);
   std::vector<Chain> slots(count);
+  std::vector<Exact> exact(count);
   std::vector<Entry> larger(entries);
   for (std::size_t i = 0; i < size_; ++i) larger[i] = ring_[(oldest_ + i) % ring_.size()];
-  if (expected_ < ring_.size()) expected_ = static_cast<Number>((expected_ + ring_.size() - oldest_) % ring_.size());
+  const auto moved = [this](Number number) {
+    return number < ring_.size() ? static_cast<Number>((number + ring_.size() - oldest_) % ring_.size()) : kNone;
+  };
+  expected_ = moved(expected_);
+  next_ = moved(next_);
   ring_.swap(larger);
   slots_.swap(slots);
+  exact_.swap(exact);
   shift_ = 64 - std::countr_zero(count);
   oldest_ = 0;
   for (std::size_t i = 0; i < size_; ++i) {
@@ -178,6 +226,16 @@ void PlacementLog::audit() const {
     if (last != chain.newest) throw std::logic_error("a chain of the placement log does not end at its newest");
   }
   if (chained != size_) throw std::logic_error("an entry of the placement log is in no chain");
+  std::size_t found = 0;
+  for (std::size_t slot = 0; slot < exact_.size(); ++slot) {
+    if (exact_[slot].entry == kNone) continue;
+    ++found;
+    const Entry& entry = ring_[exact_[slot].entry];
+    if (!entry.is_foremost || exact_slot_of(entry.key, entry.taken, entry.asked()) != slot)
+      throw std::logic_error("an entry of the placement log is not found by its size and sums");
+  }
+  for (std::size_t i = 0; i < size_; ++i) found -= ring_[(oldest_ + i) % ring_.size()].is_foremost ? 1 : 0;
+  if (found != 0) throw std::logic_error("an entry of the placement log is found that is not there");
 }
 
 }  // namespace cistern

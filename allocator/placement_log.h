@@ -8,9 +8,11 @@
 // set relies on it. Of one state and stream several places may be known; none is overwritten while the ring has room,
 // or repeated passes would alternate between two.
 // A request up to an eighth smaller takes a part of a place, and the state goes on as if it took all of it. So equal
-// states are not equal bytes: a second sum is of what was really taken.
-// Host memory: a ring of at most `capacity` entries, in which the oldest makes way; 72 bytes an entry, and 24 of a
-// table. Complexity: O(1) expected, and O(64) for candidates. Not thread-safe: the heap's lock is held.
+// states are not equal bytes: a second sum is of what was really taken, and of whose the bytes are.
+// Entries are found by state, and by state, size and second sum: what comes again comes behind the one that it came
+// behind, mostly, and is looked for there first.
+// Host memory: a ring of at most `capacity` entries, in which the oldest makes way; 72 bytes an entry, and 40 of two
+// tables. Complexity: O(1) expected, and O(64) for candidates. Not thread-safe: the heap's lock is held.
 
 #include <cstddef>
 #include <cstdint>
@@ -47,7 +49,7 @@ class PlacementLog {
     Number next = kNone;       // of the key; none: it is the newest
     std::uint32_t less = 0;    // sectors that the request was smaller than the place's
     Number served_by = kNone;  // the entry that said so, if it was smaller
-    bool is_foremost = false;  // of its key none of its size was older when it came, and few in all
+    bool is_foremost = false;  // `exact` finds it: none of its key, size and second sum was older when it came
     [[nodiscard]] Sectors asked() const { return place.sectors - static_cast<Sectors>(less); }
   };
 
@@ -60,6 +62,11 @@ class PlacementLog {
   explicit PlacementLog(std::size_t capacity) : capacity_(capacity) {}
 
   [[nodiscard]] static Key mark_of(const LoggedPlace& place);
+  // The same of a bound of bytes in a handle that belong to a stream. What a stretch adds is the difference of its
+  // bounds: bytes of a stream add the same in however many pieces they came to it.
+  [[nodiscard]] static Key mark_of_bound(std::int32_t handle, Sectors offset, StreamNumber stream);
+  // Free bytes went from one stream to another: what they add as the one's and as the other's differs by that.
+  void changed_hands(const Key& change) { taken_ = {taken_.hash + change.hash, taken_.check + change.check}; }
   // A block is live at the place of this mark, or was freed: what the state is made of. `taken` is the mark of what it
   // has of the place.
   void arrived(const Key& place, const Key& taken) {
@@ -82,7 +89,7 @@ class PlacementLog {
   // came behind what was followed last, for a state may have been passed twice with much the same request, then the
   // smallest, then the oldest. Replaces what is in `entries`.
   void candidates(const Key& key, Sectors sectors, std::vector<Number>& entries) const;
-  // The first of these, if it was of just that size; else none.
+  // The first of these, if it was of just that size, and its place free when just these bytes were taken; else none.
   [[nodiscard]] Number exact(const Key& key, Sectors sectors) const;
   // Until the log changes.
   [[nodiscard]] const Entry& entry(Number number) const { return ring_[number]; }
@@ -90,6 +97,7 @@ class PlacementLog {
   void follow(Number number) {
     const Number by = ring_[number].served_by;
     expected_ = behind(by < ring_.size() ? by : number);
+    next_ = behind(number);
   }
   // The place was found free when these bytes were taken. Throws std::bad_alloc, unchanged.
   void append(const Key& key, const Key& taken, const LoggedPlace& place, Number known = kNone,
@@ -103,7 +111,7 @@ class PlacementLog {
 
   [[nodiscard]] std::size_t size() const { return size_; }
   [[nodiscard]] std::size_t capacity() const { return capacity_; }
-  // Throws std::logic_error unless each entry is in its chain, once and by age. O(n).
+  // Throws std::logic_error unless each entry is in its chain, once and by age, and found where `exact` looks. O(n).
   void audit() const;
 
  private:
@@ -112,6 +120,11 @@ class PlacementLog {
     Number oldest = kNone;
     Number newest = kNone;
     Number tag = 0;  // of the key
+  };
+  // Of an entry that `exact` finds; none: an empty one.
+  struct Exact {
+    Number entry = kNone;
+    Number tag = 0;
   };
   static constexpr std::uint64_t kOfStream = 0xD6E8FEB86659FD93ULL;
 
@@ -123,8 +136,20 @@ class PlacementLog {
   [[nodiscard]] std::size_t slot_of(const Key& key) const;
   [[nodiscard]] Number behind(Number place) const { return place + 1 == ring_.size() ? 0 : place + 1; }
   [[nodiscard]] bool serves(Number number, Sectors sectors) const;
+  [[nodiscard]] bool is_exact(Number number, const Key& key, const Key& taken, Sectors sectors) const {
+    const Entry& entry = ring_[number];
+    return entry.key == key && entry.taken == taken && entry.asked() == sectors;
+  }
+  [[nodiscard]] static std::uint64_t hash_of(const Key& key, const Key& taken, Sectors sectors) {
+    return (key.hash + taken.hash * 0xC2B2AE3D27D4EB4FULL + static_cast<std::uint64_t>(sectors)) *
+           0x9E3779B97F4A7C15ULL;
+  }
+  // The place of such an entry among those that `exact` finds, or the empty one where it belongs.
+  [[nodiscard]] std::size_t exact_slot_of(const Key& key, const Key& taken, Sectors sectors) const;
   void link(Number place);
   void empty_slot(std::size_t slot);
+  void make_foremost(Number place);
+  void make_unfound(Number place);
   void drop_oldest();
   void enlarge_ring();
 
@@ -135,8 +160,10 @@ class PlacementLog {
   Number oldest_ = 0;  // a place in the ring
   std::size_t size_ = 0;
   std::vector<Chain> slots_;  // a power of two, at least twice the ring's: open addressing
+  std::vector<Exact> exact_;  // as many: open addressing
   int shift_ = 0;
-  Number expected_ = kNone;  // behind what was followed last
+  Number expected_ = kNone;  // behind what was followed last, or what served that first
+  Number next_ = kNone;      // behind what was followed last
 };
 
 }  // namespace cistern

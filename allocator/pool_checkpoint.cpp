@@ -160,7 +160,7 @@ void DeviceAllocator::free_live_blocks(const PrivatePool& pool, std::vector<void
 Block* DeviceAllocator::free_now(Block* block, const Lock& lock) noexcept {
   const auto bytes = static_cast<std::int64_t>(block->bytes);
   const Segment& segment = *block->segment;
-  map_of(segment).erase(block->address);
+  map_of(*block).erase(block->address);
   recorder_.free_requested(segment.kind, bytes, block->oversize, attribution(*block),
                            [&] { return point_of(*block, lock); });
   if (PrivatePool* home = segment.owner->home) home->recorder.free_requested(segment.kind, bytes, block->oversize);

@@ -134,6 +134,7 @@ void DeviceAllocator::wait_for_grants(Lock& lock) {
 // Only while there is nothing of an address range is the best fit always the answer.
 void DeviceAllocator::choose_search() noexcept {
   plain_search_ = options_.policy == Policy::classic && ranges_ == nullptr;
+  serves_paged_ = options_.policy == Policy::paged && paged_ != nullptr;
 }
 
 }  // namespace cistern

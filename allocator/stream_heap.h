@@ -56,6 +56,7 @@ struct StreamHeap {
   ReturnedBlocks returned;                            // by other threads than the one that allocates
   std::atomic<const ThreadMark*> allocates{nullptr};  // who did last
   std::atomic<bool> is_awake{false};                  // may serve with its own mutex alone; see StreamHeapArena
+  std::int32_t paged_stream = -1;                     // its number in paged memory, if it has bytes there
 
   StreamIdentity stream;
   PrivatePool* home = nullptr;  // null: the default pool

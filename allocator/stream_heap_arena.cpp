@@ -72,23 +72,23 @@ void StreamHeapArena::put_to_sleep(StreamHeap& heap) noexcept {
   heap.is_awake.store(false, std::memory_order_seq_cst);
 }
 
-bool StreamHeapArena::add_pages(const Segment& segment) noexcept {
-  if (segment.address % kPage != 0 || segment.bytes % kPage != 0) return false;
+bool StreamHeapArena::add_pages(std::uint64_t address, std::size_t bytes, StreamHeap& owner) noexcept {
+  if (address % kPage != 0 || bytes % kPage != 0) return false;
   try {
-    by_page_.reserve(segment.address / kPage, (segment.end() - 1) / kPage);
+    by_page_.reserve(address / kPage, (address + bytes - 1) / kPage);
   } catch (const std::bad_alloc&) {
     return false;
   }
-  for_each_page(segment, [&](std::uint64_t page) { by_page_.put(page, segment.owner); });
+  for_each_page(address, bytes, [&](std::uint64_t page) { by_page_.put(page, &owner); });
   return true;
 }
 
-void StreamHeapArena::remove_pages(const Segment& segment) noexcept {
-  for_each_page(segment, [this](std::uint64_t page) { by_page_.erase(page); });
+void StreamHeapArena::remove_pages(std::uint64_t address, std::size_t bytes) noexcept {
+  for_each_page(address, bytes, [this](std::uint64_t page) { by_page_.erase(page); });
 }
 
 void StreamHeapArena::put_pages(const Segment& segment) noexcept {
-  for_each_page(segment, [&](std::uint64_t page) { by_page_.put(page, segment.owner); });
+  for_each_page(segment.address, segment.bytes, [&](std::uint64_t page) { by_page_.put(page, segment.owner); });
 }
 
 }  // namespace cistern

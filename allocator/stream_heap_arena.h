@@ -52,9 +52,14 @@ class StreamHeapArena {
 
   // The segment's blocks are found by page from now on, if it fills its pages, so that nothing else lies in
   // them, and there is host memory for their entries: then true. O(bytes / 2 MiB).
-  [[nodiscard]] bool add_pages(const Segment& segment) noexcept;
+  [[nodiscard]] bool add_pages(const Segment& segment) noexcept {
+    return add_pages(segment.address, segment.bytes, *segment.owner);
+  }
   // Requires: they were added. Before the driver gets them, for what it makes there next is found by them.
-  void remove_pages(const Segment& segment) noexcept;
+  void remove_pages(const Segment& segment) noexcept { remove_pages(segment.address, segment.bytes); }
+  // The same of pages that are in no segment; to remove some that were not added is nothing.
+  [[nodiscard]] bool add_pages(std::uint64_t address, std::size_t bytes, StreamHeap& owner) noexcept;
+  void remove_pages(std::uint64_t address, std::size_t bytes) noexcept;
   // Requires: they were added. The segment has another owner, or stays although they were removed.
   void put_pages(const Segment& segment) noexcept;
 
@@ -69,8 +74,8 @@ class StreamHeapArena {
   // No stream's is 0: the legacy default stream has the highest id.
   [[nodiscard]] static std::uint64_t key_of(std::uint64_t stream_id) noexcept { return stream_id + 2; }
   template <class Visit>
-  static void for_each_page(const Segment& segment, Visit&& visit) {
-    for (std::uint64_t page = segment.address / kPage; page * kPage < segment.end(); ++page) visit(page);
+  static void for_each_page(std::uint64_t address, std::size_t bytes, Visit&& visit) {
+    for (std::uint64_t page = address / kPage; page * kPage < address + bytes; ++page) visit(page);
   }
 
   void add_slab();

@@ -37,11 +37,9 @@ template <std::uint64_t kAction>
   heap.stage.add(history_.staged(kAction, block.address, as_signed(block.requested)));
 }
 
-// A stream that serves alone writes to the history itself; else what it does waits for others.
-template <std::uint64_t kAction>
-inline void StreamHits::trace_by_stream(StreamHeap& heap, const Block& block) noexcept {
-  if (history_.is_on()) write_by_stream<kAction>(heap, block);
-}
+template void StreamHits::write_by_stream<static_cast<std::uint64_t>(TraceAction::alloc)>(StreamHeap&,
+                                                                                          const Block&) noexcept;
+template void StreamHits::write_by_stream<kFreed>(StreamHeap&, const Block&) noexcept;
 
 void* StreamHits::allocate_by_stream(std::size_t bytes, const StreamIdentity& stream) noexcept {
   StreamHeap* const heap = stream_heaps_.find(stream);
@@ -115,14 +113,15 @@ inline bool StreamHits::may_serve(const StreamHeap& heap) const noexcept {
 
 // What a request or a free looks at beside its stream, or changes there.
 bool StreamHits::can_serve_by_stream() const noexcept {
-  return plain_search_ && caches_ && pending_.empty() && unrecorded_frees_ == nullptr && captured_frees_.empty() &&
-         routing_.empty() && budgets_.empty() && !recorder_.keeps_tags() && policy_.max_split_size() == kUnlimited &&
-         !collects_garbage() && searches_[0] == 0 && searches_[1] == 0;
+  return (plain_search_ || serves_paged_) && caches_ && pending_.empty() && unrecorded_frees_ == nullptr &&
+         captured_frees_.empty() && routing_.empty() && budgets_.empty() && !recorder_.keeps_tags() &&
+         policy_.max_split_size() == kUnlimited && !collects_garbage() && searches_[0] == 0 && searches_[1] == 0;
 }
 
 // Not inline, as free_hit: what a lazy free serves would save the registers that this takes.
 [[gnu::noinline]] void* StreamHits::take_hit(StreamHeap& heap, std::size_t bytes) noexcept {
   if (bytes >= kTooLarge || !settle_by_stream(heap)) return nullptr;
+  if (heap.paged_stream >= 0) return take_paged_hit(heap, bytes);
   const std::size_t rounded = policy_.round(bytes);
   const PoolKind kind = policy_.pool(rounded);
   BlockPool& pool = heap.of(kind);
@@ -159,6 +158,7 @@ bool StreamHits::can_serve_by_stream() const noexcept {
   const BlockMap::Place place = heap.live.place_of(address);
   Block* const block = place.block;
   if (!is_free_at_once(block)) return false;
+  if (heap.paged_stream >= 0 && block->segment->is_paged()) return free_paged_hit(heap, place);
   const FreeNeighbours free(*block);
   if (!count_free(heap, *block, free)) return false;
   api_.note_free(block->address, block->bytes, heap.stream.handle);
@@ -189,20 +189,21 @@ bool StreamHits::take_returned(StreamHeap& heap) noexcept {
 void StreamHits::free_returned(StreamHeap& heap) noexcept {
   for (std::uint64_t address = heap.returned.first(); address != 0; address = heap.returned.first()) {
     heap.returned.drop_first();
-    Block* const block = heap.live.find(address);
+    Block* const block = find_live(address);
     if (block == nullptr || (block->holds != 0 && std::exchange(block->freed_while_held, true))) {
       say_nothing_was_freed(address);
       continue;
     }
     if (block->holds != 0) continue;
-    heap.live.erase(address);
+    map_of(*block).erase(address);
     if (!block->has_uses) {
       recorder_.trace_freed([&] { return point_of(*block, kNoStackId); });
-      free_at_once(block);
+      free_any_at_once(block);
       continue;
     }
     recorder_.free_requested(block->segment->kind, as_signed(block->bytes), block->oversize, attribution(*block),
                              [&] { return point_of(*block, kNoStackId); });
+    if (block->segment->is_paged()) paged_->placement.freed(PagedMemory::place_of(*block));
     begin_waiting(block);
     put_off(block);
   }
@@ -222,8 +223,14 @@ bool StreamHits::carry_out(StreamHeap& heap) noexcept {
   if (lazy.turns != 0)
     heap.ledger.blocks.turned(block->kind, lazy.turns, as_signed(block->bytes), as_signed(block->requested),
                               lazy.change);
+  if (lazy.turns != 0 && block->segment->is_paged())
+    paged_->placement.turned(PagedMemory::place_of(*block), lazy.turns);
   lazy.turns = 0;
-  if (lazy.is_free) {
+  if (lazy.is_free && block->segment->is_paged()) {
+    if (!count_paged_free(heap, *block)) return false;
+    heap.live.erase(block->address);
+    put_free_paged(block, heap.spares);
+  } else if (lazy.is_free) {
     const FreeNeighbours free(*block);
     if (!count_free(heap, *block, free)) return false;
     heap.live.erase(block->address);
@@ -262,9 +269,11 @@ void StreamHits::settle_lazy_free(StreamHeap& heap) noexcept {
   if (lazy.turns != 0)
     recorder_.turned(block->segment->kind, lazy.turns, as_signed(block->bytes), as_signed(block->requested),
                      lazy.change, false, attribution(*block));
+  if (lazy.turns != 0 && block->segment->is_paged())
+    paged_->placement.turned(PagedMemory::place_of(*block), lazy.turns);
   if (!lazy.is_free) return;
   heap.live.erase(block->address);
-  free_at_once(block);
+  free_any_at_once(block);
 }
 
 }  // namespace cistern

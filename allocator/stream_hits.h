@@ -39,12 +39,19 @@ class StreamHits : public HeapBlocks {
   [[nodiscard]] bool can_serve_by_stream() const noexcept;
   [[nodiscard]] void* take_hit(StreamHeap& heap, std::size_t bytes) noexcept;
   [[nodiscard]] bool free_hit(StreamHeap& heap, std::uint64_t address) noexcept;
+  // paged_hits.cpp
+  [[nodiscard]] void* take_paged_hit(StreamHeap& heap, std::size_t bytes) noexcept;
+  [[nodiscard]] bool free_paged_hit(StreamHeap& heap, const BlockMap::Place& place) noexcept;
+  [[nodiscard]] static bool count_paged_free(StreamHeap& heap, const Block& block) noexcept;
   [[nodiscard]] static bool count_free(StreamHeap& heap, const Block& block, const FreeNeighbours& free) noexcept;
   [[nodiscard]] bool settle_by_stream(StreamHeap& heap) noexcept;
   [[nodiscard]] bool carry_out(StreamHeap& heap) noexcept;
-  // `kAction`: alloc, or kFreed.
+  // `kAction`: alloc, or kFreed. A stream that serves alone writes to the history itself; else what it does waits for
+  // others.
   template <std::uint64_t kAction>
-  void trace_by_stream(StreamHeap& heap, const Block& block) noexcept;
+  void trace_by_stream(StreamHeap& heap, const Block& block) noexcept {
+    if (history_.is_on()) write_by_stream<kAction>(heap, block);
+  }
   template <std::uint64_t kAction>
   void write_by_stream(StreamHeap& heap, const Block& block) noexcept;
   void write_staged_alone(StreamHeap& heap) noexcept;

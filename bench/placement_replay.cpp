@@ -87,7 +87,8 @@ bool PlacementReplay::allocate(const TraceOperation& operation) {
     hand_out(operation, *known);
     return true;
   }
-  PagePlan plan = placement_.plan(request);
+  auto again = placement_.plan_known(request);
+  PagePlan plan = again ? *std::move(again) : placement_.plan(request);
   if (plan.kind != PlanKind::placed) return false;
   if (!plan.gather.empty() && !carry_out(plan.gather, driver_)) {
     placement_.abandon(plan);

@@ -48,13 +48,22 @@ class PageShortcutTest : public ::testing::Test {
     placement.free_runs().for_each([&](const FreeRun& run) { found.push_back(run); });
     return found;
   }
-  [[nodiscard]] std::optional<PagedBlock> known(Sectors sectors) { return placement_.take_known({sectors, 0}); }
-  PagedBlock allocate(Sectors sectors) {
-    if (const auto block = known(sectors)) return *block;
-    PagePlan plan = placement_.plan({sectors, 0});
+  [[nodiscard]] std::optional<PagedBlock> known(Sectors sectors, StreamNumber stream = 0) {
+    return placement_.take_known({sectors, stream});
+  }
+  PagedBlock allocate(Sectors sectors, StreamNumber stream = 0) {
+    if (const auto block = known(sectors, stream)) return *block;
+    auto handed_over = placement_.plan_known({sectors, stream});
+    hand_overs_ += handed_over ? 1 : 0;
+    PagePlan plan = handed_over ? *std::move(handed_over) : placement_.plan({sectors, stream});
     EXPECT_EQ(plan.kind, PlanKind::placed);
     EXPECT_TRUE(plan.gather.empty() || carry_out(plan.gather, driver_));
     return placement_.commit(plan);
+  }
+  // One page, which two streams have in turn.
+  void hand_to_and_fro(int turns) {
+    for (int turn = 0; turn < turns; ++turn)
+      for (const StreamNumber stream : {0, 1}) release(allocate(60, stream));
   }
   void release(const PagedBlock& block) {
     placement_.freed(block);
@@ -63,6 +72,7 @@ class PageShortcutTest : public ::testing::Test {
 
   PagePlacement placement_{kPageOf128};
   ScriptedDriver driver_;
+  int hand_overs_ = 0;  // that were known
 };
 
 TEST_F(PageShortcutTest, WhatComesAgainIsKnown) {
@@ -144,6 +154,68 @@ TEST_F(PageShortcutTest, WhatServedASmallerRequestServesItAgain) {
   EXPECT_EQ(again->logged.sectors, 84);
 }
 
+TEST_F(PageShortcutTest, BytesThatAreHandedOverAgainAreKnown) {
+  placement_.set_page_limit(1);
+  hand_to_and_fro(3);
+  EXPECT_GT(hand_overs_, 0);
+  EXPECT_FALSE(known(60, 0)) << "they are the other stream's";
+  const auto plan = placement_.plan_known({60, 0});
+  ASSERT_TRUE(plan);
+  EXPECT_EQ(plan->owners, std::vector<StreamNumber>{1});
+  EXPECT_FALSE(known(60, 1)) << "a plan has them";
+  placement_.abandon(*plan);
+  placement_.audit();
+  EXPECT_FALSE(placement_.plan_known({60, 0, false})) << "it may not take others'";
+}
+
+// In the state in which a stream took its own bytes they may be another's by now.
+TEST_F(PageShortcutTest, AnEqualStateMayHaveItsBytesOfAnotherStream) {
+  placement_.set_page_limit(1);
+  release(allocate(60, 0));
+  const auto own = known(60, 0);
+  ASSERT_TRUE(own);
+  release(*own);
+  release(allocate(128, 1));
+  EXPECT_FALSE(known(60, 0));
+  PagePlan plan = placement_.plan({60, 0});
+  EXPECT_EQ(plan.owners, std::vector<StreamNumber>{1});
+  release(placement_.commit(plan));
+  placement_.audit();
+}
+
+// The stream that has the bytes last has them, whenever the free runs are looked at.
+TEST_F(PageShortcutTest, FreeRunsSayWhoHadTheBytesLast) {
+  placement_.set_page_limit(1);
+  hand_to_and_fro(4);
+  const int before = hand_overs_;
+  release(allocate(60, 0));
+  release(allocate(60, 1));
+  release(allocate(60, 0));
+  EXPECT_EQ(hand_overs_, before + 3);
+  for (const FreeRun& run : runs_of(placement_)) EXPECT_EQ(run.stream, run.address % kPageOf128.sectors() < 60 ? 0 : 1);
+  placement_.audit();
+}
+
+// A wait that the driver refuses: the bytes are those of the streams that had them, also where somebody looked
+// meanwhile.
+TEST_F(PageShortcutTest, AHandOverThatIsAbandonedLeavesTheBytesWhoseTheyWere) {
+  placement_.set_page_limit(1);
+  for (const bool is_looked_at : {false, true}) {
+    hand_to_and_fro(4);
+    const std::vector<FreeRun> before = runs_of(placement_);
+    for (int i = 0; i < 3; ++i) {
+      release(allocate(60, 1));
+      const auto plan = placement_.plan_known({60, 0});
+      ASSERT_TRUE(plan);
+      if (is_looked_at) static_cast<void>(runs_of(placement_));
+      placement_.abandon(*plan);
+    }
+    EXPECT_EQ(runs_of(placement_), before);
+    EXPECT_FALSE(known(60, 0));
+    placement_.audit();
+  }
+}
+
 // The same requests without the shortcut: it decides nothing, whenever the free runs are looked at, whatever is
 // pending, goes back to the driver or is of other streams.
 TEST_F(PageShortcutTest, ItChangesNoDecision) {
@@ -169,9 +241,10 @@ TEST_F(PageShortcutTest, ItChangesNoDecision) {
     return placement.commit(made);
   };
   std::int64_t known = 0;
-  for (std::uint64_t seed = 1; seed <= 12; ++seed) {
+  std::int64_t handed_over = 0;
+  for (std::uint64_t seed = 1; seed <= 18; ++seed) {
     std::mt19937_64 random(seed);
-    const int streams = seed % 3 == 0 ? 2 : 1;
+    const int streams = seed % 3 == 1 ? 1 : 2 + static_cast<int>(seed % 2);
     // A step that varies: some of its operations are of another size, late, or left out.
     const std::vector<Operation> step = any_program(random, 60, seed % 2 == 0 ? 1500 : 300, streams);
     for (int pass = 0; pass < 12; ++pass) {
@@ -207,10 +280,20 @@ TEST_F(PageShortcutTest, ItChangesNoDecision) {
             random() % noise == 0 ? 1 + sectors / 2 : sectors - (random() % noise == 0 ? sectors / 10 : 0);
         const PageRequest request{wanted, stream, random() % noise != 0};
         std::optional<PagedBlock> block = placement_.take_known(request);
-        if (block)
-          ++known;
-        else
-          block = place(placement_, driver_, request);
+        if (block) ++known;
+        while (!block) {
+          auto again = placement_.plan_known(request);
+          if (!again) {
+            block = place(placement_, driver_, request);
+          } else {
+            ++handed_over;
+            if (random() % 4 == 0) static_cast<void>(runs_of(placement_));
+            if (random() % 4 == 0)
+              placement_.abandon(*again);
+            else
+              block = placement_.commit(*again);
+          }
+        }
         const PagedBlock other = place(plain, plain_driver, request);
         ASSERT_EQ(block->address, other.address) << "seed " << seed << " pass " << pass << " block " << id;
         live.emplace(id, std::pair(*block, other));
@@ -232,6 +315,7 @@ TEST_F(PageShortcutTest, ItChangesNoDecision) {
     ASSERT_EQ(driver_.calls, plain_driver.calls);
   }
   EXPECT_GT(known, 2000);
+  EXPECT_GT(handed_over, 30);
 }
 
 }  // namespace

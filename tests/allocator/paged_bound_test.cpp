@@ -13,6 +13,7 @@
 
 #include "tests/allocator/naive_bytes.h"
 #include "tests/allocator/page_sizes.h"
+#include "tests/allocator/paged_bound.h"
 
 namespace cistern {
 namespace {
@@ -29,7 +30,8 @@ class PagedBoundTest : public ::testing::Test {
     const PageRequest request{sectors, stream};
     std::optional<PagedBlock> block = placement_.take_known(request);
     if (!block) {
-      PagePlan plan = placement_.plan(request);
+      auto known = placement_.plan_known(request);
+      PagePlan plan = known ? *std::move(known) : placement_.plan(request);
       if (plan.kind != PlanKind::placed) {
         const std::int64_t more = std::max<std::int64_t>(0, limit_ - placement_.table().pages());
         EXPECT_FALSE(bytes_.could_serve(placement_.table(), sectors, more)) << sectors << " sectors were refused";
@@ -40,7 +42,6 @@ class PagedBoundTest : public ::testing::Test {
     }
     bytes_.arrive(placement_.table(), *block, next_);
     live_.push_back({next_++, *block});
-    peak_live_ = std::max(peak_live_, bytes_.live());
     check();
     return true;
   }
@@ -57,14 +58,10 @@ class PagedBoundTest : public ::testing::Test {
   }
   void limit(std::int64_t pages) { placement_.set_page_limit(limit_ = pages); }
 
-  // Pages are at most what was ever live and a 500th, or what had bytes of blocks at one time, and the slack.
   void check() {
+    bound_.note(bytes_.live(), bytes_.pages_in_use());
     const std::int64_t pages = placement_.table().pages();
-    most_in_use_ = std::max(most_in_use_, bytes_.pages_in_use());
-    const std::int64_t within_peak = kPageOf128.whole(peak_live_ + peak_live_ / 500);
-    const std::int64_t ahead = std::min<std::int64_t>(64, std::max(pages / 512, std::min<std::int64_t>(4, pages / 64)));
-    constexpr std::int64_t kRoundedUp = 3;
-    ASSERT_LE(pages, std::max(within_peak, most_in_use_) + ahead + kRoundedUp);
+    ASSERT_LE(pages, bound_.most(pages));
   }
 
   PagePlacement placement_{kPageOf128};
@@ -72,8 +69,7 @@ class PagedBoundTest : public ::testing::Test {
   NaiveBytes bytes_{kPageOf128};
   std::vector<Live> live_;
   int next_ = 0;
-  Sectors peak_live_ = 0;
-  std::int64_t most_in_use_ = 0;
+  PagedBound bound_{kPageOf128};
   std::int64_t limit_ = PagePlacement::kNoLimit;
 };
 

@@ -12,6 +12,7 @@
 #include <random>
 #include <sstream>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "allocator/device_heaps.h"
@@ -441,6 +442,85 @@ TEST_F(PagedSmallDevice, RandomProgramsAreSound) {
   driver.run_until_idle();
   allocator.empty_cache();
   EXPECT_EQ(driver.used_bytes(), 0U);
+  judge();
+}
+
+// A stretch in the middle of another stream's page, which no mapping brings: also of a step that comes again, whoever
+// frees the block.
+TEST_F(PagedSmallDevice, AStreamsBlockInAnothersPagesIsFound) {
+  const StreamHandle side = driver.create_stream();
+  std::vector<void*> blocks;
+  for (int i = 0; i < 64; ++i) blocks.push_back(take(kMega / 2));
+  give(blocks[5]);
+  give(blocks[6]);
+  for (int turn = 0; turn < 6; ++turn) {
+    void* block = take(kMega, side);
+    EXPECT_EQ(block, blocks[5]);
+    allocator.check();
+    if (turn % 2 == 0)
+      give(block);
+    else
+      std::thread([&] { give(block); }).join();
+    EXPECT_EQ(allocator.memory_stats().allocation.all.current, 62);
+    // Known to its stream without a look between.
+    block = take(kMega, side);
+    std::thread([&] { give(block); }).join();
+    allocator.check();
+  }
+  judge();
+}
+
+// Steps that repeat on several streams, which have each other's bytes in turn: what is known is taken behind the work
+// of those who had it, and nobody waits but the streams.
+TEST_F(Paged, StepsThatRepeatOnSeveralStreamsAreSound) {
+  struct Operation {
+    std::size_t block;
+    std::size_t bytes;  // 0: a free
+    StreamHandle stream;
+  };
+  const std::vector<StreamHandle> streams = {nullptr, driver.create_stream(), driver.create_stream()};
+  std::mt19937_64 random(20261123);
+  std::vector<Operation> step;
+  std::vector<std::size_t> open;
+  std::size_t live = 0;
+  std::vector<std::size_t> sizes;
+  while (sizes.size() < 300) {
+    const std::size_t bytes = 1 + random() % (random() % 4 == 0 ? 8 * kMega : kMega / 4);
+    while (live + bytes > 40 * kMega || (!open.empty() && random() % 5 < 2)) {
+      const std::size_t at = random() % open.size();
+      step.push_back({open[at], 0, nullptr});
+      live -= sizes[open[at]];
+      open.erase(open.begin() + static_cast<std::ptrdiff_t>(at));
+    }
+    step.push_back({sizes.size(), bytes, streams[random() % streams.size()]});
+    open.push_back(sizes.size());
+    sizes.push_back(bytes);
+    live += bytes;
+  }
+  for (const std::size_t block : open) step.push_back({block, 0, nullptr});
+  std::uint64_t waits = 0;
+  std::uint64_t maps = 0;
+  for (int pass = 0; pass < 8; ++pass) {
+    const std::uint64_t waits_before = driver.calls("cuStreamWaitEvent");
+    const std::uint64_t maps_before = driver.calls("cuMemMap");
+    std::vector<void*> blocks(sizes.size());
+    for (const auto& [block, bytes, stream] : step) {
+      if (bytes == 0) {
+        give(blocks[block]);
+        continue;
+      }
+      blocks[block] = take(bytes, stream);
+      work(blocks[block], bytes, stream);
+      if (pass % 2 == 0) driver.step();
+    }
+    EXPECT_EQ(driver.host_synchronizations(), 0U);
+    if (pass % 3 == 2) judge();
+    waits = driver.calls("cuStreamWaitEvent") - waits_before;
+    maps = driver.calls("cuMemMap") - maps_before;
+  }
+  EXPECT_GT(waits, 0U);
+  EXPECT_EQ(maps, 0U);
+  driver.run_until_idle();
   judge();
 }
 

@@ -84,6 +84,30 @@ TEST(PlacementLogTest, ASmallerRequestPrefersWhatCameNextAndGetsTheSameAgain) {
   log.audit();
 }
 
+// Of one state and size, by what is taken of the places: each is found, and what it is known as changes with it.
+TEST(PlacementLogTest, EachWayToTakeThePlacesIsFoundHoweverManyThereAre) {
+  constexpr int kWays = 200;
+  PlacementLog log(1000);
+  const auto key = log.key_of(0);
+  const auto taken_in = [](int way) { return PlacementLog::mark_of({way, 1}); };
+  const auto found_in = [&](int way) {
+    log.arrived({}, taken_in(way));
+    const PlacementLog::Number found = log.exact(key, 8);
+    log.left({}, taken_in(way));
+    return found;
+  };
+  for (int way = 0; way < kWays; ++way) log.append(key, taken_in(way), {way, 8});
+  for (int way = 0; way < kWays; ++way) EXPECT_EQ(found_in(way), static_cast<PlacementLog::Number>(way));
+  log.note_free(7, key, taken_in(kWays), {7, 8}, 1);
+  EXPECT_EQ(found_in(7), PlacementLog::kNone);
+  EXPECT_EQ(found_in(kWays), 7U);
+  log.append(key, taken_in(7), {300, 8});
+  EXPECT_EQ(found_in(7), static_cast<PlacementLog::Number>(kWays));
+  log.note_free(7, key, taken_in(8), {7, 8}, 1);
+  EXPECT_EQ(found_in(8), 8U) << "it was there first";
+  log.audit();
+}
+
 TEST(PlacementLogTest, AFullRingDropsTheOldestAndGrowsWhenToldSo) {
   PlacementLog log(2);
   const auto key = log.key_of(0);
@@ -124,9 +148,22 @@ TEST(PlacementLogTest, RandomProgramsAgreeWithAListOfEntries) {
         expected.push_back(entry.place);
     std::stable_sort(expected.begin(), expected.end(),
                      [](const auto& a, const auto& b) { return a.sectors < b.sectors; });
-    if (std::count_if(known.begin(), known.end(), [&](const Known& entry) { return entry.key == key; }) <= 64) {
+    const bool is_short =
+        std::count_if(known.begin(), known.end(), [&](const Known& entry) { return entry.key == key; }) <= 64;
+    if (is_short) {
       ASSERT_EQ(candidates(log, stream, sectors), expected) << "round " << round;
     }
+    const PlacementLog::Number exact = log.exact(key, sectors);
+    const auto first = std::find_if(known.begin(), known.end(), [&](const Known& entry) {
+      return entry.key == key && entry.place.sectors == sectors;
+    });
+    if (exact != PlacementLog::kNone) {
+      ASSERT_NE(first, known.end()) << "round " << round;
+      ASSERT_TRUE(log.entry(exact).place == first->place || !is_short) << "round " << round;
+    } else {
+      ASSERT_TRUE(first == known.end() || !is_short) << "round " << round;
+    }
+    if (random() % 500 == 0) log.audit();
     if (random() % 2 == 0) {
       const LoggedPlace place{static_cast<Sectors>(random() % 50), sectors};
       log.append(key, log.taken(), place);

@@ -1,0 +1,118 @@
+// Bytes of other streams that a request takes where it took them before: the log knows the place by how its bytes were
+// handed over then. Whose bytes are is a part of the sum that the log compares, so that an equal state has them of the
+// same streams, and the request's stream is to wait for the same ones.
+
+#include <algorithm>
+#include <utility>
+
+#include "allocator/page_placement.h"
+
+namespace cistern {
+
+std::optional<PagePlan> PagePlacement::plan_known(const PageRequest& request) {
+  if (!is_open() || !request.may_take_others) return std::nullopt;
+  const PlacementLog::Number number = log_.exact(log_.key_of(request.stream), request.sectors);
+  if (number == PlacementLog::kNone) return std::nullopt;
+  const PlacementLog::Entry& entry = log_.entry(number);
+  const HandOvers::Record* const record = hand_overs_.find(entry.known);
+  if (record == nullptr || !is_place_of(entry, record->place, request.stream)) return std::nullopt;
+  PagePlan plan;
+  plan.kind = PlanKind::placed;
+  plan.address = entry.place.address;
+  plan.request = request;
+  plan.taken = record->pieces;
+  plan.list_owners();
+  plan.logged_sectors = entry.place.sectors;
+  plan.known = record->place;
+  plan.change = record->change;
+  KnownPlace& place = places_[plan.known];
+  plan.came_before = place.came_at;
+  free_.keep_room(plan.taken.size());
+  try {
+    come(plan.known);
+  } catch (...) {
+    free_.drop_room(plan.taken.size());
+    throw;
+  }
+  plan.room = plan.taken.size();
+  plan.came_at = place.came_at;
+  hands_changed_ = true;
+  log_.follow(number);
+  ++counts_.logged;
+  plan.is_out = true;
+  ++plans_out_;
+  return plan;
+}
+
+PagedBlock PagePlacement::commit_known(PagePlan& plan) {
+  KnownPlace& place = places_[plan.known];
+  place.less = static_cast<std::uint32_t>(plan.logged_sectors - place.sectors);
+  place.pages_then = static_cast<std::int32_t>(table_.pages());
+  log_.changed_hands(plan.change);
+  log_.arrived(place.less == 0 ? place.mark : PlacementLog::mark_of({place.address, plan.logged_sectors}), place.mark);
+  live_ += place.sectors;
+  peak_live_ = std::max(peak_live_, live_);
+  free_.drop_room(plan.room);
+  plan.is_out = false;
+  --plans_out_;
+  ++blocks_;
+  return block_at(plan.known);
+}
+
+// The bytes are those of the streams that had them. The free runs may have them as taken: since before the place was
+// left, or since somebody looked meanwhile.
+void PagePlacement::abandon_known(const PagePlan& plan) {
+  KnownPlace& place = places_[plan.known];
+  place.is_live = false;
+  places_.change(plan.known);
+  if (place.came_at == plan.came_at) place.came_at = plan.came_before;
+  if (std::exchange(place.is_taken, false))
+    for (const FreeRun& piece : plan.taken)
+      table_.for_each_piece(piece.address, piece.sectors, [&](Sectors home, Sectors length) {
+        free_.give(home, length, piece.stream);
+        return true;
+      });
+  free_.drop_room(plan.room);
+  --plans_out_;
+}
+
+// What the plan's bytes of other streams add as its stream's, less what they add as theirs.
+PlacementLog::Key PagePlacement::change_of_hands(const PagePlan& plan) const noexcept {
+  PlacementLog::Key change;
+  if (plan.owners.empty()) return change;
+  const auto add = [&change](const PlacementLog::Key& key, bool is_less) {
+    change.hash += is_less ? 0 - key.hash : key.hash;
+    change.check += is_less ? 0 - key.check : key.check;
+  };
+  for (const FreeRun& piece : plan.taken) {
+    if (piece.stream == plan.request.stream) continue;
+    for (Sectors at = piece.address; at < piece.end();) {
+      const PageTable::Handle handle = table_.handle_at(at);
+      const Sectors mapped = table_.mapping_begin(at);
+      const Sectors end = std::min(piece.end(), mapped + table_.sectors_of(handle));
+      for (const StreamNumber stream : {plan.request.stream, piece.stream}) {
+        const bool is_theirs = stream == piece.stream;
+        add(PlacementLog::mark_of_bound(handle, end - mapped, stream), is_theirs);
+        add(PlacementLog::mark_of_bound(handle, at - mapped, stream), !is_theirs);
+      }
+      at = end;
+    }
+  }
+  return change;
+}
+
+// What the log is to know of a place that bytes of other streams were handed over to; none of one that was gathered,
+// for then more changed hands than the block has. Throws std::bad_alloc.
+PlacementLog::Number PagePlacement::note_hand_over(const PagePlan& plan, KnownPlaces::Number known,
+                                                   const PlacementLog::Key& change) {
+  if (!plan.gather.empty()) return PlacementLog::kNone;
+  HandOvers::Record record{known, plan.taken, change};
+  Sectors address = plan.address;  // pieces are in the place's order
+  for (FreeRun& piece : record.pieces) {
+    piece.address = address;
+    address = piece.end();
+  }
+  return hand_overs_.note(std::move(record));
+}
+
+}  // namespace cistern

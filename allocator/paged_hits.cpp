@@ -1,0 +1,84 @@
+// Hits in paged memory, and frees there, with the lock of their stream alone: the walks of stream_hits.cpp where the
+// stream's blocks are in pages. A hit is a place that the log knows to be free, and the stream's, in just this state.
+//
+// The records of paged memory are all streams'. A stream that serves alone has them with its own lock, which whoever
+// has the heap's has, too; several take turns.
+
+#include "allocator/stream_hits.h"
+
+#include <mutex>
+#include <new>
+
+namespace cistern {
+namespace {
+
+constexpr auto kAllocated = static_cast<std::uint64_t>(TraceAction::alloc);
+
+// False, with nothing changed: there is no host memory for it.
+bool take_known(PagedMemory& memory, PlacementLog::Number known, Block& block) noexcept {
+  try {
+    memory.attach(block, memory.placement.take(known));
+    return true;
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+}
+
+}  // namespace
+
+extern template void StreamHits::write_by_stream<kAllocated>(StreamHeap&, const Block&) noexcept;
+extern template void StreamHits::write_by_stream<kFreed>(StreamHeap&, const Block&) noexcept;
+
+// Requires: what the stream left for later is carried out.
+void* StreamHits::take_paged_hit(StreamHeap& heap, std::size_t bytes) noexcept {
+  if (!heap.live.has_room() || heap.spares.size() == 0) return nullptr;
+  std::unique_lock turn(paged_mutex_, std::defer_lock);
+  if (!one_stream_serves_) turn.lock();
+  PagePlacement& placement = paged_->placement;
+  const Sectors sectors = PagedMemory::sectors_for(policy_.round(bytes));
+  const PlacementLog::Number known = placement.find_known({sectors, heap.paged_stream, true});
+  if (known == PlacementLog::kNone) return nullptr;
+  const std::uint64_t address = paged_->address_of(placement.place(placement.place_of(known)).address);
+  heap.live.fetch_place_of(address);
+  if (stream_heaps_.find_by_page(address) != &heap) return nullptr;
+  constexpr PoolKind kKind = PoolKind::large;
+  const std::int64_t taken = sectors * kSectorBytes;
+  Block* const block = heap.spares.take();
+  if (!heap.ledger.blocks.came(kKind, taken, as_signed(bytes), {}) || !take_known(*paged_, known, *block)) {
+    heap.ledger.blocks.take_back(kKind, taken, as_signed(bytes), {});
+    heap.spares.give(block);
+    return nullptr;
+  }
+  if (const ThreadMark* self = ThreadMark::of_this_thread(); heap.allocates.load(std::memory_order_relaxed) != self)
+    heap.allocates.store(self, std::memory_order_relaxed);
+  block->state = BlockState::active_allocated;
+  block->requested = bytes;
+  heap.live.insert(address, block);
+  if (!heap.has_served_alone) heap.has_served_alone = true;  // on a line that other threads' frees read
+  // Another stream's requests would have to find it carried out.
+  if (one_stream_serves_) heap.lazy_free.begin(block, {});
+  trace_by_stream<kAllocated>(heap, *block);
+  api_.note_allocate(address, block->bytes, heap.stream.handle);
+  return reinterpret_cast<void*>(address);
+}
+
+// False, with nothing changed: it takes the heap's lock. Requires: it is free at once.
+bool StreamHits::free_paged_hit(StreamHeap& heap, const BlockMap::Place& place) noexcept {
+  Block* const block = place.block;
+  std::unique_lock turn(paged_mutex_, std::defer_lock);
+  if (!one_stream_serves_) turn.lock();
+  if (!count_paged_free(heap, *block)) return false;
+  api_.note_free(block->address, block->bytes, heap.stream.handle);
+  trace_by_stream<kFreed>(heap, *block);
+  heap.live.erase(place);
+  put_free_paged(block, heap.spares);
+  return true;
+}
+
+bool StreamHits::count_paged_free(StreamHeap& heap, const Block& block) noexcept {
+  if (heap.ledger.blocks.went(block.kind, as_signed(block.bytes), as_signed(block.requested), {})) return true;
+  heap.ledger.blocks.take_back_free(block.kind, as_signed(block.bytes), as_signed(block.requested), {});
+  return false;
+}
+
+}  // namespace cistern
