@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "ledger_comparison.h"
+#include "paged_comparison.h"
 #include "reference_allocator.h"
 #include "steps.h"
 #include "tests/allocator/capturing_driver.h"
@@ -351,24 +352,9 @@ class Comparison {
     RC_ASSERT(actual.num_ooms == 0);
     RC_ASSERT(driver_.used_bytes() == static_cast<std::size_t>(actual.reserved_bytes.all.current));
     ledgers_.compare_live();
-    std::int64_t shown = 0;
-    std::map<std::uint64_t, std::pair<BlockState, std::int64_t>> blocks;
-    for (const SegmentInfo& segment : allocator_.snapshot().segments) {
-      std::int64_t tiled = 0;
-      for (const BlockInfo& block : segment.blocks) {
-        RC_ASSERT(block.address == segment.address + static_cast<std::uint64_t>(tiled));
-        tiled += block.size;
-        blocks[block.address] = {block.state, block.requested_size};
-      }
-      RC_ASSERT(tiled == segment.total_size);
-      shown += tiled;
-    }
-    RC_ASSERT(shown == actual.reserved_bytes.all.current);
-    for (void* pointer : live_) {
-      const auto& [state, requested] = blocks[reinterpret_cast<std::uintptr_t>(pointer)];
-      RC_ASSERT(state == BlockState::active_allocated);
-      RC_ASSERT(requested == static_cast<std::int64_t>(asked_.at(pointer).first));
-    }
+    mapped_.compare(allocator_);
+    for (void* pointer : live_)
+      RC_ASSERT(mapped_.requested(pointer) == static_cast<std::int64_t>(asked_.at(pointer).first));
   }
 
   // The model's segments as a snapshot has them: of an address range, what is mapped without a gap.
@@ -429,6 +415,7 @@ class Comparison {
   bool paged_;
   CapturingDriver captures_;
   SimulatedDriver& driver_ = captures_.driver;
+  model::PagedComparison mapped_{captures_.api};
   CachingAllocator allocator_;
   ReferenceAllocator model_;
   std::vector<StreamHandle> streams_;
