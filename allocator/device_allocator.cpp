@@ -35,7 +35,9 @@ DeviceAllocator::DeviceAllocator(const HeapSurroundings& surroundings, int devic
   choose_search();
 }
 
-void* DeviceAllocator::allocate_by_heap(std::size_t bytes, const StreamIdentity& stream) {
+// Inline in any build: stacks begin where these walks do.
+template <class PoolsOf>
+[[gnu::always_inline]] inline void* DeviceAllocator::allocate_from(std::size_t bytes, const StreamIdentity& stream, PoolsOf&& pools_of) {
   if (bytes >= kTooLarge) refuse_too_large(bytes);
   const Gathering gathers = gathering();
   const GatheredStack stack(gathers.includes(HistoryContext::state), gathers.most_frames());
@@ -44,24 +46,25 @@ void* DeviceAllocator::allocate_by_heap(std::size_t bytes, const StreamIdentity&
   poll_pending(lock);
   if (!captured_frees_.empty()) complete_captured_frees(stream, lock);
   Request request = make_request(bytes);
-  request.pools = &(routing_.empty() ? pools_ : route(stream)).of(stream);
-  stream_heaps_.note_request(*request.pools);
-  if (request.pools->is_awake.load(std::memory_order_relaxed)) arena_.provide(request.pools->spares);
-  request.pools->allocates.store(ThreadMark::of_this_thread(), std::memory_order_relaxed);
+  request.pools = &pools_of();
   return serve(request, stream, lock);
 }
 
+void* DeviceAllocator::allocate_by_heap(std::size_t bytes, const StreamIdentity& stream) {
+  return allocate_from(bytes, stream, [&]() -> StreamHeap& {
+    StreamHeap& heap = (routing_.empty() ? pools_ : route(stream)).of(stream);
+    stream_heaps_.note_request(heap);
+    if (heap.is_awake.load(std::memory_order_relaxed)) {
+      arena_.provide(heap.spares);
+      lend_idle_event(heap.awaited);
+    }
+    heap.allocates.store(ThreadMark::of_this_thread(), std::memory_order_relaxed);
+    return heap;
+  });
+}
+
 void* DeviceAllocator::allocate_in(PoolId id, std::size_t bytes, const StreamIdentity& stream) {
-  if (bytes >= kTooLarge) refuse_too_large(bytes);
-  const Gathering gathers = gathering();
-  const GatheredStack stack(gathers.includes(HistoryContext::state), gathers.most_frames());
-  Section section(*this, stack);
-  Lock& lock = section.lock;
-  poll_pending(lock);
-  if (!captured_frees_.empty()) complete_captured_frees(stream, lock);
-  Request request = make_request(bytes);
-  request.pools = &used_pool(id).streams.of(stream);
-  return serve(request, stream, lock);
+  return allocate_from(bytes, stream, [&]() -> StreamHeap& { return used_pool(id).streams.of(stream); });
 }
 
 inline void* DeviceAllocator::serve(Request& request, const StreamIdentity& stream, Lock& lock) {
@@ -114,10 +117,10 @@ inline DeviceAllocator::Request DeviceAllocator::make_request(std::size_t bytes)
 void DeviceAllocator::complete_pending(Lock& lock) {
   if (unrecorded_frees_ != nullptr) retry_unrecorded_frees(lock);
   if (pending_.empty() || capture_under_way()) return;
-  CUresult result = CUDA_ERROR_INVALID_CONTEXT;
+  CUresult result = std::exchange(failed_query_, CUDA_SUCCESS);
   const auto poll = [&] { return pending_.poll([&](Block* block) { complete_free(block, lock); }); };
   // An event has a context of its own: none need be current, unless the driver says so.
-  if (routing_.empty()) result = poll();
+  if (result == CUDA_SUCCESS) result = routing_.empty() ? poll() : CUDA_ERROR_INVALID_CONTEXT;
   if (result == CUDA_ERROR_INVALID_CONTEXT) {
     const DriverScope scope(api_, context_, !routing_.empty());
     result = poll();

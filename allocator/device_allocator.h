@@ -109,6 +109,9 @@ class DeviceAllocator : public StreamHits {
  private:
   // device_allocator.cpp: hits, and frees on the block's own stream, with the heap's lock.
   [[nodiscard]] void* allocate_by_heap(std::size_t bytes, const StreamIdentity& stream);
+  // From what pools_of() says, under the lock.
+  template <class PoolsOf>
+  [[nodiscard]] void* allocate_from(std::size_t bytes, const StreamIdentity& stream, PoolsOf&& pools_of);
   [[nodiscard]] void* serve(Request& request, const StreamIdentity& stream, Lock& lock);
   [[nodiscard]] Request make_request(std::size_t bytes) const;
   [[nodiscard]] Block* provide(Block* found, Request& request, Lock& lock);
@@ -116,6 +119,12 @@ class DeviceAllocator : public StreamHits {
     if (unrecorded_frees_ != nullptr || !pending_.empty()) complete_pending(lock);
   }
   void complete_pending(Lock& lock);
+  // Of those that pending frees had, to who has need of one by itself.
+  void lend_idle_event(AwaitedFrees& awaited) noexcept {
+    if (awaited.promised() == 0 || awaited.has_idle_event()) return;
+    if (CUevent event = pending_.take_idle_event(device_); event != nullptr)
+      awaited.keep_idle_event(event, surroundings_.event_pools.of(device_));
+  }
   void free_in_pool(Block* block, Lock& lock) noexcept;
 
   // pool_recording.cpp: what is recorded, and which pool serves.

@@ -53,6 +53,7 @@ void DeviceAllocator::wait_for_pending(Lock& lock) {
   const DriverScope scope(api_, context_, !routing_.empty());
   PendingFrees::Batch batch;
   pending_.take_all(batch);
+  failed_query_ = CUDA_SUCCESS;  // now they are waited for
   ++reclaims_in_flight_;
   lock.unlock();
   CUresult result = CUDA_SUCCESS;

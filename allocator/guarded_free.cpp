@@ -54,12 +54,23 @@ void HeapBlocks::begin_waiting(Block* block) const noexcept {
 // not waited for. No event for the block's own stream: later work there is ordered after
 // this free already. During a capture there is no event to query, so the free is put off.
 void HeapBlocks::free_behind_events(Block* block, Lock& lock) noexcept {
+  provide_for_awaited(*block->segment->owner);
   begin_waiting(block);
   if (capture_under_way()) {
     put_off(block);
     note_captured_free(block);
   } else {
     static_cast<void>(guard(block, lock));
+  }
+}
+
+// What the stream needs to do that by itself the next time.
+void HeapBlocks::provide_for_awaited(StreamHeap& owner) noexcept {
+  if (!owner.is_awake.load(std::memory_order_relaxed) || owner.awaited.promised() == AwaitedFrees::kMost) return;
+  try {
+    pending_.promise(AwaitedFrees::kMost - owner.awaited.promised());
+    owner.awaited.set_promised(AwaitedFrees::kMost);
+  } catch (...) {  // no host memory: the heap goes on doing it
   }
 }
 

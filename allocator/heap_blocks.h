@@ -62,6 +62,7 @@ class HeapBlocks : public HeapReports {
   [[nodiscard]] bool note_use(Block* block, const StreamUse& use, Lock& lock) noexcept;
   void begin_waiting(Block* block) const noexcept;
   void free_behind_events(Block* block, Lock& lock) noexcept;
+  void provide_for_awaited(StreamHeap& owner) noexcept;
   CUresult guard(Block* block, Lock& lock) noexcept;
   void retire(StreamUses& uses, StreamHeap& owner) noexcept;
   [[nodiscard]] CUresult record_event(const StreamUse& use, PendingFrees::Entry* entry, bool during_capture,

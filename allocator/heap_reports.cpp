@@ -4,11 +4,6 @@
 
 namespace cistern {
 
-bool HeapReports::owns(std::uint64_t address) const noexcept {
-  const Lock lock(mutex_);
-  return find_live(address) != nullptr;
-}
-
 bool HeapReports::can_serve(const AllocatorOptions& options) const {
   const Lock lock(mutex_);
   return can_serve_while_locked(options);

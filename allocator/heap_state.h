@@ -204,6 +204,9 @@ struct HeapState {
   // streams may serve themselves. As of the last time that somebody had the lock; read under that of a stream.
   bool serves_by_stream_ = false;
   bool one_stream_serves_ = false;  // and the history is its own
+  // Which stream has frees that wait for others (AwaitedFrees): one at a time, for they are every request's concern.
+  // Set and cleared under that stream's lock; null: none. Away from what hits read and nobody changes.
+  alignas(64) std::atomic<StreamHeap*> awaiting_{nullptr};
   // Of streams that serve themselves: one at a time takes places in the history. Away from what hits read.
   alignas(64) BriefMutex staged_mutex_;
   // Of streams that serve themselves from paged memory, which is one for all: one at a time has its records. Behind the
@@ -214,6 +217,7 @@ struct HeapState {
   bool leftovers_ = false;    // a MemPool without a use may have free segments
   Budgets budgets_;
   PendingFrees pending_;
+  CUresult failed_query_ = CUDA_SUCCESS;  // of a stream that asked by itself: the next request that polls tells of it
   // Frees without their events: refused by the driver, or put off by a capture; linked by `left`.
   Block* unrecorded_frees_ = nullptr;
   Block* last_unrecorded_free_ = nullptr;  // of that list

@@ -5,7 +5,8 @@
 // Programs free what they allocated last and ask for the same size again. As long as nothing
 // else happened, that free and the next request would merge the same block into the same free block and cut
 // it out again, and no figure would come to where it had not been: the block is left as it is, and how often
-// it went and came is counted. Whatever else happens on the stream, and whoever takes the heap's lock, finds all of
+// it went and came is counted. So it is where another stream used the block: its free is then awaited first
+// (AwaitedFrees). Whatever else happens on the stream, and whoever takes the heap's lock, finds all of
 // it carried out (stream_hits.cpp, HeapMutex).
 // Not thread-safe: guarded by the stream's lock.
 
@@ -18,19 +19,27 @@
 namespace cistern {
 
 struct LazyFree {
+  enum class State : std::uint8_t {
+    in_use,   // handed out
+    shared,   // and another stream uses it
+    free,     // freed since; in no pool yet, and in the block map still
+    awaited,  // freed since, behind an event; in the block map still
+  };
+
   // The block was handed out. Member by member: copied as a whole, it is read back before it is written.
   void begin(Block* allocated, const InactiveSplitChange& brought) {
     block = allocated;
     change.count = brought.count;
     change.bytes = brought.bytes;
     turns = 0;
-    is_free = false;
+    state = State::in_use;
   }
+  [[nodiscard]] bool is_freed() const noexcept { return state >= State::free; }
 
   Block* block = nullptr;      // null: something else happened
   InactiveSplitChange change;  // that it brought; a free takes it back
   std::int64_t turns = 0;      // times that it was freed and handed out again since
-  bool is_free = false;        // freed since; in no pool yet, and in the block map still
+  State state = State::in_use;
 };
 
 }  // namespace cistern

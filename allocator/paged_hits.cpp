@@ -26,9 +26,6 @@ bool take_known(PagedMemory& memory, PlacementLog::Number known, Block& block) n
 
 }  // namespace
 
-extern template void StreamHits::write_by_stream<kAllocated>(StreamHeap&, const Block&) noexcept;
-extern template void StreamHits::write_by_stream<kFreed>(StreamHeap&, const Block&) noexcept;
-
 // Requires: what the stream left for later is carried out.
 void* StreamHits::take_paged_hit(StreamHeap& heap, std::size_t bytes) noexcept {
   if (!heap.live.has_room() || heap.spares.size() == 0) return nullptr;

@@ -22,11 +22,29 @@ PendingFrees::Queues::iterator PendingFrees::place_of(const Entry& entry) noexce
 }
 
 void PendingFrees::add(const Entry& entry) {
-  if (free_ == nullptr) add_chunk();
+  if (free_count_ == promised_) add_chunk();
+  reserve_queues(1);
+  queue(entry);
+}
+
+void PendingFrees::promise(std::size_t entries) {
+  while (free_count_ < promised_ + entries) add_chunk();
+  reserve_queues(entries);
+  promised_ += entries;
+}
+
+void PendingFrees::add_promised(const Entry& entry) noexcept {
+  --promised_;
+  queue(entry);
+}
+
+// Requires: a free node, and room for a queue.
+void PendingFrees::queue(const Entry& entry) {
   auto queue = place_of(entry);
   if (queue == queues_.end() || !is_for(*queue, entry))
     queue = queues_.insert(queue, Queue{entry.device, entry.stream.id, nullptr, nullptr});
   Node* node = std::exchange(free_, free_->next);
+  --free_count_;
   *node = Node{entry, nullptr};
   (queue->first == nullptr ? queue->first : queue->last->next) = node;
   queue->last = node;
@@ -43,6 +61,7 @@ PendingFrees::Node* PendingFrees::pop_front(Queue& queue) noexcept {
 Block* PendingFrees::finish(Node* node) noexcept {
   const Entry entry = *node;
   node->next = std::exchange(free_, node);
+  ++free_count_;
   if (entry.device == device_ && idle_count_ < idle_.size())
     idle_[idle_count_++] = entry.event;
   else
@@ -104,10 +123,17 @@ void PendingFrees::put_back(Batch& batch) noexcept {
   drop_empty_queues();
 }
 
+// For so many streams beside those that have a queue and what was promised, each perhaps another's.
+void PendingFrees::reserve_queues(std::size_t more) {
+  const std::size_t wanted = queues_.size() + promised_ + more;
+  if (wanted > queues_.capacity()) queues_.reserve(std::max(wanted, queues_.capacity() * 2));
+}
+
 void PendingFrees::add_chunk() {
   chunks_.push_back(std::make_unique<Node[]>(kNodesPerChunk));
   Node* nodes = chunks_.back().get();
   for (std::size_t i = kNodesPerChunk; i-- > 0;) nodes[i].next = std::exchange(free_, &nodes[i]);
+  free_count_ += kNodesPerChunk;
 }
 
 }  // namespace cistern

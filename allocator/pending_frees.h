@@ -50,6 +50,11 @@ class PendingFrees {
   }
   // Queues an event that was recorded on the stream. Throws std::bad_alloc, unchanged.
   void add(const Entry& entry);
+  // Keeps places for so many more, for who cannot take host memory when it queues them. Throws std::bad_alloc,
+  // unchanged.
+  void promise(std::size_t entries);
+  // In one of those. Requires: it was promised.
+  void add_promised(const Entry& entry) noexcept;
 
   // Asks each queue's events in order, up to the first that is not done. Calls
   // completed(Block*) when a block's last event is done. Returns the first result that is
@@ -99,9 +104,11 @@ class PendingFrees {
   [[nodiscard]] static bool is_for(const Queue& queue, const Entry& entry) {
     return queue.stream_id == entry.stream.id && queue.device == entry.device;
   }
+  void queue(const Entry& entry);
   [[nodiscard]] Node* pop_front(Queue& queue) noexcept;
   [[nodiscard]] Block* finish(Node* node) noexcept;
   void drop_empty_queues() noexcept;
+  void reserve_queues(std::size_t more);
   void add_chunk();
 
   const DriverApi& api_;
@@ -117,6 +124,8 @@ class PendingFrees {
   Batch* batches_ = nullptr;  // that somebody waits for
   std::vector<std::unique_ptr<Node[]>> chunks_;
   Node* free_ = nullptr;  // linked by `next`
+  std::size_t free_count_ = 0;
+  std::size_t promised_ = 0;  // of those
 };
 
 template <class Completed>

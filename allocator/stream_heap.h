@@ -6,6 +6,7 @@
 // Thread safety: guarded by its mutex, which who holds the heap's lock has, too (HeapMutex), but for what is
 // atomic or says otherwise. What the heap alone changes (the last part) is read under either.
 
+#include "allocator/awaited_frees.h"
 #include "allocator/biased_mutex.h"
 #include "allocator/block_map.h"
 #include "allocator/block_pool.h"
@@ -52,6 +53,7 @@ struct StreamHeap {
   BlockSpares spares;
   UseNodes use_nodes;
   LazyFree lazy_free;
+  AwaitedFrees awaited;
   HistoryStage stage;
   ReturnedBlocks returned;                            // by other threads than the one that allocates
   std::atomic<const ThreadMark*> allocates{nullptr};  // who did last

@@ -18,39 +18,18 @@ void say_nothing_was_freed(std::uint64_t address) noexcept {
                address);
 }
 
-// Not inline, for what has no history.
-template <std::uint64_t kAction>
-[[gnu::noinline]] void StreamHits::write_by_stream(StreamHeap& heap, const Block& block) noexcept {
-  if (one_stream_serves_) {
-    // As point_of has it of such a block, from what is at hand.
-    TracePoint at;
-    at.address = block.address;
-    at.size = as_signed(block.requested);
-    at.stream = stream_number(heap.stream);
-    if constexpr (kAction == kFreed)
-      history_.add_freed(at);
-    else
-      history_.add(TraceAction::alloc, at);
-    return;
-  }
-  if (heap.stage.is_full()) write_staged_alone(heap);
-  heap.stage.add(history_.staged(kAction, block.address, as_signed(block.requested)));
-}
-
-template void StreamHits::write_by_stream<static_cast<std::uint64_t>(TraceAction::alloc)>(StreamHeap&,
-                                                                                          const Block&) noexcept;
-template void StreamHits::write_by_stream<kFreed>(StreamHeap&, const Block&) noexcept;
-
 void* StreamHits::allocate_by_stream(std::size_t bytes, const StreamIdentity& stream) noexcept {
   StreamHeap* const heap = stream_heaps_.find(stream);
   if (heap == nullptr || gathering().includes(HistoryContext::state)) return nullptr;
   history_.provide();
   const std::lock_guard lock(heap->mutex);
   if (!may_serve(*heap) || heap->stream.id != stream.id || current_tag() != kUntagged) return nullptr;
+  if (awaiting_.load(std::memory_order_relaxed) != nullptr && !complete_awaited(*heap)) [[unlikely]]
+    return nullptr;
   if (heap->returned.first() == 0) [[likely]] {
     LazyFree& lazy = heap->lazy_free;
-    if (lazy.is_free && lazy.block->requested == bytes) {
-      lazy.is_free = false;
+    if (lazy.state == LazyFree::State::free && lazy.block->requested == bytes) {
+      lazy.state = LazyFree::State::in_use;
       ++lazy.turns;
       trace_by_stream<kAllocated>(*heap, *lazy.block);
       api_.note_allocate(lazy.block->address, lazy.block->bytes, stream.handle);
@@ -68,30 +47,58 @@ bool StreamHits::free_by_stream(std::uint64_t address) noexcept {
   const bool is_of_another = heap->allocates.load(std::memory_order_relaxed) != ThreadMark::of_this_thread();
   if (is_of_another && hands_back_ && hand_back(*heap, address)) return true;
   history_.provide();
-  const std::lock_guard lock(heap->mutex);
-  if (!may_serve(*heap)) return false;
-  // No room: with the lock at hand, room for the next ones.
-  if (is_of_another && heap->returned.first() != 0 && !take_returned(*heap)) return false;
-  LazyFree& lazy = heap->lazy_free;
-  if (lazy.block != nullptr && lazy.block->address == address && !lazy.is_free) {
-    api_.note_free(address, lazy.block->bytes, heap->stream.handle);
-    trace_by_stream<kFreed>(*heap, *lazy.block);
-    lazy.is_free = true;
-    return true;
+  {
+    const std::lock_guard lock(heap->mutex);
+    if (!may_serve(*heap)) return false;
+    // No room: with the lock at hand, room for the next ones.
+    if (is_of_another && heap->returned.first() != 0 && !take_returned(*heap)) return false;
+    LazyFree& lazy = heap->lazy_free;
+    const bool is_last = lazy.block != nullptr && lazy.block->address == address;
+    if (is_last && lazy.state == LazyFree::State::in_use) {
+      api_.note_free(address, lazy.block->bytes, heap->stream.handle);
+      trace_by_stream<kFreed>(*heap, *lazy.block);
+      lazy.state = LazyFree::State::free;
+      return true;
+    }
+    const bool is_shared = is_last && lazy.state == LazyFree::State::shared;
+    if (!is_shared && free_hit(*heap, address)) return true;
   }
-  return free_hit(*heap, address);
+  return free_behind_event(*heap, address);
 }
 
 bool StreamHits::record_use_by_stream(std::uint64_t address, StreamUse& use) {
   StreamHeap* const heap = stream_heaps_.find_by_page(address);
   if (heap == nullptr) return false;
   const std::lock_guard lock(heap->mutex);
-  // A free that may stand looks at no uses.
-  if (!may_serve(*heap) || !settle_by_stream(*heap)) return false;
+  if (!may_serve(*heap)) return false;
+  LazyFree& lazy = heap->lazy_free;
+  if (lazy.block != nullptr && lazy.block->address == address && !lazy.is_freed()) {
+    add_use(lazy.block, std::move(use));
+    if (lazy.block->has_uses) lazy.state = LazyFree::State::shared;
+    return true;
+  }
+  if (!settle_by_stream(*heap)) return false;
   Block* const block = heap->live.find(address);
   if (block == nullptr) return false;
   add_use(block, std::move(use));
   return true;
+}
+
+bool StreamHits::owns(std::uint64_t address) const noexcept {
+  if (owns_by_stream(address)) return true;
+  const Lock lock(mutex_);
+  return find_live(address) != nullptr;
+}
+
+// False: not that the stream knows by itself.
+bool StreamHits::owns_by_stream(std::uint64_t address) const noexcept {
+  StreamHeap* const heap = stream_heaps_.find_by_page(address);
+  if (heap == nullptr) return false;
+  const std::lock_guard lock(heap->mutex);
+  if (!may_serve(*heap) || heap->returned.first() != 0) return false;
+  const LazyFree& lazy = heap->lazy_free;
+  const bool is_freed_last = lazy.block != nullptr && lazy.block->address == address && lazy.is_freed();
+  return !is_freed_last && heap->live.find(address) != nullptr;
 }
 
 // To the thread that allocates from the stream: it has the lock at hand, and will use the block. False: there is
@@ -103,12 +110,6 @@ bool StreamHits::hand_back(StreamHeap& heap, std::uint64_t address) noexcept {
     free_returned(heap);
   }
   return true;
-}
-
-// Requires: the stream's lock is held. The rest of the heap is read only if it is awake: else its owner
-// may be changing it.
-inline bool StreamHits::may_serve(const StreamHeap& heap) const noexcept {
-  return heap.is_awake.load(std::memory_order_relaxed) && serves_by_stream_;
 }
 
 // What a request or a free looks at beside its stream, or changes there.
@@ -168,13 +169,6 @@ bool StreamHits::can_serve_by_stream() const noexcept {
   return true;
 }
 
-inline bool StreamHits::count_free(StreamHeap& heap, const Block& block, const FreeNeighbours& free) noexcept {
-  const InactiveSplitChange change = change_by_freeing(block, free);
-  if (heap.ledger.blocks.went(block.kind, as_signed(block.bytes), as_signed(block.requested), change)) return true;
-  heap.ledger.blocks.take_back_free(block.kind, as_signed(block.bytes), as_signed(block.requested), change);
-  return false;
-}
-
 // Frees what other threads returned. False: some of it takes the heap's lock.
 bool StreamHits::take_returned(StreamHeap& heap) noexcept {
   for (std::uint64_t address = heap.returned.first(); address != 0; address = heap.returned.first()) {
@@ -209,14 +203,6 @@ void StreamHits::free_returned(StreamHeap& heap) noexcept {
   }
 }
 
-// Carries out what the stream left for later. False: that takes the heap's lock.
-inline bool StreamHits::settle_by_stream(StreamHeap& heap) noexcept {
-  LazyFree& lazy = heap.lazy_free;
-  if (lazy.block != nullptr && (lazy.is_free || lazy.turns != 0)) return carry_out(heap);
-  lazy.block = nullptr;
-  return true;
-}
-
 bool StreamHits::carry_out(StreamHeap& heap) noexcept {
   LazyFree& lazy = heap.lazy_free;
   Block* const block = lazy.block;
@@ -226,15 +212,17 @@ bool StreamHits::carry_out(StreamHeap& heap) noexcept {
   if (lazy.turns != 0 && block->segment->is_paged())
     paged_->placement.turned(PagedMemory::place_of(*block), lazy.turns);
   lazy.turns = 0;
-  if (lazy.is_free && block->segment->is_paged()) {
+  if (lazy.state == LazyFree::State::free && block->segment->is_paged()) {
     if (!count_paged_free(heap, *block)) return false;
     heap.live.erase(block->address);
     put_free_paged(block, heap.spares);
-  } else if (lazy.is_free) {
+  } else if (lazy.state == LazyFree::State::free) {
     const FreeNeighbours free(*block);
     if (!count_free(heap, *block, free)) return false;
     heap.live.erase(block->address);
     put_free(block, free, heap.of(block->kind), heap.spares);
+  } else if (lazy.state == LazyFree::State::awaited) {
+    heap.live.erase(block->address);
   }
   lazy = {};
   return true;
@@ -271,9 +259,9 @@ void StreamHits::settle_lazy_free(StreamHeap& heap) noexcept {
                      lazy.change, false, attribution(*block));
   if (lazy.turns != 0 && block->segment->is_paged())
     paged_->placement.turned(PagedMemory::place_of(*block), lazy.turns);
-  if (!lazy.is_free) return;
+  if (!lazy.is_freed()) return;
   heap.live.erase(block->address);
-  free_any_at_once(block);
+  if (lazy.state == LazyFree::State::free) free_any_at_once(block);
 }
 
 }  // namespace cistern

@@ -19,6 +19,8 @@ void say_nothing_was_freed(std::uint64_t address) noexcept;
 
 class StreamHits : public HeapBlocks {
  public:
+  // Whether a live block begins at `address`.
+  [[nodiscard]] bool owns(std::uint64_t address) const noexcept;
   // Frees the live block at exactly `address`; false, with nothing changed, where the lock of its stream does not
   // suffice.
   [[nodiscard]] bool free_by_stream(std::uint64_t address) noexcept;
@@ -36,6 +38,7 @@ class StreamHits : public HeapBlocks {
  private:
   friend class HeapMutex;
   [[nodiscard]] bool may_serve(const StreamHeap& heap) const noexcept;
+  [[nodiscard]] bool owns_by_stream(std::uint64_t address) const noexcept;
   [[nodiscard]] bool can_serve_by_stream() const noexcept;
   [[nodiscard]] void* take_hit(StreamHeap& heap, std::size_t bytes) noexcept;
   [[nodiscard]] bool free_hit(StreamHeap& heap, std::uint64_t address) noexcept;
@@ -46,12 +49,9 @@ class StreamHits : public HeapBlocks {
   [[nodiscard]] static bool count_free(StreamHeap& heap, const Block& block, const FreeNeighbours& free) noexcept;
   [[nodiscard]] bool settle_by_stream(StreamHeap& heap) noexcept;
   [[nodiscard]] bool carry_out(StreamHeap& heap) noexcept;
-  // `kAction`: alloc, or kFreed. A stream that serves alone writes to the history itself; else what it does waits for
-  // others.
+  // `kAction`: alloc, one of a free, or kFreed.
   template <std::uint64_t kAction>
-  void trace_by_stream(StreamHeap& heap, const Block& block) noexcept {
-    if (history_.is_on()) write_by_stream<kAction>(heap, block);
-  }
+  void trace_by_stream(StreamHeap& heap, const Block& block) noexcept;
   template <std::uint64_t kAction>
   void write_by_stream(StreamHeap& heap, const Block& block) noexcept;
   void write_staged_alone(StreamHeap& heap) noexcept;
@@ -59,6 +59,7 @@ class StreamHits : public HeapBlocks {
   // The same by who has the heap's lock.
   void settle(StreamHeap& heap) noexcept {
     if (heap.lazy_free.block != nullptr) settle_lazy_free(heap);
+    if (!heap.awaited.empty()) hand_over_awaited(heap);
     if (!heap.stage.events().empty()) write_staged(heap);
     if (heap.returned.first() != 0) free_returned(heap);
     if (heap.spares.size() > kMostSpares) heap.spares.move_to(arena_.spares(), heap.spares.size() - kMostSpares / 4);
@@ -72,6 +73,62 @@ class StreamHits : public HeapBlocks {
     return block != nullptr && !block->has_uses && block->holds == 0 && block->stack == kNoStackId;
   }
   void settle_lazy_free(StreamHeap& heap) noexcept;
+
+  // stream_waits.cpp: frees that wait for another stream, with the lock of their own alone.
+  [[nodiscard]] bool free_behind_event(StreamHeap& heap, std::uint64_t address) noexcept;
+  [[nodiscard]] Block* begin_awaiting(StreamHeap& heap, std::uint64_t address) noexcept;
+  [[nodiscard]] bool can_await(const Block* block) const noexcept;
+  [[nodiscard]] bool end_recording(StreamHeap& heap, Block* block, CUevent event) noexcept;
+  void end_recording_by_heap(Block* block, const PendingFrees::Entry& entry, CUresult result) noexcept;
+  [[nodiscard]] bool complete_awaited(StreamHeap& heap) noexcept;
+  [[nodiscard]] bool complete_by_stream(StreamHeap& heap, Block& block) noexcept;
+  void hand_over_awaited(StreamHeap& heap) noexcept;
 };
+
+// Not inline, for what has no history.
+template <std::uint64_t kAction>
+[[gnu::noinline]] void StreamHits::write_by_stream(StreamHeap& heap, const Block& block) noexcept {
+  if (one_stream_serves_) {
+    // As point_of has it of such a block, from what is at hand.
+    TracePoint at;
+    at.address = block.address;
+    at.size = as_signed(block.requested);
+    at.stream = stream_number(heap.stream);
+    if constexpr (kAction == kFreed)
+      history_.add_freed(at);
+    else
+      history_.add(static_cast<TraceAction>(kAction), at);
+    return;
+  }
+  if (heap.stage.is_full()) write_staged_alone(heap);
+  heap.stage.add(history_.staged(kAction, block.address, as_signed(block.requested)));
+}
+
+// A stream that serves alone writes to the history itself; else what it does waits for others.
+template <std::uint64_t kAction>
+inline void StreamHits::trace_by_stream(StreamHeap& heap, const Block& block) noexcept {
+  if (history_.is_on()) write_by_stream<kAction>(heap, block);
+}
+
+// Requires: the stream's lock is held. The rest of the heap is read only if it is awake: else its owner
+// may be changing it.
+inline bool StreamHits::may_serve(const StreamHeap& heap) const noexcept {
+  return heap.is_awake.load(std::memory_order_relaxed) && serves_by_stream_;
+}
+
+inline bool StreamHits::count_free(StreamHeap& heap, const Block& block, const FreeNeighbours& free) noexcept {
+  const InactiveSplitChange change = change_by_freeing(block, free);
+  if (heap.ledger.blocks.went(block.kind, as_signed(block.bytes), as_signed(block.requested), change)) return true;
+  heap.ledger.blocks.take_back_free(block.kind, as_signed(block.bytes), as_signed(block.requested), change);
+  return false;
+}
+
+// Carries out what the stream left for later. False: that takes the heap's lock.
+inline bool StreamHits::settle_by_stream(StreamHeap& heap) noexcept {
+  LazyFree& lazy = heap.lazy_free;
+  if (lazy.block != nullptr && (lazy.is_freed() || lazy.turns != 0)) return carry_out(heap);
+  lazy.block = nullptr;
+  return true;
+}
 
 }  // namespace cistern

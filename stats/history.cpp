@@ -103,7 +103,7 @@ void DeviceHistory::add(std::span<const StagedEvent> events, std::int64_t stream
     if (from.action() == kFreed)
       add_freed(at, event.ticks);
     else
-      add(TraceAction::alloc, at, event.ticks);
+      add(static_cast<TraceAction>(from.action()), at, event.ticks);
   }
 }
 

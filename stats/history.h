@@ -79,7 +79,7 @@ class DeviceHistory {
   }
 
   // What a stream had staged, as it happened: between what other streams stage at the same time, entries are in
-  // the order of this, and entries_of puts them in that of time. An action is alloc or kFreed.
+  // the order of this, and entries_of puts them in that of time. An action is alloc, one of a free, or kFreed.
   [[nodiscard]] StagedEvent staged(std::uint64_t action, std::uint64_t address, std::int64_t size) const noexcept {
     return {clock_.now(), address | (action << 56), size};
   }

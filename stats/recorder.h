@@ -110,6 +110,10 @@ class Recorder {
   template <class Place = Nowhere>
   void free_requested(PoolKind pool, std::int64_t bytes, bool oversize, Attribution of = {}, const Place& place = {}) {
     trace(TraceAction::free_requested, place);
+    wait_began(pool, bytes, oversize, of);
+  }
+  // The same for a free whose entry is written already.
+  void wait_began(PoolKind pool, std::int64_t bytes, bool oversize, Attribution of = {}) {
     lower(kept_.allocation, pool, 1);
     lower(kept_.allocated_bytes, pool, bytes);
     count_free(bytes, oversize, of);

@@ -1,0 +1,123 @@
+#pragma once
+
+// AwaitedFrees: freed blocks of one stream, each of which waits for one event on one other stream of the same device.
+//
+// What PendingFrees is for a heap, for a few frees of a stream that serves itself: whoever takes the heap's lock finds
+// them in PendingFrees (StreamHits::hand_over_awaited). Asked in the same order. Takes no host memory: the heap has
+// promised a place there for each that may be here.
+// Not thread-safe: guarded by the stream's lock. O(entries).
+
+#include "allocator/pending_frees.h"
+#include "runtime/driver_api.h"
+#include "runtime/event_pool.h"
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <span>
+#include <utility>
+
+namespace cistern {
+
+class AwaitedFrees {
+ public:
+  // An event that is null is being recorded.
+  using Entry = PendingFrees::Entry;
+  // A stream that has more at once leaves them to the heap.
+  static constexpr std::size_t kMost = 8;
+
+  AwaitedFrees() = default;
+  // Gives the idle events back.
+  ~AwaitedFrees() {
+    while (idle_count_ != 0) pool_->release(idle_[--idle_count_]);
+  }
+  AwaitedFrees(const AwaitedFrees&) = delete;
+  AwaitedFrees& operator=(const AwaitedFrees&) = delete;
+
+  [[nodiscard]] bool empty() const noexcept { return size_ == 0; }
+  [[nodiscard]] std::span<const Entry> entries() const noexcept { return {entries_.data(), size_}; }
+
+  // How many places the heap's PendingFrees keeps for these, under the heap's lock.
+  [[nodiscard]] std::size_t promised() const noexcept { return promised_; }
+  void set_promised(std::size_t places) noexcept { promised_ = places; }
+  [[nodiscard]] bool has_room() const noexcept { return size_ < promised_; }
+
+  // Behind those of its stream and of streams with a higher id. Requires: there is room.
+  void add(const Entry& entry) noexcept {
+    std::size_t place = size_++;
+    for (; place != 0 && entries_[place - 1].stream.id < entry.stream.id; --place)
+      entries_[place] = entries_[place - 1];
+    entries_[place] = entry;
+  }
+  // That of the block; null: there is none.
+  [[nodiscard]] Entry* find(const Block* block) noexcept {
+    Entry* const end = entries_.data() + size_;
+    Entry* const found =
+        std::find_if(entries_.data(), end, [block](const Entry& entry) { return entry.block == block; });
+    return found == end ? nullptr : found;
+  }
+  void clear() noexcept { size_ = 0; }
+
+  // An event that nobody uses; null if there is none at hand.
+  [[nodiscard]] CUevent take_idle_event() noexcept { return idle_count_ != 0 ? idle_[--idle_count_] : nullptr; }
+  [[nodiscard]] bool has_idle_event() const noexcept { return idle_count_ != 0; }
+  // `pool` gets it in the end, and must outlive this.
+  void keep_idle_event(CUevent event, EventPool& pool) noexcept {
+    pool_ = &pool;
+    if (idle_count_ == idle_.size())
+      pool.release(event);
+    else
+      idle_[idle_count_++] = event;
+  }
+
+  // Asks each stream's events in order, up to the first that is not done. completed(Block&) when one is; false from
+  // it ends the round, and the entry stays. Returns the first result that is neither "done" nor "not ready", which
+  // ends the round as well; "not ready" if completed ended it.
+  template <class Completed>
+  [[nodiscard]] CUresult poll(const DriverApi& api, EventPool& pool, Completed&& completed) noexcept;
+
+  // What the last round failed with, for the heap; see HeapState::failed_query_.
+  void note_failure(CUresult result) noexcept { failure_ = result; }
+  [[nodiscard]] CUresult take_failure() noexcept { return std::exchange(failure_, CUDA_SUCCESS); }
+
+ private:
+  std::size_t size_ = 0;
+  std::array<Entry, kMost> entries_{};  // by descending id of their stream
+  std::size_t promised_ = 0;
+  std::array<CUevent, kMost> idle_{};
+  std::size_t idle_count_ = 0;
+  EventPool* pool_ = nullptr;  // where idle events are from
+  CUresult failure_ = CUDA_SUCCESS;
+};
+
+template <class Completed>
+CUresult AwaitedFrees::poll(const DriverApi& api, EventPool& pool, Completed&& completed) noexcept {
+  CUresult ended_by = CUDA_SUCCESS;
+  std::size_t kept = 0;
+  std::size_t next = 0;
+  for (; next != size_; ++next) {
+    const Entry entry = entries_[next];
+    const bool is_behind = kept != 0 && entries_[kept - 1].stream.id == entry.stream.id;
+    if (!is_behind && entry.event != nullptr) {
+      const CUresult result = api.event_query(entry.event);
+      if (result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_READY) {
+        ended_by = result;
+        break;
+      }
+      if (result == CUDA_SUCCESS) {
+        if (!completed(*entry.block)) {
+          ended_by = CUDA_ERROR_NOT_READY;
+          break;
+        }
+        keep_idle_event(entry.event, pool);
+        continue;
+      }
+    }
+    entries_[kept++] = entry;
+  }
+  for (; next != size_; ++next) entries_[kept++] = entries_[next];
+  size_ = kept;
+  return ended_by;
+}
+
+}  // namespace cistern

@@ -1,0 +1,395 @@
+// Frees that wait for one other stream, on a stream that serves itself: as exact as those of PendingFreesTest, with
+// fewer calls of the driver.
+#include <cistern/allocator.h>
+#include <cistern/error.h>
+#include <cistern/history.h>
+#include <cistern/simulated.h>
+#include <cistern/snapshot.h>
+#include <cistern/stats.h>
+
+#include <cuda.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "runtime/stream_access.h"
+
+namespace cistern {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr std::size_t kKibi = 1024;
+constexpr std::size_t kMega = 1024 * kKibi;
+
+class StreamWaitsTest : public testing::Test {
+ protected:
+  StreamWaitsTest() {
+    for (int i = 0; i < 4; ++i) turn(allocator_, kKibi);
+    allocator_.reset_accumulated_memory_stats();
+    allocator_.reset_peak_memory_stats();
+  }
+
+  [[nodiscard]] Stream wrapped(StreamHandle handle) {
+    StreamIdentity identity{handle, 0};
+    unsigned long long id = 0;
+    EXPECT_EQ(driver_.api().stream_get_id(handle, &id), CUDA_SUCCESS);
+    identity.id = id;
+    return StreamAccess::wrap(driver_.api(), identity, 0, std::make_shared<int>());
+  }
+  // A block that the reader uses is freed.
+  void free_behind(CachingAllocator& allocator, void* block, const Stream& reader) {
+    allocator.record_stream(block, reader);
+    allocator.deallocate(block);
+  }
+  void* turn(CachingAllocator& allocator, std::size_t bytes) {
+    void* block = allocator.allocate(bytes, owner_);
+    free_behind(allocator, block, reader_);
+    return block;
+  }
+  [[nodiscard]] std::map<std::string, std::uint64_t> calls_of(const std::function<void()>& work) const {
+    const auto before = driver_.calls_by_name();
+    work();
+    auto calls = driver_.calls_by_name();
+    for (const auto& [entry, count] : before) calls[entry] -= count;
+    std::erase_if(calls, [](const auto& each) { return each.second == 0; });
+    return calls;
+  }
+  [[nodiscard]] MemoryStats stats() const { return allocator_.memory_stats(); }
+
+  SimulatedDriver driver_{{.capacity_bytes = 1024 * kMega, .backing = Backing::none}};
+  CachingAllocator allocator_{{.driver = &driver_.api(), .options = AllocatorOptions::parse("oom_dump:off")}};
+  const StreamHandle owner_handle_ = driver_.create_stream();
+  const StreamHandle reader_handle_ = driver_.create_stream();
+  const StreamHandle other_handle_ = driver_.create_stream();
+  const Stream owner_ = wrapped(owner_handle_);
+  const Stream reader_ = wrapped(reader_handle_);
+  const Stream other_ = wrapped(other_handle_);
+};
+
+TEST_F(StreamWaitsTest, AThreadWithoutAContextMakesThreeCallsATurn) {
+  std::thread([&] {
+    turn(allocator_, kKibi);
+    const auto calls = calls_of([&] {
+      for (int i = 0; i < 10; ++i) turn(allocator_, kKibi);
+    });
+    const std::map<std::string, std::uint64_t> expected = {
+        {"cuStreamIsCapturing", 10}, {"cuEventRecord", 10}, {"cuEventQuery", 10}};
+    EXPECT_EQ(calls, expected);
+  }).join();
+}
+
+TEST_F(StreamWaitsTest, TheBlockComesBackAndEveryTurnIsCounted) {
+  void* const first = turn(allocator_, kKibi);
+  for (int i = 0; i < 9; ++i) EXPECT_EQ(turn(allocator_, kKibi), first);
+  const MemoryStats now = stats();
+  EXPECT_EQ(now.allocation.all.allocated, 10);
+  EXPECT_EQ(now.allocation.all.current, 0);
+  EXPECT_EQ(now.allocation.all.peak, 1);
+  EXPECT_EQ(now.active.all.current, 1) << "nobody has asked for the last event yet";
+  EXPECT_EQ(now.allocated_bytes.all.allocated, 10 * static_cast<std::int64_t>(kKibi));
+  EXPECT_EQ(now.requested_bytes.all.peak, static_cast<std::int64_t>(kKibi));
+  allocator_.check();
+}
+
+TEST_F(StreamWaitsTest, AnotherSizeIsCutAsIfTheBlockHadBeenMerged) {
+  void* const first = turn(allocator_, kKibi);
+  void* const larger = allocator_.allocate(8 * kKibi, owner_);
+  EXPECT_EQ(larger, first);
+  allocator_.check();
+  EXPECT_EQ(stats().active.all.current, 1);
+}
+
+TEST_F(StreamWaitsTest, WhoLooksFindsThePendingFree) {
+  driver_.occupy(reader_handle_, 10ms);
+  void* const block = turn(allocator_, kKibi);
+  EXPECT_EQ(stats().allocation.all.current, 0);
+  EXPECT_EQ(stats().active_bytes.all.current, static_cast<std::int64_t>(kKibi));
+  const auto pending = allocator_.oldest_pending_free();
+  ASSERT_TRUE(pending.has_value());
+  EXPECT_EQ(pending->address, reinterpret_cast<std::uintptr_t>(block));
+  const Snapshot snapshot = allocator_.snapshot();
+  const bool is_shown =
+      std::any_of(snapshot.segments.begin(), snapshot.segments.end(), [&](const SegmentInfo& segment) {
+        return std::any_of(segment.blocks.begin(), segment.blocks.end(), [&](const BlockInfo& info) {
+          return info.address == pending->address && info.state == BlockState::active_pending_free;
+        });
+      });
+  EXPECT_TRUE(is_shown);
+  allocator_.check();
+  allocator_.empty_cache();
+  EXPECT_EQ(stats().active.all.current, 0);
+  EXPECT_EQ(stats().reserved_bytes.all.current, 0);
+}
+
+TEST_F(StreamWaitsTest, ALateEventKeepsTheBlockAndNothingElse) {
+  driver_.occupy(reader_handle_, 10ms);
+  void* const late = turn(allocator_, kKibi);
+  void* const next = allocator_.allocate(kKibi, owner_);
+  EXPECT_NE(next, late);
+  allocator_.deallocate(next);
+  EXPECT_EQ(allocator_.allocate(kKibi, owner_), next);
+  driver_.run_until_idle(reader_handle_);
+  EXPECT_EQ(allocator_.allocate(kKibi, owner_), late);
+  EXPECT_EQ(stats().active.all.current, 2);
+  allocator_.check();
+}
+
+TEST_F(StreamWaitsTest, ASlowStreamHidesNoFinishedFreeOfAnother) {
+  void* const slow = allocator_.allocate(kKibi, owner_);
+  void* const done = allocator_.allocate(kKibi, owner_);
+  driver_.occupy(reader_handle_, 10ms);
+  free_behind(allocator_, slow, reader_);
+  free_behind(allocator_, done, other_);
+  EXPECT_EQ(allocator_.allocate(kKibi, owner_), done);
+  driver_.run_until_idle(reader_handle_);
+  EXPECT_EQ(allocator_.allocate(kKibi, owner_), slow);
+  allocator_.check();
+}
+
+TEST_F(StreamWaitsTest, AStreamIsAskedUpToItsFirstEventThatIsNotDone) {
+  driver_.occupy(reader_handle_, 10ms);
+  std::vector<void*> blocks;
+  for (int i = 0; i < 6; ++i) blocks.push_back(allocator_.allocate(kKibi, owner_));
+  allocator_.deallocate(blocks.back());
+  blocks.pop_back();
+  for (void* block : blocks) free_behind(allocator_, block, reader_);
+  const auto calls = calls_of([&] { blocks.push_back(allocator_.allocate(kKibi, owner_)); });
+  EXPECT_EQ(calls, (std::map<std::string, std::uint64_t>{{"cuEventQuery", 1}}));
+}
+
+TEST_F(StreamWaitsTest, MoreThanAStreamHasRoomForWaitAndComeBack) {
+  driver_.occupy(reader_handle_, 10ms);
+  std::vector<void*> blocks;
+  for (int i = 0; i < 50; ++i) blocks.push_back(allocator_.allocate(kMega, owner_));
+  for (void* block : blocks) free_behind(allocator_, block, reader_);
+  EXPECT_EQ(stats().active.all.current, 50);
+  EXPECT_EQ(stats().allocation.all.current, 0);
+  driver_.run_until_idle(reader_handle_);
+  void* const block = allocator_.allocate(kMega, owner_);
+  EXPECT_NE(std::find(blocks.begin(), blocks.end(), block), blocks.end());
+  EXPECT_EQ(stats().active.all.current, 1);
+  allocator_.check();
+}
+
+// As PyTorch has it: every request asks for all events.
+TEST_F(StreamWaitsTest, ARequestOnAnotherStreamCompletesWhatIsDone) {
+  for (int i = 0; i < 3; ++i) allocator_.deallocate(allocator_.allocate(kKibi, other_));
+  turn(allocator_, kKibi);
+  void* const block = allocator_.allocate(kKibi, other_);
+  EXPECT_EQ(stats().active.all.current, 1);
+  allocator_.deallocate(block);
+  allocator_.check();
+}
+
+TEST_F(StreamWaitsTest, ARequestCompletesWhatAnotherStreamFreedMeanwhile) {
+  const StreamHandle third = driver_.create_stream();
+  for (int i = 0; i < 4; ++i) {
+    void* const block = allocator_.allocate(kKibi, other_);
+    free_behind(allocator_, block, wrapped(third));
+  }
+  static_cast<void>(allocator_.allocate(kKibi, owner_));
+  void* const of_other = allocator_.allocate(kKibi, other_);
+  allocator_.record_stream(of_other, wrapped(third));
+  driver_.occupy(reader_handle_, 10ms);
+  turn(allocator_, kKibi);
+  allocator_.deallocate(of_other);
+  static_cast<void>(allocator_.allocate(kKibi, owner_));
+  EXPECT_EQ(stats().active.all.current, 3) << "two that live, and the one that the reader keeps";
+  allocator_.check();
+}
+
+TEST_F(StreamWaitsTest, ABlockThatTwoStreamsUsedWaitsForBoth) {
+  void* const block = allocator_.allocate(kKibi, owner_);
+  driver_.occupy(other_handle_, 10ms);
+  allocator_.record_stream(block, other_);
+  free_behind(allocator_, block, reader_);
+  EXPECT_NE(allocator_.allocate(kKibi, owner_), block);
+  driver_.run_until_idle(other_handle_);
+  EXPECT_EQ(allocator_.allocate(kKibi, owner_), block);
+}
+
+TEST_F(StreamWaitsTest, ASecondFreeFreesNothing) {
+  driver_.occupy(reader_handle_, 10ms);
+  void* const block = turn(allocator_, kKibi);
+  testing::internal::CaptureStderr();
+  allocator_.deallocate(block);
+  EXPECT_NE(testing::internal::GetCapturedStderr().find("nothing was freed"), std::string::npos);
+  EXPECT_EQ(stats().active.all.current, 1);
+  allocator_.check();
+}
+
+TEST_F(StreamWaitsTest, AFreeWhileTheRecordedStreamCapturesIsGuardedAfterTheCapture) {
+  void* const block = allocator_.allocate(kKibi, owner_);
+  allocator_.record_stream(block, reader_);
+  ASSERT_EQ(driver_.api().stream_begin_capture(reader_handle_, CU_STREAM_CAPTURE_MODE_RELAXED), CUDA_SUCCESS);
+  allocator_.deallocate(block);
+  EXPECT_NE(allocator_.allocate(kKibi, owner_), block);
+  CUgraph graph = nullptr;
+  ASSERT_EQ(driver_.api().stream_end_capture(reader_handle_, &graph), CUDA_SUCCESS);
+  EXPECT_EQ(driver_.api().graph_destroy(graph), CUDA_SUCCESS);
+  EXPECT_EQ(allocator_.allocate(kKibi, owner_), block);
+  allocator_.check();
+}
+
+TEST_F(StreamWaitsTest, TheEntriesAreThoseOfAFreeThatWaits) {
+  HistoryOptions history = HistoryOptions::always_on();
+  history.clear_history = true;
+  allocator_.record_history(history);
+  for (int i = 0; i < 4; ++i) turn(allocator_, kKibi);
+  static_cast<void>(allocator_.allocate(kKibi, owner_));
+  std::vector<TraceAction> actions;
+  const Snapshot snapshot = allocator_.snapshot();
+  for (const TraceEntry& entry : snapshot.device_traces.at(0)) actions.push_back(entry.action);
+  const std::vector<TraceAction> of_turn = {TraceAction::alloc, TraceAction::free_requested,
+                                            TraceAction::free_completed};
+  std::vector<TraceAction> expected = {TraceAction::free_completed};  // of the last turn before
+  for (int i = 0; i < 4; ++i) expected.insert(expected.end(), of_turn.begin(), of_turn.end());
+  expected.push_back(TraceAction::alloc);
+  EXPECT_EQ(actions, expected);
+}
+
+// A driver that does something of its own where it is asked.
+struct Meddling {
+  SimulatedDriver& driver;
+  CachingAllocator* allocator = nullptr;
+  CUresult record = CUDA_SUCCESS;
+  CUresult query = CUDA_SUCCESS;  // of the next one
+  bool looks = false;
+  bool wants_context = false;
+  std::int64_t active = 0;
+  std::int64_t allocated = 0;
+
+  [[nodiscard]] bool lacks_context() const {
+    CUcontext context = nullptr;
+    return wants_context && (driver.api().ctx_get_current(&context) != CUDA_SUCCESS || context == nullptr);
+  }
+  [[nodiscard]] DriverApi api() {
+    DriverApi api = driver.api();
+    api.event_record = {this, [](void* self, CUevent event, CUstream stream) {
+                          auto& now = *static_cast<Meddling*>(self);
+                          if (now.lacks_context()) return CUDA_ERROR_INVALID_CONTEXT;
+                          if (now.looks) {
+                            now.active = now.allocator->memory_stats().active.all.current;
+                            now.allocated = now.allocator->memory_stats().allocation.all.current;
+                            now.allocator->check();
+                          }
+                          if (now.record != CUDA_SUCCESS) return now.record;
+                          return now.driver.api().event_record(event, stream);
+                        }};
+    api.event_query = {this, [](void* self, CUevent event) {
+                         auto& now = *static_cast<Meddling*>(self);
+                         if (now.lacks_context()) return CUDA_ERROR_INVALID_CONTEXT;
+                         const CUresult failure = std::exchange(now.query, CUDA_SUCCESS);
+                         return failure != CUDA_SUCCESS ? failure : now.driver.api().event_query(event);
+                       }};
+    return api;
+  }
+};
+
+class MeddlingStreamWaitsTest : public StreamWaitsTest {
+ protected:
+  MeddlingStreamWaitsTest() {
+    meddling_.allocator = &meddled_;
+    for (int i = 0; i < 4; ++i) turn(meddled_, kKibi);
+  }
+  // Streams of the other driver are the first one's.
+  void* turn(CachingAllocator& allocator, std::size_t bytes) {
+    void* block = allocator.allocate(bytes, owner_handle_);
+    allocator.record_stream(block, reader_handle_);
+    allocator.deallocate(block);
+    return block;
+  }
+
+  Meddling meddling_{driver_};
+  const DriverApi api_ = meddling_.api();
+  CachingAllocator meddled_{{.driver = &api_, .options = AllocatorOptions::parse("oom_dump:off")}};
+};
+
+TEST_F(MeddlingStreamWaitsTest, WhoLooksWhileTheEventIsRecordedFindsThePendingFree) {
+  meddling_.looks = true;
+  driver_.occupy(reader_handle_, 10ms);
+  void* const block = turn(meddled_, kKibi);
+  meddling_.looks = false;
+  EXPECT_EQ(meddling_.active, 1);
+  EXPECT_EQ(meddling_.allocated, 0);
+  EXPECT_NE(meddled_.allocate(kKibi, owner_handle_), block);
+  driver_.run_until_idle(reader_handle_);
+  EXPECT_EQ(meddled_.allocate(kKibi, owner_handle_), block);
+  EXPECT_EQ(meddled_.memory_stats().active.all.current, 2);
+  meddled_.check();
+}
+
+TEST_F(MeddlingStreamWaitsTest, ARefusedEventIsTriedAgainAndTold) {
+  meddling_.record = CUDA_ERROR_LAUNCH_FAILED;
+  void* const block = turn(meddled_, kKibi);
+  EXPECT_EQ(meddled_.memory_stats().active.all.current, 1);
+  EXPECT_EQ(meddled_.memory_stats().allocation.all.current, 0);
+  EXPECT_THROW(static_cast<void>(meddled_.allocate(kKibi, owner_handle_)), DriverError);
+  meddling_.record = CUDA_SUCCESS;
+  EXPECT_EQ(meddled_.allocate(kKibi, owner_handle_), block);
+  meddled_.check();
+}
+
+TEST_F(MeddlingStreamWaitsTest, AFailingQueryIsToldToTheRequestThatMadeIt) {
+  void* const block = turn(meddled_, kKibi);
+  meddling_.query = CUDA_ERROR_LAUNCH_FAILED;
+  EXPECT_THROW(static_cast<void>(meddled_.allocate(kKibi, owner_handle_)), DriverError);
+  EXPECT_EQ(meddled_.memory_stats().active.all.current, 1);
+  EXPECT_EQ(meddled_.allocate(kKibi, owner_handle_), block);
+  meddled_.check();
+}
+
+TEST_F(MeddlingStreamWaitsTest, ADriverThatWantsAContextGetsOne) {
+  meddling_.wants_context = true;
+  std::thread([&] {
+    void* const block = turn(meddled_, kKibi);
+    for (int i = 0; i < 3; ++i) EXPECT_EQ(turn(meddled_, kKibi), block);
+    CUcontext current = nullptr;
+    EXPECT_EQ(driver_.api().ctx_get_current(&current), CUDA_SUCCESS);
+    EXPECT_EQ(current, nullptr);
+  }).join();
+  meddled_.check();
+}
+
+// Each takes the way of streams that serve themselves whenever the other lets it.
+TEST_F(StreamWaitsTest, TwoStreamsAndOneWhoLooksAgree) {
+  constexpr int kTurns = 2000;
+  std::atomic<int> working{2};
+  const auto work = [&](const Stream& owner, const Stream& user) {
+    for (int i = 0; i < kTurns; ++i) {
+      void* const block = allocator_.allocate(kKibi * static_cast<std::size_t>(1 + i % 3), owner);
+      if (i % 4 != 3) allocator_.record_stream(block, user);
+      allocator_.deallocate(block);
+    }
+    --working;
+  };
+  std::thread one(work, std::cref(owner_), std::cref(reader_));
+  std::thread two(work, std::cref(other_), std::cref(reader_));
+  while (working != 0) {
+    const MemoryStats now = stats();
+    EXPECT_LE(now.allocation.all.current, 2);
+    EXPECT_GE(now.active.all.current, now.allocation.all.current);
+    std::this_thread::yield();
+  }
+  one.join();
+  two.join();
+  allocator_.empty_cache();
+  EXPECT_EQ(stats().allocation.all.allocated, 2 * kTurns);
+  EXPECT_EQ(stats().active.all.current, 0);
+  EXPECT_EQ(stats().reserved_bytes.all.current, 0);
+  allocator_.check();
+}
+
+}  // namespace
+}  // namespace cistern
