@@ -29,7 +29,7 @@ void DeviceAllocator::require_within_budgets(const Request& request, Block* bloc
   std::size_t bytes = request.rounded;
   if (block != nullptr) {
     if (!should_split(*block, request)) bytes = block->bytes;
-  } else if (options_.policy != Policy::expandable && !is_paged(request)) {  // which map what the request needs
+  } else if (options_.policy != Policy::expandable) {  // which maps what the request needs
     const PrivatePool* home = request.pools->home;
     const bool is_kept_whole = home != nullptr && home->settings.no_split;
     if (is_kept_whole || !policy_.should_split(request.segment_bytes, request.rounded, request.kind))

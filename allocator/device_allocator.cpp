@@ -37,7 +37,8 @@ DeviceAllocator::DeviceAllocator(const HeapSurroundings& surroundings, int devic
 
 // Inline in any build: stacks begin where these walks do.
 template <class PoolsOf>
-[[gnu::always_inline]] inline void* DeviceAllocator::allocate_from(std::size_t bytes, const StreamIdentity& stream, PoolsOf&& pools_of) {
+[[gnu::always_inline]] inline void* DeviceAllocator::allocate_from(std::size_t bytes, const StreamIdentity& stream,
+                                                                   PoolsOf&& pools_of) {
   if (bytes >= kTooLarge) refuse_too_large(bytes);
   const Gathering gathers = gathering();
   const GatheredStack stack(gathers.includes(HistoryContext::state), gathers.most_frames());
@@ -73,9 +74,8 @@ inline void* DeviceAllocator::serve(Request& request, const StreamIdentity& stre
   // for itself.
   arena_.reserve(1, 0);
   Block* block = nullptr;
-  if (!plain_search_ && is_paged(request)) {
-    block = serve_paged(request, lock);
-  } else {
+  if (!plain_search_ && is_paged(request)) block = serve_paged(request, lock);
+  if (block == nullptr) {
     block = find_free_block(request);
     if (block == nullptr || !budgets_.empty()) block = provide(block, request, lock);
     block = hand_out(block, request, lock);

@@ -155,6 +155,7 @@ class DeviceAllocator : public StreamHits {
   [[nodiscard]] bool is_paged(const Request& request) const {
     return paged_ != nullptr && options_.policy == Policy::paged && request.pools->home == nullptr;
   }
+  // Null: the driver has no addresses for it, and segments are to serve it.
   [[nodiscard]] Block* serve_paged(Request& request, Lock& lock);
   enum class Growth {
     unasked,  // only if nobody wants to be asked before memory is created
@@ -162,8 +163,13 @@ class DeviceAllocator : public StreamHits {
     left,  // what the driver had left when it refused more
   };
   [[nodiscard]] Block* take_known_place(const Request& request, const Lock& lock);
-  [[nodiscard]] std::optional<PagedBlock> find_place(const Request& request, Lock& lock);
-  [[nodiscard]] std::optional<PagedBlock> try_place(const Request& request, Growth growth, std::int64_t& pages_left,
+  // What the driver refused a request so far.
+  struct Refusals {
+    std::int64_t pages_left = 0;  // that it had when it refused more
+    bool has_no_addresses = false;
+  };
+  [[nodiscard]] std::optional<PagedBlock> find_place(const Request& request, Refusals& refusals, Lock& lock);
+  [[nodiscard]] std::optional<PagedBlock> try_place(const Request& request, Growth growth, Refusals& refusals,
                                                     Lock& lock);
   // What a plan takes of the driver beside the heap's lock.
   struct PlanOrder {

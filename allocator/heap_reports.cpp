@@ -23,6 +23,11 @@ double HeapReports::memory_fraction() const {
   return fraction_;
 }
 
+std::uint64_t HeapReports::requests_without_addresses() const {
+  const Lock lock(mutex_);
+  return requests_without_addresses_;
+}
+
 MemoryStats HeapReports::stats(ReservedByPrivatePool* pools) const {
   const Lock lock(mutex_);
   if (pools != nullptr && !follows_2_4()) {

@@ -54,6 +54,8 @@ class HeapReports : protected HeapState {
   // False: they ask for expandable segments, which this device cannot have. Then it has others.
   [[nodiscard]] bool can_serve(const AllocatorOptions& options) const;
   [[nodiscard]] double memory_fraction() const;
+  // How many requests for paged memory found no addresses, so that segments served them.
+  [[nodiscard]] std::uint64_t requests_without_addresses() const;
 
   // `pools`, if given, gets what private pools have reserved, of the same moment.
   [[nodiscard]] MemoryStats stats(ReservedByPrivatePool* pools = nullptr) const;

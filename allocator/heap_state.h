@@ -228,12 +228,13 @@ struct HeapState {
   std::size_t mapped_pages_ = 0;               // of those, and on their way
   std::unique_ptr<AddressRange> spare_range_;  // and host memory for one more, in the end
   PageSource::Room spare_handles_;
-  std::vector<CUdevice> peers_;     // that may use them; the same while a map is under way
-  int range_operations_ = 0;        // maps and unmaps under way, with the lock given up
-  bool grants_access_ = false;      // and none may begin: access is being given
-  bool out_of_addresses_ = false;   // as of the last range that was asked for
-  std::size_t held_bytes_ = 0;      // of all segments
-  std::size_t arriving_bytes_ = 0;  // asked of the driver by threads that gave the lock up
+  std::vector<CUdevice> peers_;                   // that may use them; the same while a map is under way
+  int range_operations_ = 0;                      // maps and unmaps under way, with the lock given up
+  bool grants_access_ = false;                    // and none may begin: access is being given
+  bool out_of_addresses_ = false;                 // as of the last range that was asked for
+  std::uint64_t requests_without_addresses_ = 0;  // for paged memory: segments served them
+  std::size_t held_bytes_ = 0;                    // of all segments
+  std::size_t arriving_bytes_ = 0;                // asked of the driver by threads that gave the lock up
   double fraction_ = 1.0;
   std::size_t limit_bytes_ = kUnlimited;
   std::array<std::uint64_t, 2> searches_{};  // of each pool, counted while garbage collection is on

@@ -75,6 +75,11 @@ std::string DeviceHeaps::describe_options() const {
       text += fmt::format("without effect: {} on device {}: {}\n",
                           options.policy == Policy::paged ? "policy:paged" : "expandable_segments", heap.device(),
                           kFixedSegments);
+    if (const std::uint64_t count = heap.requests_without_addresses(); count != 0)
+      text += fmt::format(
+          "without effect: policy:paged on device {}: for {} requests, which had segments as under policy:classic: the "
+          "driver had no addresses left\n",
+          heap.device(), count);
     const double fraction = heap.memory_fraction();
     if (fraction < 1.0) text += fmt::format("memory fraction of device {}: {:.6g}\n", heap.device(), fraction);
   });

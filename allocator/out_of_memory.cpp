@@ -219,8 +219,8 @@ OutOfMemoryReport DeviceAllocator::make_report(const Request& request, const std
         "before the capture would have made room, and the next request after it does.";
   else if (report.cause == OutOfMemoryCause::address_space && is_paged(request))
     report.advice =
-        "Each stream's blocks have addresses of four times the device's memory, and more when these are used up: "
-        "fewer streams need fewer addresses, and empty_cache() gives back those that nothing is mapped at.";
+        "The driver had no addresses left for paged memory, which reserves four times the device's memory at once, and "
+        "no segment for the request: empty_cache() gives back addresses that nothing is mapped at.";
   else if (report.cause == OutOfMemoryCause::address_space)
     report.advice =
         "Each stream and pool size has an address range of an eighth more than the device's memory: fewer streams or "

@@ -30,7 +30,7 @@ void PagePlacement::set_addresses(PagePlan& plan, bool goes_on_at_end) {
   if (!goes_on_at_end) {
     address = table_.reserve_hole(arena_of(stream), gather.pages);
     if (!address && is_long(arena_of(stream))) {
-      arenas_[static_cast<std::size_t>(stream)] = -1;
+      growing(stream) = -1;
       address = table_.reserve_hole(arena_of(stream), gather.pages);
     }
   }

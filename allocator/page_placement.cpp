@@ -22,18 +22,18 @@ constexpr std::int64_t kMostPagesOfAWindow = 16;
 }  // namespace
 
 PagePlacement::PagePlacement(PageSize page, std::int64_t page_limit, std::int64_t arena_pages)
-    : table_(page), log_(kLogEntries), page_limit_(page_limit), arena_pages_(arena_pages) {}
+    : table_(page), log_(kLogEntries), page_limit_(page_limit), arena_pages_(arena_pages) {
+  arenas_.fill(-1);
+}
 
 // What its frees need is there from its first request on.
 void PagePlacement::add_stream(StreamNumber stream) {
-  const auto count = static_cast<std::size_t>(stream) + 1;
   free_.add_stream(stream);
   harm_.add_stream(stream);
-  if (arenas_.size() < count) arenas_.resize(count, -1);
 }
 
 PageTable::Arena PagePlacement::arena_of(StreamNumber stream) {
-  PageTable::Arena& arena = arenas_[static_cast<std::size_t>(stream)];
+  PageTable::Arena& arena = growing(stream);
   if (arena >= 0) return arena;
   if (spare_arenas_.empty()) {
     const auto count = static_cast<std::size_t>(table_.arenas()) + 1;

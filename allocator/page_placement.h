@@ -27,6 +27,8 @@
 // the free runs. Each place that changed costs O(log n) a piece, once, when the free runs are looked at. Not
 // thread-safe.
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <optional>
@@ -133,6 +135,9 @@ class PagePlacement {
  public:
   static constexpr std::int64_t kNoLimit = std::numeric_limits<std::int64_t>::max();
 
+  // So many arenas grow at a time: streams beyond share them, so that addresses do not grow with streams.
+  static constexpr StreamNumber kGrowingArenas = 8;
+
   // From `arena_pages` pages on a stream's next addresses are in another arena.
   explicit PagePlacement(PageSize page = PageSize(), std::int64_t page_limit = kNoLimit,
                          std::int64_t arena_pages = kNoLimit);
@@ -201,6 +206,9 @@ class PagePlacement {
  private:
   void add_stream(StreamNumber stream);
   [[nodiscard]] PageTable::Arena arena_of(StreamNumber stream);
+  [[nodiscard]] PageTable::Arena& growing(StreamNumber stream) {
+    return arenas_[static_cast<std::size_t>(stream % kGrowingArenas)];
+  }
   [[nodiscard]] bool is_usable(Sectors address, const PageRequest& request) const;
   void choose_place(PagePlan& plan);
   [[nodiscard]] bool is_worth_a_window(const PageRequest& request) const;
@@ -289,8 +297,8 @@ class PagePlacement {
   PlacementCounts counts_;
   std::int64_t page_limit_;
   std::int64_t arena_pages_;
-  std::vector<PageTable::Arena> arenas_;  // a stream's, where its addresses grow; -1: none
-  std::vector<bool> is_open_;             // an arena's: it has been a stream's, and was not taken back
+  std::array<PageTable::Arena, kGrowingArenas> arenas_;  // where a stream's addresses grow; -1: nowhere yet
+  std::vector<bool> is_open_;                            // an arena's: it has been a stream's, and was not taken back
   std::vector<PageTable::Arena> spare_arenas_;
   std::int64_t under_way_ = 0;  // plans with addresses that nothing is mapped at yet
   Sectors live_ = 0;

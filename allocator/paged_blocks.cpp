@@ -2,7 +2,8 @@
 //
 // A plan has what it takes to itself: the lock is given up around the driver's part of it, which is all or nothing.
 // Where it takes free bytes of other streams, the request's stream waits on the device for what they had queued, before
-// the block is anybody's; the host waits for nothing.
+// the block is anybody's; the host waits for nothing. Where the driver has no addresses for another mapping, segments
+// serve, as under `classic`.
 
 #include "allocator/device_allocator.h"
 #include "runtime/driver_error.h"
@@ -34,8 +35,17 @@ Block* DeviceAllocator::serve_paged(Request& request, Lock& lock) {
   request.segment_bytes = request.rounded;
   if (!budgets_.empty()) require_within_budgets(request, nullptr, lock);
   if (Block* block = take_known_place(request, lock)) return block;
+  // What segments served since addresses ran out they serve again without the driver.
+  if (request.pools->lacks_addresses && find_free_block(request) != nullptr) return nullptr;
   const PoolReference keeps(*request.pools, lock);
-  const std::optional<PagedBlock> place = find_place(request, lock);
+  Refusals refusals;
+  const std::optional<PagedBlock> place = find_place(request, refusals, lock);
+  if (!place && refusals.has_no_addresses) {
+    request.pools->lacks_addresses = true;
+    ++requests_without_addresses_;
+    arena_.reserve(1, 0);
+    return nullptr;
+  }
   if (!place) {
     Block* block = take_from_overflow(request);
     if (block == nullptr) fail(request, lock);
@@ -72,39 +82,40 @@ void DeviceAllocator::make_room_for_paged(StreamHeap& heap) {
   heap.live.make_room();
 }
 
-// Nothing: there is no memory for the request.
-std::optional<PagedBlock> DeviceAllocator::find_place(const Request& request, Lock& lock) {
-  std::int64_t pages_left = 0;
+// Nothing: there is no memory for the request, or no addresses.
+std::optional<PagedBlock> DeviceAllocator::find_place(const Request& request, Refusals& refusals, Lock& lock) {
   const bool asks = surroundings_.observers.has_free_memory_callbacks();
-  if (auto place = try_place(request, asks || collects_garbage() ? Growth::unasked : Growth::allowed, pages_left, lock))
-    return place;
-  if (asks || collects_garbage()) {
+  const bool may_create = !asks && !collects_garbage();
+  if (auto place = try_place(request, may_create ? Growth::allowed : Growth::unasked, refusals, lock)) return place;
+  if (refusals.has_no_addresses) return std::nullopt;
+  if (!may_create) {
     if (asks) static_cast<void>(call_free_memory_callbacks(request, lock));
     if (collects_garbage()) collect_garbage(lock);
-    if (auto place = try_place(request, Growth::allowed, pages_left, lock)) return place;
+    if (auto place = try_place(request, Growth::allowed, refusals, lock)) return place;
+    if (refusals.has_no_addresses) return std::nullopt;
   }
   try {
     // What the driver refused, free handles and fragments may bring, beside what it has left.
-    if (auto place = try_place(request, Growth::left, pages_left, lock)) return place;
-    if (capture_under_way()) return std::nullopt;
+    if (auto place = try_place(request, Growth::left, refusals, lock)) return place;
+    if (refusals.has_no_addresses || capture_under_way()) return std::nullopt;
     full_flush(lock);
     recorder_.allocation_retried();
-    if (auto place = try_place(request, Growth::allowed, pages_left, lock)) return place;
-    return try_place(request, Growth::left, pages_left, lock);
+    if (auto place = try_place(request, Growth::allowed, refusals, lock)) return place;
+    return try_place(request, Growth::left, refusals, lock);
   } catch (const std::bad_alloc&) {  // the device was short of memory first: that is what the caller must hear of
     return std::nullopt;
   }
 }
 
 // One attempt. Nothing: the limit forbids it, or the driver has no memory; any other failure of the driver is thrown.
-std::optional<PagedBlock> DeviceAllocator::try_place(const Request& request, Growth growth, std::int64_t& pages_left,
+std::optional<PagedBlock> DeviceAllocator::try_place(const Request& request, Growth growth, Refusals& refusals,
                                                      Lock& lock) {
   wait_for_grants(lock);
   retire_mappings(lock);
   PagePlacement& placement = paged_->placement;
   PageRequest wanted{PagedMemory::sectors_for(request.rounded), paged_stream(*request.pools), true};
   for (;;) {
-    set_page_limit(growth, pages_left);
+    set_page_limit(growth, refusals.pages_left);
     auto known = placement.plan_known(wanted);
     PagePlan plan = known ? *std::move(known) : placement.plan(wanted);
     if (plan.kind != PlanKind::placed) return std::nullopt;
@@ -124,15 +135,15 @@ std::optional<PagedBlock> DeviceAllocator::try_place(const Request& request, Gro
     }
     if (outcome.result == CUDA_SUCCESS) return commit(plan, lock);
     placement.abandon(plan);
-    out_of_addresses_ =
+    out_of_addresses_ = refusals.has_no_addresses =
         outcome.result == CUDA_ERROR_OUT_OF_MEMORY && outcome.call == DriverEntryId::mem_address_reserve;
     if (outcome.call == DriverEntryId::stream_wait_event && wanted.may_take_others) {
       wanted.may_take_others = false;  // it cannot be ordered behind them, as in a capture
       continue;
     }
     if (outcome.result == CUDA_ERROR_OUT_OF_MEMORY) {
-      const bool has_less = outcome.call == DriverEntryId::mem_create && outcome.created < pages_left;
-      pages_left = outcome.call == DriverEntryId::mem_create ? outcome.created : 0;
+      const bool has_less = outcome.call == DriverEntryId::mem_create && outcome.created < refusals.pages_left;
+      refusals.pages_left = outcome.call == DriverEntryId::mem_create ? outcome.created : 0;
       if (growth == Growth::left && has_less) continue;
       return std::nullopt;
     }

@@ -72,6 +72,8 @@ struct StreamHeap {
   bool wants_to_wake = false;        // then
   bool was_asked = false;            // since it was put to sleep
   bool has_served_alone = false;     // since the arena looked last
+  // The driver had none for its paged memory: segments serve beside it. Stays so.
+  bool lacks_addresses = false;
   // Some of its segments' blocks are not found by page, although they are of the default pool. Stays so.
   bool has_hidden_segments = false;
   StreamHeap* next_unused = nullptr;

@@ -45,7 +45,7 @@ void StreamHeapArena::give_back(StreamHeap& heap) noexcept {
   heap.is_ended = false;
   heap.end.reset();
   heap.home = nullptr;
-  heap.was_asked = heap.has_hidden_segments = false;
+  heap.was_asked = heap.has_hidden_segments = heap.lacks_addresses = false;
   heap.next_unused = unused_;
   unused_ = &heap;
 }

@@ -306,6 +306,17 @@ TEST_F(PagePlacementTest, AStreamsAddressesGoOnInAnotherArena) {
   small.audit();
 }
 
+TEST_F(PagePlacementTest, ManyStreamsShareFewArenas) {
+  std::vector<PagedBlock> blocks;
+  for (StreamNumber stream = 0; stream < 100; ++stream) blocks.push_back(allocate(100, stream));
+  EXPECT_EQ(placement_.table().arenas(), PagePlacement::kGrowingArenas);
+  for (StreamNumber stream = 0; stream < 100; ++stream) blocks.push_back(allocate(200, stream));
+  EXPECT_EQ(placement_.table().arenas(), PagePlacement::kGrowingArenas);
+  placement_.audit();
+  for (const PagedBlock& block : blocks) release(block);
+  placement_.audit();
+}
+
 // What is refused is free again where it was; what is gone is known of no more.
 TEST_F(PagePlacementTest, WholeHandlesLeaveAndWhatIsRefusedStays) {
   std::vector<PagedBlock> blocks;

@@ -114,6 +114,25 @@ TEST_F(PageRetirementTest, MappingsAndAddressesHaveABound) {
   audit();
 }
 
+// Of much memory fewer mappings show each page: the driver keeps something for each.
+TEST_F(PageRetirementTest, MuchMemoryHasFewerMappingsOfAPage) {
+  constexpr std::int64_t kPages = 20000;
+  constexpr std::int64_t kMost = 524288 + 8 * kPages;
+  std::vector<PagedBlock> pages;
+  for (std::int64_t i = 0; i < kPages; ++i) pages.push_back(allocate(128));
+  for (std::size_t i = 0; i < pages.size(); i += 2) release(pages[i]);
+  std::int64_t most = 0;
+  // Each is longer than what the last one left in one piece.
+  for (std::int64_t size = kPages / 2 - 100; size < kPages / 2; ++size) {
+    release(allocate(128 * size));
+    most = std::max(most, placement_.table().mapped_pages());
+    retire(1000000);
+  }
+  EXPECT_EQ(placement_.table().pages(), kPages);
+  EXPECT_GT(begun_, 0);
+  EXPECT_LE(most, kMost + kPages);
+}
+
 TEST_F(PageRetirementTest, WhatIsUsedStays) {
   const PagedBlock window = allocate_window();
   std::vector<PagedBlock> kept;

@@ -256,6 +256,25 @@ TEST_F(PagedSmallDevice, WhatTheDriverHasLeftServesBesideFragments) {
   judge();
 }
 
+// Below the peak of before all of the request is asked of the driver, which has less left now.
+TEST_F(PagedSmallDevice, WhatTheDriverHasLeftServesThoughItRefusedMore) {
+  give(take(30 * kMega));
+  allocator.empty_cache();
+  std::vector<void*> small;
+  for (int i = 0; i < 4; ++i) small.push_back(take(kMega));
+  take(10 * kMega);
+  CUdeviceptr outside = 0;  // all but three pages
+  ASSERT_EQ(driver.api().mem_alloc(&outside, 12 * kMega), CUDA_SUCCESS);
+  give(small[1]);
+  give(small[2]);
+  EXPECT_NE(take(8 * kMega), nullptr);
+  EXPECT_EQ(reserved(), mebibytes(20));
+  EXPECT_EQ(allocator.memory_stats().num_alloc_retries, 0);
+  allocator.check();
+  ASSERT_EQ(driver.api().mem_free(outside), CUDA_SUCCESS);
+  judge();
+}
+
 TEST_F(PagedSmallDevice, WhatCannotBeServedIsReported) {
   take(30 * kMega);
   try {

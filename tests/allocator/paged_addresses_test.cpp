@@ -1,0 +1,149 @@
+// Addresses of paged memory: they do not grow with streams, and where the driver has none left segments serve.
+
+#include <cistern/allocator.h>
+#include <cistern/error.h>
+#include <cistern/scope.h>
+#include <cistern/simulated.h>
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "allocator/device_heaps.h"
+#include "tests/byte_units.h"
+
+namespace cistern {
+namespace {
+
+class PagedAddresses : public ::testing::Test {
+ protected:
+  explicit PagedAddresses(std::size_t capacity = 4096 * kMega)
+      : driver({.capacity_bytes = capacity, .backing = Backing::none, .races = RaceMode::collect}),
+        allocator({.driver = &driver.api(), .options = AllocatorOptions::parse("oom_dump:off,policy:paged")}) {}
+
+  void* take(std::size_t bytes, StreamHandle stream = nullptr) { return allocator.allocate(bytes, stream); }
+  void give(void* block) { allocator.deallocate(block); }
+  [[nodiscard]] MemoryStats stats() const { return allocator.memory_stats(); }
+  // All that the driver has left, in pieces of `bytes`.
+  void reserve_the_rest(std::size_t bytes) {
+    CUdeviceptr address = 0;
+    while (driver.api().mem_address_reserve(&address, bytes, 0, 0, 0) == CUDA_SUCCESS)
+      reserved.emplace_back(address, bytes);
+  }
+  void give_addresses_back() {
+    for (const auto& [address, bytes] : reserved)
+      EXPECT_EQ(driver.api().mem_address_free(address, bytes), CUDA_SUCCESS);
+    reserved.clear();
+  }
+  void judge() {
+    allocator.check();
+    EXPECT_EQ(driver.used_bytes(), static_cast<std::size_t>(stats().reserved_bytes.all.current));
+    std::int64_t shown = 0;
+    for (const SegmentInfo& segment : allocator.snapshot().segments) shown += segment.total_size;
+    EXPECT_EQ(shown, stats().reserved_bytes.all.current);
+    for (const RaceReport& report : driver.race_reports()) ADD_FAILURE() << report.to_string();
+  }
+
+  SimulatedDriver driver;
+  CachingAllocator allocator;
+  std::vector<std::pair<CUdeviceptr, std::size_t>> reserved;
+};
+
+TEST_F(PagedAddresses, DoNotGrowWithStreams) {
+  std::vector<void*> blocks;
+  for (int i = 0; i < 500; ++i) {
+    const StreamHandle stream = driver.create_stream();
+    blocks.push_back(take(3 * kMega, stream));
+    give(take(kMega, stream));
+  }
+  EXPECT_EQ(driver.calls("cuMemAddressReserve"), 8U);
+  EXPECT_EQ(stats().segment.all.allocated, 0);
+  judge();
+  for (void* block : blocks) give(block);
+  allocator.empty_cache();
+  EXPECT_EQ(driver.used_bytes(), 0U);
+  EXPECT_EQ(driver.calls("cuMemAddressFree"), 8U);
+  judge();
+}
+
+TEST_F(PagedAddresses, WithoutAnySegmentsServe) {
+  reserve_the_rest(2 * kMega << 10);
+  reserve_the_rest(2 * kMega);
+  const StreamHandle side = driver.create_stream();
+  std::vector<void*> blocks;
+  for (int i = 0; i < 10; ++i) blocks.push_back(take(30 * kMega, i % 2 == 0 ? nullptr : side));
+  EXPECT_EQ(stats().segment.all.current, 10);
+  EXPECT_EQ(stats().num_ooms, 0);
+  EXPECT_EQ(stats().num_alloc_retries, 0);
+  judge();
+  for (void* block : blocks) give(block);
+  const auto again = [&] {
+    for (int i = 0; i < 10; ++i) blocks[static_cast<std::size_t>(i)] = take(30 * kMega, i % 2 == 0 ? nullptr : side);
+    for (void* block : blocks) give(block);
+  };
+  const std::uint64_t calls = driver.calls();
+  again();
+  {
+    const TagScope tag("with the heap's lock");
+    again();
+  }
+  EXPECT_EQ(driver.calls(), calls) << "what segments served they serve again";
+  allocator.empty_cache();
+  EXPECT_EQ(driver.used_bytes(), 0U);
+  give_addresses_back();
+  void* paged = take(30 * kMega);
+  EXPECT_EQ(stats().segment.all.current, 0) << "there are addresses again";
+  give(paged);
+  judge();
+}
+
+// Of 32 pages. Gathers that grow take new addresses each, until the arena is long.
+class PagedAddressesOfOneArena : public PagedAddresses {
+ protected:
+  PagedAddressesOfOneArena() : PagedAddresses(64 * kMega) {}
+};
+
+TEST_F(PagedAddressesOfOneArena, WhereTheyAreUsedUpSegmentsServeBesidePages) {
+  std::vector<void*> pages;
+  for (int i = 0; i < 31; ++i) pages.push_back(take(2 * kMega));
+  EXPECT_EQ(driver.calls("cuMemAddressReserve"), 1U);
+  reserve_the_rest(2 * kMega);
+  const std::uint64_t refused = driver.calls("cuMemAddressReserve");
+  for (std::size_t i = 0; i < pages.size(); i += 2) give(std::exchange(pages[i], nullptr));
+  for (std::size_t size = 8; size <= 16; ++size) {
+    void* block = take(size * 2 * kMega);
+    driver.launch(nullptr, {}, {{block, size * 2 * kMega}}, std::chrono::milliseconds(1), [] {});
+    give(block);
+    judge();
+  }
+  EXPECT_GT(driver.calls("cuMemAddressReserve"), refused) << "the sizes are to use the arena up";
+  EXPECT_GE(stats().segment.all.allocated, 1);
+  EXPECT_EQ(stats().num_ooms, 0);
+  for (void* page : pages)
+    if (page != nullptr) give(page);
+  allocator.empty_cache();
+  EXPECT_EQ(driver.used_bytes(), 0U);
+  judge();
+}
+
+TEST(PagedWithoutAddresses, EffectiveConfigSaysSo) {
+  SimulatedDriver driver({.capacity_bytes = 256 * kMega, .backing = Backing::none});
+  DriverApi api = driver.api();
+  api.mem_address_reserve = {
+      &driver, [](void*, CUdeviceptr*, std::size_t, std::size_t, CUdeviceptr, unsigned long long) -> CUresult {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+      }};
+  Contexts contexts(api);
+  DeviceHeaps heaps(contexts, AllocatorOptions::parse("oom_dump:off,policy:paged"));
+  static_cast<void>(heaps.allocate(30 * kMega, {}, 0));
+  EXPECT_EQ(heaps.stats(0).segment.all.current, 1);
+  EXPECT_NE(heaps.describe_options().find("without effect: policy:paged on device 0: for 1 requests"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace cistern
