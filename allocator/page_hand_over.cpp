@@ -15,7 +15,7 @@ std::optional<PagePlan> PagePlacement::plan_known(const PageRequest& request) {
   if (number == PlacementLog::kNone) return std::nullopt;
   const PlacementLog::Entry& entry = log_.entry(number);
   const HandOvers::Record* const record = hand_overs_.find(entry.known);
-  if (record == nullptr || !is_place_of(entry, record->place, request.stream)) return std::nullopt;
+  if (record == nullptr || !is_place_of(entry, record->place)) return std::nullopt;
   PagePlan plan;
   plan.kind = PlanKind::placed;
   plan.address = entry.place.address;
@@ -27,9 +27,10 @@ std::optional<PagePlan> PagePlacement::plan_known(const PageRequest& request) {
   plan.change = record->change;
   KnownPlace& place = places_[plan.known];
   plan.came_before = place.came_at;
+  plan.stream_before = place.stream;
   free_.keep_room(plan.taken.size());
   try {
-    come(plan.known);
+    come(plan.known, request.stream);
   } catch (...) {
     free_.drop_room(plan.taken.size());
     throw;
@@ -65,7 +66,10 @@ void PagePlacement::abandon_known(const PagePlan& plan) {
   KnownPlace& place = places_[plan.known];
   place.is_live = false;
   places_.change(plan.known);
-  if (place.came_at == plan.came_at) place.came_at = plan.came_before;
+  if (place.came_at == plan.came_at) {
+    place.came_at = plan.came_before;
+    place.stream = plan.stream_before;
+  }
   if (std::exchange(place.is_taken, false))
     for (const FreeRun& piece : plan.taken)
       table_.for_each_piece(piece.address, piece.sectors, [&](Sectors home, Sectors length) {

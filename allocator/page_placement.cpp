@@ -224,9 +224,8 @@ void PagePlacement::freed(KnownPlaces::Number known) {
   const KnownPlace& place = places_[known];
   live_ -= place.sectors;
   const bool is_whole = place.less == 0;
-  log_.left(is_whole ? place.mark : PlacementLog::mark_of({place.address, place.sectors + place.less}), place.mark);
+  log_.left(is_whole ? place.mark : PlacementLog::mark_of({place.address, place.sectors + place.less}));
   harm_.ended_of_class(place.size_class, place.stream, table_.pages() > place.pages_then);
-  ++unsettled_;
 }
 
 void PagePlacement::audit() const {

@@ -72,6 +72,7 @@ struct PagePlan {
   KnownPlaces::Number known = KnownPlaces::kNone;
   std::uint64_t came_before = 0;
   std::uint64_t came_at = 0;
+  StreamNumber stream_before = 0;
   PlacementLog::Key change;
 
   PlacementLog::Key key;                              // of the log when it was made
@@ -144,12 +145,13 @@ class PagePlacement {
 
   // Plans that come create no memory beyond so many pages.
   void set_page_limit(std::int64_t pages) { page_limit_ = pages; }
-  // The place that the log has for the request, if all is as it was then: nothing is pending or under way, and no
-  // other stream has bytes of it. What `plan` would say is the same, and takes the free runs to be looked at.
+  // The place that the log has for the request, if all is as it was then: the same is pending, nothing is under way,
+  // and no other stream has bytes of it. What `plan` would say is the same, and takes the free runs to be looked at.
   [[nodiscard]] std::optional<PagedBlock> take_known(const PageRequest& request);
-  // The same in two steps. The entry, which `take` follows if nothing happened meanwhile; none: it is not known.
+  // The same in two steps. The entry, which `take` follows for the request's stream if nothing happened meanwhile;
+  // none: it is not known.
   [[nodiscard]] PlacementLog::Number find_known(const PageRequest& request) const;
-  KnownPlaces::Number take(PlacementLog::Number known);
+  KnownPlaces::Number take(PlacementLog::Number known, StreamNumber stream);
   [[nodiscard]] KnownPlaces::Number place_of(PlacementLog::Number known) const { return log_.entry(known).known; }
   // Of a place where bytes of other streams were handed over, as they are now. Nothing: it is not known.
   [[nodiscard]] std::optional<PagePlan> plan_known(const PageRequest& request);
@@ -227,11 +229,10 @@ class PagePlacement {
   void abandon_known(const PagePlan& plan);
 
   // page_shortcut.cpp
-  // Whether what the log knows of free bytes holds: no bytes are pending, a plan's or on their way out.
-  [[nodiscard]] bool is_open() const { return plans_out_ == 0 && departures_ == 0 && unsettled_ == 0; }
-  [[nodiscard]] bool is_place_of(const PlacementLog::Entry& entry, KnownPlaces::Number known,
-                                 StreamNumber stream) const;
-  void come(KnownPlaces::Number known);
+  // Whether what the log knows of free bytes holds: none are a plan's or on their way out.
+  [[nodiscard]] bool is_open() const { return plans_out_ == 0 && departures_ == 0; }
+  [[nodiscard]] bool is_place_of(const PlacementLog::Entry& entry, KnownPlaces::Number known) const;
+  void come(KnownPlaces::Number known, StreamNumber stream);
   // What the free runs and homes say is brought up to date. Takes no host memory: there is room.
   void catch_up() const noexcept {
     if (!places_.changed().empty()) carry_out_changes();
@@ -288,7 +289,6 @@ class PagePlacement {
   HandOvers hand_overs_;
   std::int64_t plans_out_ = 0;
   std::int64_t departures_ = 0;  // under way
-  std::int64_t unsettled_ = 0;   // blocks that were freed, and their bytes are not free
   std::int64_t blocks_ = 0;      // live and unsettled
   PlacementLog log_;
   PastWindows windows_;

@@ -9,13 +9,12 @@
 
 namespace cistern {
 
-// Whether the number is that of the entry's place still, and a block of the stream may come there.
-bool PagePlacement::is_place_of(const PlacementLog::Entry& entry, KnownPlaces::Number known,
-                                StreamNumber stream) const {
+// Whether the number is that of the entry's place still, and a block may come there. Whose came there last does not
+// matter: whose the bytes are is in the entry's sum.
+bool PagePlacement::is_place_of(const PlacementLog::Entry& entry, KnownPlaces::Number known) const {
   if (!places_.has(known)) return false;
   const KnownPlace& place = places_[known];
-  return place.address == entry.place.address && place.sectors == entry.asked() && !place.is_live &&
-         place.stream == stream;
+  return place.address == entry.place.address && place.sectors == entry.asked() && !place.is_live;
 }
 
 PlacementLog::Number PagePlacement::find_known(const PageRequest& request) const {
@@ -23,19 +22,19 @@ PlacementLog::Number PagePlacement::find_known(const PageRequest& request) const
   const PlacementLog::Number number = log_.exact(log_.key_of(request.stream), request.sectors);
   if (number == PlacementLog::kNone) return number;
   const PlacementLog::Entry& entry = log_.entry(number);
-  return is_place_of(entry, entry.known, request.stream) ? number : PlacementLog::kNone;
+  return is_place_of(entry, entry.known) ? number : PlacementLog::kNone;
 }
 
 std::optional<PagedBlock> PagePlacement::take_known(const PageRequest& request) {
   const PlacementLog::Number number = find_known(request);
   if (number == PlacementLog::kNone) return std::nullopt;
-  return block_at(take(number));
+  return block_at(take(number, request.stream));
 }
 
-KnownPlaces::Number PagePlacement::take(PlacementLog::Number known) {
+KnownPlaces::Number PagePlacement::take(PlacementLog::Number known, StreamNumber stream) {
   const PlacementLog::Entry& entry = log_.entry(known);
   const KnownPlaces::Number number = entry.known;
-  come(number);
+  come(number, stream);
   KnownPlace& place = places_[number];
   place.less = entry.less;
   place.pages_then = static_cast<std::int32_t>(table_.pages());
@@ -49,19 +48,21 @@ KnownPlaces::Number PagePlacement::take(PlacementLog::Number known) {
 }
 
 // A block has the place, and the free runs do not know. Throws std::bad_alloc, unchanged.
-void PagePlacement::come(KnownPlaces::Number known) {
+void PagePlacement::come(KnownPlaces::Number known, StreamNumber stream) {
   KnownPlace& place = places_[known];
   free_.keep_room(kRunsOfChange - place.room);
   place.room = kRunsOfChange;
+  place.stream = stream;
   place.is_live = true;
   place.came_at = ++clock_;
   places_.change(known);
 }
 
 void PagePlacement::settle(KnownPlaces::Number known) {
-  places_[known].is_live = false;
+  KnownPlace& place = places_[known];
+  place.is_live = false;
+  log_.came_free(place.mark);
   places_.change(known);
-  --unsettled_;
   --blocks_;
 }
 

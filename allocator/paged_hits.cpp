@@ -15,9 +15,9 @@ namespace {
 constexpr auto kAllocated = static_cast<std::uint64_t>(TraceAction::alloc);
 
 // False, with nothing changed: there is no host memory for it.
-bool take_known(PagedMemory& memory, PlacementLog::Number known, Block& block) noexcept {
+bool take_known(PagedMemory& memory, PlacementLog::Number known, StreamNumber stream, Block& block) noexcept {
   try {
-    memory.attach(block, memory.placement.take(known));
+    memory.attach(block, memory.placement.take(known, stream));
     return true;
   } catch (const std::bad_alloc&) {
     return false;
@@ -41,7 +41,8 @@ void* StreamHits::take_paged_hit(StreamHeap& heap, std::size_t bytes) noexcept {
   constexpr PoolKind kKind = PoolKind::large;
   const std::int64_t taken = sectors * kSectorBytes;
   Block* const block = heap.spares.take();
-  if (!heap.ledger.blocks.came(kKind, taken, as_signed(bytes), {}) || !take_known(*paged_, known, *block)) {
+  if (!heap.ledger.blocks.came(kKind, taken, as_signed(bytes), {}) ||
+      !take_known(*paged_, known, heap.paged_stream, *block)) {
     heap.ledger.blocks.take_back(kKind, taken, as_signed(bytes), {});
     heap.spares.give(block);
     return nullptr;

@@ -73,11 +73,10 @@ class PlacementLog {
     state_ = {state_.hash + place.hash, state_.check + place.check};
     taken_ = {taken_.hash + taken.hash, taken_.check + taken.check};
   }
-  void left(const Key& place, const Key& taken) {
-    state_ = {state_.hash - place.hash, state_.check - place.check};
-    taken_ = {taken_.hash - taken.hash, taken_.check - taken.check};
-  }
-  // Of the bytes that blocks have which were not freed.
+  void left(const Key& place) { state_ = {state_.hash - place.hash, state_.check - place.check}; }
+  // What a freed block had of its place is free.
+  void came_free(const Key& taken) { taken_ = {taken_.hash - taken.hash, taken_.check - taken.check}; }
+  // Of the bytes that blocks have whose bytes are not free: also of those that were freed and wait for events.
   [[nodiscard]] const Key& taken() const { return taken_; }
 
   // What places are known under, now.

@@ -116,21 +116,22 @@ TEST_F(PageRetirementTest, MappingsAndAddressesHaveABound) {
 
 // Of much memory fewer mappings show each page: the driver keeps something for each.
 TEST_F(PageRetirementTest, MuchMemoryHasFewerMappingsOfAPage) {
-  constexpr std::int64_t kPages = 20000;
-  constexpr std::int64_t kMost = 524288 + 8 * kPages;
-  std::vector<PagedBlock> pages;
-  for (std::int64_t i = 0; i < kPages; ++i) pages.push_back(allocate(128));
-  for (std::size_t i = 0; i < pages.size(); i += 2) release(pages[i]);
-  std::int64_t most = 0;
-  // Each is longer than what the last one left in one piece.
-  for (std::int64_t size = kPages / 2 - 100; size < kPages / 2; ++size) {
-    release(allocate(128 * size));
-    most = std::max(most, placement_.table().mapped_pages());
+  std::mt19937_64 random(20261124);
+  std::vector<PagedBlock> live;
+  for (int i = 0; i < 8000; ++i) {
+    while (live.size() > 12 || (!live.empty() && random() % 2 == 0)) {
+      std::swap(live[random() % live.size()], live.back());
+      release(live.back());
+      live.pop_back();
+    }
+    live.push_back(allocate(128 * static_cast<Sectors>(1 + random() % 6000)));
     retire(1000000);
+    const std::int64_t pages = placement_.table().pages();
+    ASSERT_LE(placement_.table().mapped_pages(), 524288 + 8 * pages + 6000) << "operation " << i;
   }
-  EXPECT_EQ(placement_.table().pages(), kPages);
-  EXPECT_GT(begun_, 0);
-  EXPECT_LE(most, kMost + kPages);
+  EXPECT_GT(placement_.table().pages(), 20000) << "of less memory 64 may show each";
+  EXPECT_GT(begun_, 1);
+  audit();
 }
 
 TEST_F(PageRetirementTest, WhatIsUsedStays) {

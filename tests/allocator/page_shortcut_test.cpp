@@ -65,6 +65,14 @@ class PageShortcutTest : public ::testing::Test {
     for (int turn = 0; turn < turns; ++turn)
       for (const StreamNumber stream : {0, 1}) release(allocate(60, stream));
   }
+  // A block of a page of which others have the rest, with no other page to be had.
+  PagedBlock between_others(Sectors sectors) {
+    static_cast<void>(allocate(14));
+    const PagedBlock block = allocate(sectors);
+    static_cast<void>(allocate(128 - 14 - sectors));
+    placement_.set_page_limit(1);
+    return block;
+  }
   void release(const PagedBlock& block) {
     placement_.freed(block);
     placement_.settle(block);
@@ -88,13 +96,73 @@ TEST_F(PageShortcutTest, WhatComesAgainIsKnown) {
 }
 
 // The state is that of the place, whose first bytes wait for an event.
-TEST_F(PageShortcutTest, NothingIsTakenWhileAFreeWaits) {
+TEST_F(PageShortcutTest, NoPlaceIsTakenThatAFreeWaitsFor) {
   release(allocate(20));
   const PagedBlock small = allocate(10);
   placement_.freed(small);
   EXPECT_FALSE(known(20));
   placement_.settle(small);
   EXPECT_TRUE(known(20));
+}
+
+// As long as the same bytes wait.
+TEST_F(PageShortcutTest, WhatComesAgainWhileAFreeWaitsIsKnown) {
+  for (int pass = 0; pass < 3; ++pass) {
+    const PagedBlock late = allocate(30);
+    placement_.freed(late);
+    for (const Sectors sectors : {20, 50}) {
+      const auto block = known(sectors);
+      EXPECT_EQ(block.has_value(), pass > 0);
+      release(block ? *block : allocate(sectors));
+    }
+    placement_.settle(late);
+  }
+  placement_.audit();
+}
+
+// Two streams have a place in turn, and its bytes come and go with a longer one.
+TEST_F(PageShortcutTest, APlaceIsKnownWhicheverStreamHadItLast) {
+  const PagedBlock middle = between_others(100);
+  release(middle);
+  const auto pass = [&] {
+    int found = 0;
+    const std::vector<std::pair<Sectors, StreamNumber>> requests = {{60, 0}, {100, 1}, {60, 1}, {100, 0}};
+    for (const auto& [sectors, stream] : requests) {
+      const auto known_block = known(sectors, stream);
+      found += known_block ? 1 : 0;
+      const PagedBlock block = known_block ? *known_block : allocate(sectors, stream);
+      EXPECT_EQ(block.address, middle.address);
+      EXPECT_EQ(block.stream, stream);
+      release(block);
+    }
+    return found;
+  };
+  for (int i = 0; i < 3; ++i) static_cast<void>(pass());
+  hand_overs_ = 0;
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(pass(), 2);
+  EXPECT_EQ(hand_overs_, 6);
+  EXPECT_EQ(runs_of(placement_), (std::vector<FreeRun>{{middle.address, 100, 0}}));
+  placement_.audit();
+}
+
+// The free runs do not know yet that the other stream left it; or not even that it came.
+TEST_F(PageShortcutTest, APlaceThatIsNotHadAfterAllIsWhoseItWas) {
+  const PagedBlock middle = between_others(100);
+  release(middle);
+  for (int turn = 0; turn < 4; ++turn)
+    for (const StreamNumber stream : {1, 0}) release(allocate(100, stream));
+  for (const bool is_looked_at : {true, false}) {
+    const PagedBlock theirs = allocate(100, 1);
+    EXPECT_EQ(theirs.address, middle.address);
+    if (is_looked_at) static_cast<void>(runs_of(placement_));
+    release(theirs);
+    const auto plan = placement_.plan_known({100, 0});
+    ASSERT_TRUE(plan);
+    placement_.abandon(*plan);
+    EXPECT_EQ(runs_of(placement_), (std::vector<FreeRun>{{middle.address, 100, 1}}));
+    release(allocate(100, 0));
+  }
+  placement_.audit();
 }
 
 TEST_F(PageShortcutTest, NothingIsTakenWhileAPlanHasBytes) {

@@ -9,6 +9,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <random>
 #include <string>
 #include <utility>
 #include <vector>
@@ -85,13 +86,14 @@ TEST_F(PagedAddresses, WithoutAnySegmentsServe) {
     for (int i = 0; i < 10; ++i) blocks[static_cast<std::size_t>(i)] = take(30 * kMega, i % 2 == 0 ? nullptr : side);
     for (void* block : blocks) give(block);
   };
-  const std::uint64_t calls = driver.calls();
+  const std::uint64_t asked = driver.calls("cuMemAddressReserve");
   again();
   {
     const TagScope tag("with the heap's lock");
     again();
   }
-  EXPECT_EQ(driver.calls(), calls) << "what segments served they serve again";
+  EXPECT_EQ(driver.calls("cuMemAddressReserve"), asked) << "what segments served they serve again";
+  EXPECT_EQ(driver.calls("cuMemAlloc"), 10U);
   allocator.empty_cache();
   EXPECT_EQ(driver.used_bytes(), 0U);
   give_addresses_back();
@@ -101,30 +103,40 @@ TEST_F(PagedAddresses, WithoutAnySegmentsServe) {
   judge();
 }
 
-// Of 32 pages. Gathers that grow take new addresses each, until the arena is long.
+// Gathers use the one arena up; then segments serve beside what is mapped, and the host's order of things is sound.
 class PagedAddressesOfOneArena : public PagedAddresses {
  protected:
   PagedAddressesOfOneArena() : PagedAddresses(64 * kMega) {}
 };
 
 TEST_F(PagedAddressesOfOneArena, WhereTheyAreUsedUpSegmentsServeBesidePages) {
-  std::vector<void*> pages;
-  for (int i = 0; i < 31; ++i) pages.push_back(take(2 * kMega));
+  std::mt19937_64 random(20261123);
+  const std::vector<StreamHandle> streams = {nullptr, driver.create_stream()};
+  std::vector<std::pair<void*, std::size_t>> live;
+  std::size_t sum = 0;
+  void* first = take(kMega);
   EXPECT_EQ(driver.calls("cuMemAddressReserve"), 1U);
   reserve_the_rest(2 * kMega);
-  const std::uint64_t refused = driver.calls("cuMemAddressReserve");
-  for (std::size_t i = 0; i < pages.size(); i += 2) give(std::exchange(pages[i], nullptr));
-  for (std::size_t size = 8; size <= 16; ++size) {
-    void* block = take(size * 2 * kMega);
-    driver.launch(nullptr, {}, {{block, size * 2 * kMega}}, std::chrono::milliseconds(1), [] {});
-    give(block);
-    judge();
+  for (int i = 0; i < 1000; ++i) {
+    while (sum > 12 * kMega || (!live.empty() && random() % 2 == 0)) {
+      std::swap(live[random() % live.size()], live.back());
+      give(live.back().first);
+      sum -= live.back().second;
+      live.pop_back();
+    }
+    const std::size_t bytes = 1 + random() % (6 * kMega);
+    const StreamHandle stream = streams[random() % 8 == 0 ? 1 : 0];
+    live.emplace_back(take(bytes, stream), bytes);
+    driver.launch(stream, {}, {{live.back().first, bytes}}, std::chrono::milliseconds(1), [] {});
+    sum += bytes;
+    if (random() % 10 == 0) driver.run_until_idle();
+    if (i % 10 == 0) judge();
+    if (HasFailure()) FAIL() << "operation " << i;
   }
-  EXPECT_GT(driver.calls("cuMemAddressReserve"), refused) << "the sizes are to use the arena up";
-  EXPECT_GE(stats().segment.all.allocated, 1);
+  EXPECT_GT(stats().segment.all.allocated, 0);
   EXPECT_EQ(stats().num_ooms, 0);
-  for (void* page : pages)
-    if (page != nullptr) give(page);
+  for (const auto& block : live) give(block.first);
+  give(first);
   allocator.empty_cache();
   EXPECT_EQ(driver.used_bytes(), 0U);
   judge();

@@ -256,22 +256,31 @@ TEST_F(PagedSmallDevice, WhatTheDriverHasLeftServesBesideFragments) {
   judge();
 }
 
-// Below the peak of before all of the request is asked of the driver, which has less left now.
-TEST_F(PagedSmallDevice, WhatTheDriverHasLeftServesThoughItRefusedMore) {
-  give(take(30 * kMega));
+class PagedSmallDeviceOf64Pages : public Paged {
+ protected:
+  PagedSmallDeviceOf64Pages() : Paged(128 * kMega) {}
+};
+
+// Below the peak of before all twenty pages are asked of the driver, which has nineteen left now: too many for a window
+// that fragments would be spent on before.
+TEST_F(PagedSmallDeviceOf64Pages, WhatTheDriverHasLeftServesThoughItRefusedMore) {
+  give(take(120 * kMega));
   allocator.empty_cache();
   std::vector<void*> small;
   for (int i = 0; i < 4; ++i) small.push_back(take(kMega));
   take(10 * kMega);
-  CUdeviceptr outside = 0;  // all but three pages
-  ASSERT_EQ(driver.api().mem_alloc(&outside, 12 * kMega), CUDA_SUCCESS);
+  CUmemAllocationProp properties{};
+  properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, 0};
+  CUmemGenericAllocationHandle outside = 0;
+  ASSERT_EQ(driver.api().mem_create(&outside, 76 * kMega, &properties, 0), CUDA_SUCCESS);
   give(small[1]);
   give(small[2]);
-  EXPECT_NE(take(8 * kMega), nullptr);
-  EXPECT_EQ(reserved(), mebibytes(20));
+  EXPECT_NE(take(40 * kMega), nullptr);
+  EXPECT_EQ(reserved(), mebibytes(52));
   EXPECT_EQ(allocator.memory_stats().num_alloc_retries, 0);
   allocator.check();
-  ASSERT_EQ(driver.api().mem_free(outside), CUDA_SUCCESS);
+  ASSERT_EQ(driver.api().mem_release(outside), CUDA_SUCCESS);
   judge();
 }
 

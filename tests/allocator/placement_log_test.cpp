@@ -16,7 +16,8 @@ void arrive(PlacementLog& log, const LoggedPlace& place) {
   log.arrived(PlacementLog::mark_of(place), PlacementLog::mark_of(place));
 }
 void leave(PlacementLog& log, const LoggedPlace& place) {
-  log.left(PlacementLog::mark_of(place), PlacementLog::mark_of(place));
+  log.left(PlacementLog::mark_of(place));
+  log.came_free(PlacementLog::mark_of(place));
 }
 
 Places candidates(const PlacementLog& log, StreamNumber stream, Sectors sectors) {
@@ -93,7 +94,7 @@ TEST(PlacementLogTest, EachWayToTakeThePlacesIsFoundHoweverManyThereAre) {
   const auto found_in = [&](int way) {
     log.arrived({}, taken_in(way));
     const PlacementLog::Number found = log.exact(key, 8);
-    log.left({}, taken_in(way));
+    log.came_free(taken_in(way));
     return found;
   };
   for (int way = 0; way < kWays; ++way) log.append(key, taken_in(way), {way, 8});
