@@ -86,7 +86,7 @@ class BasicBiasedMutex {
     bias.inside.store(false, std::memory_order_release);
     return false;
   }
-  void lock_for_all(Thread self);
+  [[gnu::noinline]] void lock_for_all(Thread self);
   void take_bias_away();
   void consider_bias(Thread self);
   [[nodiscard]] Bias* bias_of(Thread self);

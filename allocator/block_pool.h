@@ -115,8 +115,8 @@ class BlockPool {
   [[nodiscard]] Block* lowest_of(std::size_t bin) const;
   [[nodiscard]] Block* fit_in_trees(std::size_t bytes) const;
   [[nodiscard]] Block* fit_in_bin(std::size_t bin, std::size_t bytes) const;
-  void insert_in_tree(Block* block);
-  void erase_from_tree(Block* block);
+  [[gnu::noinline]] void insert_in_tree(Block* block);
+  [[gnu::noinline]] void erase_from_tree(Block* block);
 
   template <class Visit>
   static void walk(Block* node, Visit& visit) {

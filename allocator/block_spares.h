@@ -47,7 +47,7 @@ class BlockSpares {
   }
 
  private:
-  static void drop_uses(Block& block) noexcept {
+  [[gnu::noinline]] static void drop_uses(Block& block) noexcept {
     block.uses.clear();
     block.has_uses = false;
   }

@@ -40,8 +40,9 @@ void* CachingAllocator::allocate(std::size_t bytes, StreamHandle stream, int dev
 
 void* CachingAllocator::allocate(std::size_t bytes, const Stream& stream) {
   if (bytes == 0) return nullptr;
-  const StreamUse use = state_->usable().request_of(stream);
-  return state_->usable().allocate(bytes, use.stream, use.device);
+  DeviceHeaps& heaps = state_->usable();
+  const auto [identity, of_device] = heaps.request_of(stream);
+  return heaps.allocate(bytes, identity, of_device);
 }
 
 void CachingAllocator::deallocate(void* pointer) noexcept {

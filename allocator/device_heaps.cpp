@@ -93,19 +93,18 @@ void DeviceHeaps::record_stream_around(const void* pointer, StreamUse use) {
 }
 
 StreamUse DeviceHeaps::use_of(const Stream& stream) const {
-  StreamUse use = request_of(stream);
-  use.owner = StreamAccess::owner(stream);
-  return use;
+  const auto [identity, device] = request_of(stream);
+  return {identity, device, StreamAccess::owner(stream)};
 }
 
-StreamUse DeviceHeaps::request_of(const Stream& stream) const {
+DeviceHeaps::StreamOfDevice DeviceHeaps::request_of(const Stream& stream) const {
   const DriverApi* driver = StreamAccess::driver(stream);
   // The legacy default stream needs no driver to be known: it is that of any.
   const bool is_ours =
       driver == nullptr ? is_of_process_ || stream.native_handle() == nullptr : driver == &contexts_.api();
   if (!is_ours)
     throw InvalidArgument(fmt::format("{}: it belongs to another driver than the allocator", stream.to_string()));
-  return {StreamAccess::identity(stream), StreamAccess::device(stream), nullptr};
+  return {StreamAccess::identity(stream), StreamAccess::device(stream)};
 }
 
 StreamUse DeviceHeaps::use_of(StreamHandle stream, int device) {

@@ -50,7 +50,11 @@ class DeviceHeaps final : private PeerListener, private SnapshotSource {
   // to another driver than these heaps, DriverError.
   [[nodiscard]] StreamUse use_of(const Stream& stream) const;
   // The same without the owner, for as long as the Stream lives.
-  [[nodiscard]] StreamUse request_of(const Stream& stream) const;
+  struct StreamOfDevice {
+    StreamIdentity stream;
+    int device = 0;
+  };
+  [[nodiscard]] StreamOfDevice request_of(const Stream& stream) const;
   // What a driver's handle means: a default stream is that of `device` (and, if it is the
   // per-thread one, of the calling thread), another has a device of its own. Throws DriverError.
   [[nodiscard]] StreamUse use_of(StreamHandle stream, int device);

@@ -7,6 +7,7 @@
 
 #include "allocator/device_heaps.h"
 #include "runtime/process_driver.h"
+#include "runtime/stream_access.h"
 #include "runtime/stream_ends.h"
 #include "stats/tags.h"
 
@@ -119,13 +120,17 @@ void refuse_after_fork() {
 
 bool in_forked_child() noexcept { return forked.load(std::memory_order_relaxed); }
 
-void* allocate(std::size_t bytes) { return allocate(bytes, current_stream()); }
+void* allocate(std::size_t bytes) {
+  // A copy: what is called back on a miss may set another, and this be its last.
+  if (const Stream* const current = StreamAccess::current()) return allocate(bytes, Stream(*current));
+  return bytes == 0 ? nullptr : heaps().allocate(bytes, {}, current_device_index());
+}
 
 void* allocate(std::size_t bytes, const Stream& stream) {
   if (bytes == 0) return nullptr;
   DeviceHeaps& all = heaps();
-  const StreamUse use = all.request_of(stream);
-  return all.allocate(bytes, use.stream, use.device);
+  const auto [identity, device] = all.request_of(stream);
+  return all.allocate(bytes, identity, device);
 }
 
 void deallocate(void* pointer) noexcept {

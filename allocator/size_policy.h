@@ -68,7 +68,7 @@ class SizePolicy {
   [[nodiscard]] static constexpr std::size_t round_up(std::size_t bytes, std::size_t multiple) {
     return (bytes + multiple - 1) / multiple * multiple;
   }
-  [[nodiscard]] std::size_t round_finely(std::size_t bytes) const;
+  [[nodiscard, gnu::noinline]] std::size_t round_finely(std::size_t bytes) const;
   [[nodiscard]] std::size_t round_by_divisions(std::size_t bytes, std::size_t divisions) const;
 
   bool one_segment_each_;

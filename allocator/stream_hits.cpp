@@ -18,7 +18,7 @@ void say_nothing_was_freed(std::uint64_t address) noexcept {
                address);
 }
 
-void* StreamHits::allocate_by_stream(std::size_t bytes, const StreamIdentity& stream) noexcept {
+[[gnu::flatten]] void* StreamHits::allocate_by_stream(std::size_t bytes, const StreamIdentity& stream) noexcept {
   StreamHeap* const heap = stream_heaps_.find(stream);
   if (heap == nullptr || gathering().includes(HistoryContext::state)) return nullptr;
   history_.provide();
@@ -41,7 +41,7 @@ void* StreamHits::allocate_by_stream(std::size_t bytes, const StreamIdentity& st
   return take_hit(*heap, bytes);
 }
 
-bool StreamHits::free_by_stream(std::uint64_t address) noexcept {
+[[gnu::flatten]] bool StreamHits::free_by_stream(std::uint64_t address) noexcept {
   StreamHeap* const heap = stream_heaps_.find_by_page(address);
   if (heap == nullptr || gathering().includes(HistoryContext::all)) return false;
   const bool is_of_another = heap->allocates.load(std::memory_order_relaxed) != ThreadMark::of_this_thread();
@@ -120,7 +120,7 @@ bool StreamHits::can_serve_by_stream() const noexcept {
 }
 
 // Not inline, as free_hit: what a lazy free serves would save the registers that this takes.
-[[gnu::noinline]] void* StreamHits::take_hit(StreamHeap& heap, std::size_t bytes) noexcept {
+[[gnu::noinline, gnu::flatten]] void* StreamHits::take_hit(StreamHeap& heap, std::size_t bytes) noexcept {
   if (bytes >= kTooLarge || !settle_by_stream(heap)) return nullptr;
   if (heap.paged_stream >= 0)
     if (void* const pointer = take_paged_hit(heap, bytes); pointer != nullptr || !heap.lacks_addresses) return pointer;
@@ -155,7 +155,7 @@ bool StreamHits::can_serve_by_stream() const noexcept {
 }
 
 // False, with nothing changed: it takes the heap's lock.
-[[gnu::noinline]] bool StreamHits::free_hit(StreamHeap& heap, std::uint64_t address) noexcept {
+[[gnu::noinline, gnu::flatten]] bool StreamHits::free_hit(StreamHeap& heap, std::uint64_t address) noexcept {
   if (!settle_by_stream(heap)) return false;
   const BlockMap::Place place = heap.live.place_of(address);
   Block* const block = place.block;

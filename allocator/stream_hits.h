@@ -3,6 +3,9 @@
 // StreamHits: hits, and frees of blocks that no other stream used, with the lock of their stream alone; and the
 // streams' part of taking the heap's lock (HeapMutex).
 //
+// Each of the four walks of a hit and a free is one piece of code (flatten): left to the compiler, what it calls comes
+// to be called as soon as it has another caller anywhere. What is rare stays out of it (noinline).
+//
 // They say no where anything else is to be done: then nothing has changed, and the walk with the heap's lock
 // does it (device_allocator.cpp).
 // Thread safety: any public member may be called from any thread.
@@ -43,12 +46,12 @@ class StreamHits : public HeapBlocks {
   [[nodiscard]] void* take_hit(StreamHeap& heap, std::size_t bytes) noexcept;
   [[nodiscard]] bool free_hit(StreamHeap& heap, std::uint64_t address) noexcept;
   // paged_hits.cpp
-  [[nodiscard]] void* take_paged_hit(StreamHeap& heap, std::size_t bytes) noexcept;
-  [[nodiscard]] bool free_paged_hit(StreamHeap& heap, const BlockMap::Place& place) noexcept;
+  [[nodiscard, gnu::noinline]] void* take_paged_hit(StreamHeap& heap, std::size_t bytes) noexcept;
+  [[nodiscard, gnu::noinline]] bool free_paged_hit(StreamHeap& heap, const BlockMap::Place& place) noexcept;
   [[nodiscard]] static bool count_paged_free(StreamHeap& heap, const Block& block) noexcept;
   [[nodiscard]] static bool count_free(StreamHeap& heap, const Block& block, const FreeNeighbours& free) noexcept;
   [[nodiscard]] bool settle_by_stream(StreamHeap& heap) noexcept;
-  [[nodiscard]] bool carry_out(StreamHeap& heap) noexcept;
+  [[nodiscard, gnu::noinline]] bool carry_out(StreamHeap& heap) noexcept;
   // `kAction`: alloc, one of a free, or kFreed.
   template <std::uint64_t kAction>
   void trace_by_stream(StreamHeap& heap, const Block& block) noexcept;
@@ -66,8 +69,8 @@ class StreamHits : public HeapBlocks {
   }
   // More than what a stream's hits take between two looks at the heap serve others better.
   static constexpr std::size_t kMostSpares = 256;
-  [[nodiscard]] bool hand_back(StreamHeap& heap, std::uint64_t address) noexcept;
-  [[nodiscard]] bool take_returned(StreamHeap& heap) noexcept;
+  [[nodiscard, gnu::noinline]] bool hand_back(StreamHeap& heap, std::uint64_t address) noexcept;
+  [[nodiscard, gnu::noinline]] bool take_returned(StreamHeap& heap) noexcept;
   void free_returned(StreamHeap& heap) noexcept;
   [[nodiscard]] static bool is_free_at_once(const Block* block) noexcept {
     return block != nullptr && !block->has_uses && block->holds == 0 && block->stack == kNoStackId;
@@ -75,12 +78,12 @@ class StreamHits : public HeapBlocks {
   void settle_lazy_free(StreamHeap& heap) noexcept;
 
   // stream_waits.cpp: frees that wait for another stream, with the lock of their own alone.
-  [[nodiscard]] bool free_behind_event(StreamHeap& heap, std::uint64_t address) noexcept;
+  [[nodiscard, gnu::noinline]] bool free_behind_event(StreamHeap& heap, std::uint64_t address) noexcept;
   [[nodiscard]] Block* begin_awaiting(StreamHeap& heap, std::uint64_t address) noexcept;
   [[nodiscard]] bool can_await(const Block* block) const noexcept;
   [[nodiscard]] bool end_recording(StreamHeap& heap, Block* block, CUevent event) noexcept;
   void end_recording_by_heap(Block* block, const PendingFrees::Entry& entry, CUresult result) noexcept;
-  [[nodiscard]] bool complete_awaited(StreamHeap& heap) noexcept;
+  [[nodiscard, gnu::noinline]] bool complete_awaited(StreamHeap& heap) noexcept;
   [[nodiscard]] bool complete_by_stream(StreamHeap& heap, Block& block) noexcept;
   void hand_over_awaited(StreamHeap& heap) noexcept;
 };
@@ -89,15 +92,7 @@ class StreamHits : public HeapBlocks {
 template <std::uint64_t kAction>
 [[gnu::noinline]] void StreamHits::write_by_stream(StreamHeap& heap, const Block& block) noexcept {
   if (one_stream_serves_) {
-    // As point_of has it of such a block, from what is at hand.
-    TracePoint at;
-    at.address = block.address;
-    at.size = as_signed(block.requested);
-    at.stream = stream_number(heap.stream);
-    if constexpr (kAction == kFreed)
-      history_.add_freed(at);
-    else
-      history_.add(static_cast<TraceAction>(kAction), at);
+    history_.add_own<kAction>(block.address, as_signed(block.requested), stream_number(heap.stream));
     return;
   }
   if (heap.stage.is_full()) write_staged_alone(heap);

@@ -19,7 +19,7 @@ class ThreadMark {
 
  private:
   friend struct FreeThreadMarks;
-  [[nodiscard]] static const ThreadMark* take() noexcept;
+  [[nodiscard, gnu::noinline]] static const ThreadMark* take() noexcept;
 
   // At a fixed offset of the thread's block: the library is linked or loaded before it is used.
   [[gnu::tls_model("initial-exec")]] static constinit thread_local ThreadMark* current;

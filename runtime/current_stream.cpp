@@ -39,12 +39,20 @@ int index_of(Device device) {
   return device.is_current() || device == current_device() ? current_device().index() : resolve_device(device);
 }
 
+// Null: none was set.
+const Stream* kept_of(int device) noexcept {
+  const bool is_kept = streams != nullptr && static_cast<std::size_t>(device) < streams->size();
+  return is_kept ? &(*streams)[static_cast<std::size_t>(device)] : nullptr;
+}
+
 }  // namespace
+
+const Stream* StreamAccess::current() noexcept { return kept_of(current_device_index()); }
 
 Stream current_stream(Device device) {
   const int index = index_of(device);
-  const bool is_kept = streams != nullptr && static_cast<std::size_t>(index) < streams->size();
-  return is_kept ? (*streams)[static_cast<std::size_t>(index)] : default_of(index);
+  const Stream* const kept = kept_of(index);
+  return kept != nullptr ? *kept : default_of(index);
 }
 
 Stream default_stream(Device device) { return default_of(index_of(device)); }

@@ -10,6 +10,7 @@
 #include "runtime/driver_error.h"
 #include "runtime/process_driver.h"
 #include "runtime/queued_functions.h"
+#include "runtime/stream_access.h"
 
 namespace cistern {
 namespace {
@@ -61,6 +62,8 @@ void initialize() { static_cast<void>(process_contexts().primary(current_index))
 bool is_initialized() noexcept { return process_driver_loaded(); }
 
 Device current_device() { return Device(current_index); }
+
+int current_device_index() noexcept { return current_index; }
 
 void set_device(Device device) {
   if (!device.is_current()) current_index = resolve_device(device);

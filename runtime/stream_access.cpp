@@ -19,18 +19,12 @@ CUresult identify_stream(const DriverApi& api, CUstream handle, StreamIdentity* 
   return result;
 }
 
-StreamIdentity StreamAccess::identity(const Stream& stream) {
-  if (is_legacy(stream.handle_)) return {};
-  if (stream.id_ != 0) return {stream.handle_, stream.id_};
+StreamIdentity StreamAccess::identity_by_driver(const Stream& stream) {
   const DeviceScope scope(stream.driver_, device(stream));
   StreamIdentity identity;
   check_driver(scope.api(), identify_stream(scope.api(), stream.handle_, &identity), DriverEntryId::stream_get_id,
                [&] { return stream.to_string(); });
   return identity;
-}
-
-int StreamAccess::device(const Stream& stream) {
-  return stream.device_ >= 0 ? stream.device_ : current_device().index();
 }
 
 Stream StreamAccess::on_device(Stream stream, int device) {

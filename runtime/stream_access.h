@@ -29,13 +29,22 @@ struct StreamIdentity {
 // handle 2 is the calling thread's own. The device's context must be current.
 [[nodiscard]] CUresult identify_stream(const DriverApi& api, CUstream handle, StreamIdentity* identity);
 
+// current_device().index(), asked with every request: not an exported call, which another library could replace.
+[[nodiscard]] int current_device_index() noexcept;
+
 struct StreamAccess {
   // The identity, without a driver call where the Stream knows it. Throws DriverError.
-  static StreamIdentity identity(const Stream& stream);
+  static StreamIdentity identity(const Stream& stream) {
+    if (is_legacy(stream.handle_)) return {};
+    return stream.id_ != 0 ? StreamIdentity{stream.handle_, stream.id_} : identity_by_driver(stream);
+  }
   // The device the stream belongs to, or the calling thread's current one for default streams.
-  static int device(const Stream& stream);
+  static int device(const Stream& stream) { return stream.device_ >= 0 ? stream.device_ : current_device_index(); }
   // Keeps the driver's stream alive as long as it is held; null for streams nobody owns.
   static std::shared_ptr<void> owner(const Stream& stream) { return stream.owner_; }
+  // What current_stream() returns a copy of; null where the calling thread has set none: the current device's default
+  // stream. Until the thread sets another.
+  static const Stream* current() noexcept;
   // The driver the stream belongs to; null: the process's own.
   static const DriverApi* driver(const Stream& stream) noexcept { return stream.driver_; }
   // The same queue, tied to a device: what a default stream means while it is current there.
@@ -43,6 +52,9 @@ struct StreamAccess {
   // A Stream over any driver, for tools and tests that bring their own. The driver must
   // outlive it; each call on it that works on the device holds the primary context meanwhile.
   static Stream wrap(const DriverApi& api, StreamIdentity identity, int device, std::shared_ptr<void> owner = {});
+
+ private:
+  static StreamIdentity identity_by_driver(const Stream& stream);
 };
 
 }  // namespace cistern

@@ -98,7 +98,7 @@ void DeviceHistory::keep_on(std::size_t capacity, HistoryRing& ring) noexcept {
 void DeviceHistory::add(std::span<const StagedEvent> events, std::int64_t stream) noexcept {
   is_staged_ = true;
   for (const StagedEvent& event : events) {
-    const HistoryEntry from{event.ticks, event.place, event.size, stream, 0, kNoStackId, kNoText, kUntagged};
+    const HistoryEntry from = plain_entry(event.ticks, event.place, event.size, stream);
     const TracePoint at{from.address(), event.size, stream, 0, kNoStackId, kUntagged, kNoText};
     if (from.action() == kFreed)
       add_freed(at, event.ticks);
@@ -107,11 +107,21 @@ void DeviceHistory::add(std::span<const StagedEvent> events, std::int64_t stream
   }
 }
 
+void DeviceHistory::add_own_by_point(std::uint64_t action, std::uint64_t address, std::int64_t size,
+                                     std::int64_t stream) noexcept {
+  TracePoint at;
+  at.address = address;
+  at.size = size;
+  at.stream = stream;
+  if (action == kFreed)
+    add_freed(at);
+  else
+    add(static_cast<TraceAction>(action), at);
+}
+
 // Nothing that is counted elsewhere may come or go with the entries.
 HistoryRing::Claim DeviceHistory::claim(std::size_t events, std::size_t entries) noexcept {
-  constexpr std::uint32_t kStaged =
-      bit(TraceAction::alloc) | bit(TraceAction::free_requested) | bit(TraceAction::free_completed);
-  if (entries_refer_ || (recorded_actions_ & kStaged) != kStaged) return {};
+  if (!writes_plainly_) return {};
   const HistoryRing::Claim claim = ring_.claim(events);
   if (claim.first == nullptr) return {};
   is_staged_ = true;
@@ -128,8 +138,7 @@ std::size_t DeviceHistory::entries_of(std::span<const StagedEvent> events) noexc
 void DeviceHistory::fill(const HistoryRing::Claim& claim, std::span<const StagedEvent> events,
                          std::int64_t stream) noexcept {
   HistoryEntry* entry = claim.first;
-  for (const StagedEvent& event : events)
-    *entry++ = {event.ticks, event.place, event.size, stream, 0, kNoStackId, kNoText, kUntagged};
+  for (const StagedEvent& event : events) *entry++ = plain_entry(event.ticks, event.place, event.size, stream);
   ChunkHold::end_filling(claim.chunk);
 }
 
@@ -158,6 +167,7 @@ DeviceHistory::Retired DeviceHistory::set_options(HistoryOptions& options, Histo
   recorded_actions_ = actions_of(options_);
   keeps_stacks_ = options_.context >= HistoryContext::alloc;
   entries_refer_ = entries_refer_ || keeps_stacks_;
+  writes_plainly_ = can_write_plainly();
   stacks_.set_limit(options_.max_stack_bytes);
   return retired;
 }
@@ -182,7 +192,7 @@ StackId DeviceHistory::intern(const CapturedStack& stack) noexcept {
 
 void DeviceHistory::annotate(TracePoint at, const SharedText& text) {
   at.text = texts_.intern(text);
-  entries_refer_ = true;
+  entries_refer();
   add(TraceAction::annotate, at);
   let_go_text(at.text);
 }

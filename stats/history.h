@@ -78,6 +78,23 @@ class DeviceHistory {
     }
   }
 
+  // The same of a block that a stream hands out or has back by itself, without a stack, a tag or a text of its own.
+  // An action is alloc, one of a free, or kFreed. As long as no entry refers to anything, none that goes is looked at.
+  template <std::uint64_t kAction>
+  void add_own(std::uint64_t address, std::int64_t size, std::int64_t stream) noexcept {
+    if (!writes_plainly_) [[unlikely]] {
+      add_own_by_point(kAction, address, size, stream);
+      return;
+    }
+    HistoryEntry* const entry = ring_.next(spare_);
+    if (entry == nullptr) [[unlikely]] {
+      ++lost_;
+      return;
+    }
+    recorded_ += kAction == kFreed ? 2 : 1;
+    *entry = plain_entry(clock_.now(), address | (kAction << 56), size, stream);
+  }
+
   // What a stream had staged, as it happened: between what other streams stage at the same time, entries are in
   // the order of this, and entries_of puts them in that of time. An action is alloc, one of a free, or kFreed.
   [[nodiscard]] StagedEvent staged(std::uint64_t action, std::uint64_t address, std::int64_t size) const noexcept {
@@ -126,7 +143,7 @@ class DeviceHistory {
   void use_text(TextId text) noexcept {
     if (text != kNoText) {
       --prepared_texts_;
-      entries_refer_ = true;
+      entries_refer();
     }
     let_go_text(std::exchange(text_, text));
   }
@@ -203,6 +220,12 @@ class DeviceHistory {
   [[nodiscard]] bool has_overflowed() const noexcept { return recorded_ > shown() || lost_ != 0; }
 
  private:
+  // One that refers to nothing.
+  static HistoryEntry plain_entry(std::uint64_t ticks, std::uint64_t place, std::int64_t size,
+                                  std::int64_t stream) noexcept {
+    return {ticks, place, size, stream, 0, kNoStackId, kNoText, kUntagged};
+  }
+  void add_own_by_point(std::uint64_t action, std::uint64_t address, std::int64_t size, std::int64_t stream) noexcept;
   static TraceEntry describe(const HistoryEntry& entry, TraceAction action, std::int64_t time_us);
   // Calls visit(entry) for the newest `shown` trace entries of those that for_each(take) passes on.
   template <class ForEach, class Visit>
@@ -253,10 +276,21 @@ class DeviceHistory {
     if (text != kNoText) texts_.let_go(text);
   }
   void keep_on(std::size_t capacity, HistoryRing& ring) noexcept;
+  // Whether what a block's way into use and back is told as is all recorded, and no entry refers to anything.
+  [[nodiscard]] bool can_write_plainly() const noexcept {
+    constexpr std::uint32_t kOwn =
+        bit(TraceAction::alloc) | bit(TraceAction::free_requested) | bit(TraceAction::free_completed);
+    return !entries_refer_ && (recorded_actions_ & kOwn) == kOwn;
+  }
+  void entries_refer() noexcept {
+    entries_refer_ = true;
+    writes_plainly_ = false;
+  }
 
   // What every thread reads that records.
   std::uint32_t recorded_actions_ = 0;
-  bool keeps_stacks_ = false;  // entries do
+  bool keeps_stacks_ = false;    // entries do
+  bool writes_plainly_ = false;  // as can_write_plainly says
   TickClock clock_;
   mutable SpareChunk spare_;  // to look at the ring makes it want one
   // What changes with every event lies apart, for streams that serve at the same time read the above.

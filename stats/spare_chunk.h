@@ -40,7 +40,7 @@ class SpareChunk {
   static constexpr std::uintptr_t kNone = 0;
   static constexpr std::uintptr_t kWanted = 1;
   static constexpr std::uintptr_t kComing = 2;  // one thread alone brings it
-  void bring() noexcept;
+  [[gnu::noinline]] void bring() noexcept;
 
   std::atomic<std::uintptr_t> state_{kNone};
 };
