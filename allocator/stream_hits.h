@@ -73,7 +73,7 @@ class StreamHits : public HeapBlocks {
   [[nodiscard, gnu::noinline]] bool take_returned(StreamHeap& heap) noexcept;
   void free_returned(StreamHeap& heap) noexcept;
   [[nodiscard]] static bool is_free_at_once(const Block* block) noexcept {
-    return block != nullptr && !block->has_uses && block->holds == 0 && block->stack == kNoStackId;
+    return block != nullptr && !block->oversize && !block->has_uses && block->holds == 0 && block->stack == kNoStackId;
   }
   void settle_lazy_free(StreamHeap& heap) noexcept;
 

@@ -331,6 +331,17 @@ TEST_P(StreamHitsTest, WhatEveryRequestLooksAtEndsTheShortWay) {
   expect_nothing_live();
 }
 
+TEST_P(StreamHitsTest, WhatWasOversizeWhenItCameIsOneLessWhenItGoes) {
+  allocator_.set_options("max_split_size_mb:20");
+  void* block = allocator_.allocate(30 * kMega, first_);
+  EXPECT_EQ(stats().oversize_allocations.current, 1);
+  allocator_.set_options("");
+  wake(first_);
+  allocator_.deallocate(block);
+  EXPECT_EQ(stats().oversize_allocations.current, 0);
+  expect_nothing_live();
+}
+
 TEST_P(StreamHitsTest, TheHistoryHasEveryEventOfEveryThread) {
   HistoryOptions options;
   options.context = HistoryContext::none;
