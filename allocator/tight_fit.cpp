@@ -31,12 +31,17 @@ int fragments_of(Range run, PageSize page) {
 // No position has less: it would have to use up a run's fragments at both ends.
 constexpr int kBestChange = -2;
 
+// More runs are not looked at: among many there is one like it before, and requests that do not come again would walk
+// over hundreds each time.
+constexpr int kMostRuns = 32;
+
 }  // namespace
 
 std::optional<TightFit> tight_fit(const FreeRuns::BySize& runs, Sectors sectors, PageSize page) {
   using Score = std::tuple<std::int64_t, int, Sectors, Sectors>;
   std::optional<Score> best;
-  for (auto at = runs.lower_bound({sectors, 0}); at != runs.end(); ++at) {
+  int looked_at = 0;
+  for (auto at = runs.lower_bound({sectors, 0}); at != runs.end() && looked_at < kMostRuns; ++at, ++looked_at) {
     const auto& [size, address] = *at;
     if (size == sectors) return TightFit{address, 0};
     if (best && std::get<0>(*best) == 0 && std::get<1>(*best) == kBestChange) break;

@@ -3,7 +3,7 @@
 // Where in a stream's free runs a request touches the fewest pages that are wholly free.
 //
 // Whole free pages are what other requests are gathered from; a fragment at the edge of a page serves nothing else.
-// Thread safety: a function of its arguments. Complexity: O(runs that hold the request).
+// Thread safety: a function of its arguments. Complexity: O(log n).
 
 #include <cstdint>
 #include <optional>
@@ -18,8 +18,9 @@ struct TightFit {
   std::int64_t pages = 0;  // wholly free ones that it touches; 0 where a run is used up
 };
 
-// A run of just that size, lowest address first; else, at an end of a run or at its first or last page edge, the
-// fewest whole pages, then the fewest fragments left, the smallest run, the lowest address. Nothing: no run holds it.
+// A run of just that size, lowest address first; else, of the 32 smallest runs that hold the request, at an end of a
+// run or at its first or last page edge, the fewest whole pages, then the fewest fragments left, the smallest run, the
+// lowest address. Nothing: no run holds it.
 [[nodiscard]] std::optional<TightFit> tight_fit(const FreeRuns::BySize& runs, Sectors sectors, PageSize page);
 
 }  // namespace cistern

@@ -37,6 +37,13 @@ TEST(TightFitTest, FragmentsBeforeWholePages) {
   EXPECT_EQ(tight_fit(runs, 13, kPageOf8)->address, 16);  // a page and the fragment behind it
 }
 
+TEST(TightFitTest, OfManyRunsTheSmallestAreLookedAt) {
+  FreeRuns::BySize runs{{12, 4096}};  // a page and a fragment of four
+  EXPECT_EQ(tight_fit(runs, 4, kPageOf8)->address, 4104);
+  for (Sectors page = 0; page < 32; ++page) runs.emplace(5, 8 * page + 1);
+  EXPECT_EQ(tight_fit(runs, 4, kPageOf8)->address, 1);
+}
+
 // No position anywhere touches fewer whole pages than the one found.
 TEST(TightFitTest, NoPositionInAnyRunTouchesFewerWholePages) {
   std::mt19937_64 random(20261121);
