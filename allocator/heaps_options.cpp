@@ -57,13 +57,12 @@ void DeviceHeaps::set_options(std::string_view text) {
   options_ = std::move(options);
 }
 
-// Once, whichever device it is: the rest is in describe_options. Requires: mutex_.
+// Once, whichever device it is: the rest is in describe_options. Nobody need have asked for pages, and so nobody is
+// told. Requires: mutex_.
 void DeviceHeaps::warn_of_fixed_segments(Policy policy, int device) {
-  if (std::exchange(warned_of_fixed_segments_, true)) return;
-  const bool is_paged = policy == Policy::paged;
-  std::fprintf(stderr, "cistern: %s: %s; device %d is served as by %s\n",
-               is_paged ? "policy:paged" : "expandable_segments:True", kFixedSegments, device,
-               is_paged ? "policy:classic" : "False");
+  if (policy == Policy::paged || std::exchange(warned_of_fixed_segments_, true)) return;
+  std::fprintf(stderr, "cistern: expandable_segments:True: %s; device %d is served as by False\n", kFixedSegments,
+               device);
 }
 
 std::string DeviceHeaps::describe_options() const {

@@ -30,7 +30,7 @@ struct Heap {
     allocator.deallocate(allocator.allocate(512));
   }
   SimulatedDriver driver{SimulatedOptions{.backing = Backing::none}};
-  CachingAllocator allocator{{.driver = &driver.api()}};
+  CachingAllocator allocator{{.driver = &driver.api(), .options = AllocatorOptions::parse("policy:classic")}};
 };
 
 void run_pairs(CachingAllocator& allocator) {

@@ -1,14 +1,16 @@
 #pragma once
 
 // The heaps whose hot path is measured: an allocator with the ring of its history off or on,
-// as a user reaches it, over a device that keeps accounts only.
+// as a user reaches it, over a device that keeps accounts only. CISTERN_BENCH_POLICY names its policy.
 
 #include <cistern/allocator.h>
 #include <cistern/history.h>
+#include <cistern/options.h>
 #include <cistern/stream.h>
 
 #include <cstddef>
 #include <cstdlib>
+#include <string>
 
 namespace cistern {
 
@@ -23,10 +25,20 @@ inline HistoryOptions history_of(Ring ring) {
   return options;
 }
 
+// "policy:NAME"; without a name PyTorch's rules, which are those of the peers that published figures.
+inline std::string policy_text() {
+  const char* name = std::getenv("CISTERN_BENCH_POLICY");
+  return std::string("policy:") + (name != nullptr ? name : "classic");
+}
+
+inline AllocatorOptions hot_options() { return AllocatorOptions::parse(policy_text()); }
+
 // Makes the process's device one that has no bytes, and more memory than any of the workloads asks
-// for, whatever CISTERN_DEVICE said: only bookkeeping is measured here. Before the first use of it.
+// for, whatever CISTERN_DEVICE said: only bookkeeping is measured here; and its heap one of the policy. Before the
+// first use of it.
 inline void use_accounting_device() {
-  static const int set = ::setenv("CISTERN_DEVICE", "simulated:backing=none,capacity=1TiB", 1);
+  static const int set = ::setenv("CISTERN_DEVICE", "simulated:backing=none,capacity=1TiB", 1) |
+                         ::setenv("CISTERN_ALLOC_CONF", policy_text().c_str(), 1);
   static_cast<void>(set);
 }
 
@@ -53,7 +65,7 @@ class HotHeap {
     Device() { use_accounting_device(); }
   };
   Device device_;  // chosen before the allocator is made
-  CachingAllocator allocator_;
+  CachingAllocator allocator_{{.options = hot_options()}};
 };
 
 // The process's own heap through the free functions, which look up the current device and stream.

@@ -29,7 +29,8 @@ class WatchedHeap {
     for (std::size_t i = 1; i < streams; ++i) streams_.push_back(simulated_.create_stream());
     reset_host_memory_peak();
     before_ = host_memory();
-    allocator_ = std::make_unique<CachingAllocator>(CachingAllocatorOptions{.driver = &driver_.api()});
+    allocator_ =
+        std::make_unique<CachingAllocator>(CachingAllocatorOptions{.driver = &driver_.api(), .options = hot_options()});
     allocator_->record_history(history_of(ring));
   }
 

@@ -41,7 +41,7 @@ struct FirstAllocations {
 FirstAllocations first_allocations(Ring ring) {
   SimulatedDriver simulated({.backing = Backing::none});
   const DriverAround<InDriver> driver(simulated.api());
-  CachingAllocator allocator({.driver = &driver.api()});
+  CachingAllocator allocator({.driver = &driver.api(), .options = hot_options()});
   allocator.record_history(history_of(ring));
   for (int i = 0; i < 1000; ++i) allocator.deallocate(allocator.allocate(kBytes));
 

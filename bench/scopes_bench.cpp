@@ -37,9 +37,9 @@ void run_pairs_in_scopes(CachingAllocator& allocator, int count) {
 
 void watched_pair(benchmark::State& state) {
   SimulatedDriver driver({.backing = Backing::none});
-  CachingAllocator plain({.driver = &driver.api()});
+  CachingAllocator plain({.driver = &driver.api(), .options = AllocatorOptions::parse("policy:classic")});
   // A heap that has never seen a tag keeps no books by tag: the tagged ways have one of their own.
-  CachingAllocator tagged({.driver = &driver.api()});
+  CachingAllocator tagged({.driver = &driver.api(), .options = AllocatorOptions::parse("policy:classic")});
   const Tag tag("bench");
   const std::vector<std::pair<std::string, std::function<void()>>> ways = {
       {"alone", [&] { run_pairs(plain); }},
@@ -86,7 +86,7 @@ void watched_pair(benchmark::State& state) {
 // What opening, reading and ending a scope costs, with others open.
 void scope_itself(benchmark::State& state) {
   SimulatedDriver driver({.backing = Backing::none});
-  CachingAllocator allocator({.driver = &driver.api()});
+  CachingAllocator allocator({.driver = &driver.api(), .options = AllocatorOptions::parse("policy:classic")});
   std::deque<PeakScope> others;
   for (int i = 0; i < state.range(0); ++i) others.emplace_back(allocator);
   for (auto _ : state) {

@@ -106,7 +106,7 @@ void fill(CachingAllocator& allocator) {
 
 void snapshot_pause(benchmark::State& state) {
   const SimulatedDriver driver(SimulatedOptions{.capacity_bytes = std::size_t{1} << 40, .backing = Backing::none});
-  CachingAllocator allocator({.driver = &driver.api()});
+  CachingAllocator allocator({.driver = &driver.api(), .options = AllocatorOptions::parse("policy:classic")});
   HistoryOptions history;
   history.max_entries = kEntries;
   history.context = state.range(0) == kWithStacks ? HistoryContext::all : HistoryContext::none;

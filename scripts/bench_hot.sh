@@ -10,12 +10,13 @@ set -euo pipefail
 
 usage() {
   cat <<'USAGE'
-usage: ./dev bench hot [--name NAME] [--repetitions N] [--quick] [--filter REGEX] [--real-time]
+usage: ./dev bench hot [--name NAME] [--policy NAME] [--repetitions N] [--quick] [--filter REGEX] [--real-time]
 Builds the benchmarks of the hot path, runs them beside the peers, each peer in a process of its
 own, counts the instructions of a warm pair under callgrind, and prints the goals with what was
 measured. Writes bench/results/NAME.md and NAME.json (by default hot). docs/benchmarks.md says how
 to read them. An idle machine gives figures worth keeping.
 
+  --policy NAME     classic (the default: PyTorch's rules, as the peers have them) or paged
   --repetitions N   the whole, N times, medians (by default 3)
   --quick           tcmalloc only, no callgrind, one repetition; writes to build/bench/ instead
   --filter REGEX    only benchmarks of these names: warm_pair, trace_replay/synth-etl ...
@@ -25,6 +26,7 @@ USAGE
 }
 
 name=hot
+policy=classic
 repetitions=3
 quick=false
 filter=.
@@ -38,6 +40,14 @@ while (($# > 0)); do
     --name)
       require_result_name "./dev bench hot" "${2:-}"
       name=$2
+      shift
+      ;;
+    --policy)
+      [[ ${2:-} == classic || ${2:-} == paged ]] || {
+        echo "./dev bench hot: --policy takes classic or paged, not '${2:-}'" >&2
+        exit 2
+      }
+      policy=$2
       shift
       ;;
     --repetitions)
@@ -62,6 +72,7 @@ while (($# > 0)); do
   shift
 done
 
+export CISTERN_BENCH_POLICY=$policy
 packages=("${bench_packages[@]}" python3)
 $quick || packages+=("${hot_packages[@]}")
 require_packages "${packages[@]}"
@@ -136,6 +147,7 @@ fi
 {
   machine_lines
   echo "- build: release, $("${CXX:-c++}" --version | head -n 1)"
+  echo "- policy: $policy"
   echo "- load before: $load; repetitions: $repetitions${schedule:+, at real-time priority}"
 } >"$scratch/machine"
 

@@ -122,7 +122,7 @@ fi
 
 echo "== the device tests"
 tests_passed=yes
-CISTERN_DEVICE=$tests_on "$build/tests/gpu/cistern_gpu_tests" 2>&1 | tee "$scratch/tests.log" || tests_passed=no
+CISTERN_DEVICE=$tests_on CISTERN_ALLOC_CONF=policy:classic "$build/tests/gpu/cistern_gpu_tests" 2>&1 | tee "$scratch/tests.log" || tests_passed=no
 
 if [[ $device == cuda && -x $build/$cuda_program ]]; then
   echo "== the CUDA program: kernels, Thrust, a graph (examples/cuda/chain.cu)"

@@ -60,8 +60,9 @@ void read_divisions(const AllocatorSettings& settings, std::string_view name, Al
 
 RecordedPolicy recorded_policy(const AllocatorSettings& settings, std::string_view name) {
   RecordedPolicy policy;
+  policy.options.policy = Policy::classic;  // PyTorch's text does not name it
   try {
-    policy.options = AllocatorOptions::parse(settings.text);
+    policy.options = AllocatorOptions::parse(settings.text, policy.options);
   } catch (const InvalidArgument& error) {
     policy.unread_text = error.what();
   }

@@ -12,7 +12,7 @@
 namespace cistern {
 
 void AllocatorArguments::add_to(CLI::App& app) {
-  app.add_option("--policy", policy, "classic, expandable, paged, async or direct; by default classic")
+  app.add_option("--policy", policy, "classic, expandable, paged, async or direct; by default paged")
       ->type_name("NAME");
   app.add_option("--config", config, "the allocator's options: KEY:VALUE,... in PyTorch's grammar (docs/options.md)")
       ->type_name("KEY:VALUE,...");

@@ -7,6 +7,7 @@
 #include <array>
 #include <cstdio>
 #include <exception>
+#include <optional>
 #include <string>
 
 namespace {
@@ -28,8 +29,11 @@ int receive() {
 }
 
 int send(const std::string& program) {
+  const cistern::MemPool shared;  // whose memory can be sent under any policy
+  std::optional<cistern::MemPoolGuard> serves(shared);
   void* const block = cistern::allocate(kCount * sizeof(unsigned));
   void* const freed = cistern::allocate(kCount * sizeof(unsigned));
+  serves.reset();
   cistern::fill32_async(block, 41, kCount);
   cistern::fill32_async(freed, 1, kCount);
   cistern::current_stream().synchronize();  // what receivers read is written

@@ -19,9 +19,9 @@ namespace cistern {
 
 // How requests are placed.
 enum class Policy {
-  classic,     // PyTorch's default rules, exactly
+  classic,     // PyTorch's default rules, exactly: what any device can do
   expandable,  // PyTorch's expandable_segments:True, exactly; classic where a device lacks what it needs
-  paged,       // cistern's own, see docs/paged-policy.md; classic where a device lacks virtual memory management
+  paged,       // cistern's own and the default (docs/paged-policy.md); classic where a device lacks what it needs
   async,       // the driver's stream-ordered pools (cuMemAllocAsync), see docs/options.md
   direct,      // no caching: each call reaches the driver
 };
@@ -33,7 +33,7 @@ enum class PytorchRules { current, v2_4 };
 inline constexpr std::size_t kUnlimited = std::numeric_limits<std::size_t>::max();
 
 struct AllocatorOptions {
-  Policy policy = Policy::classic;
+  Policy policy = Policy::paged;
   PytorchRules pytorch_rules = PytorchRules::current;
   // Blocks of this many bytes or more are never split, and never serve smaller requests.
   std::size_t max_split_size_bytes = kUnlimited;

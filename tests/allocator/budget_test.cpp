@@ -52,7 +52,8 @@ class BudgetTest : public ::testing::Test {
   }
 
   SimulatedDriver driver_{{.devices = 2, .capacity_bytes = 256 * kMega, .backing = Backing::none}};
-  CachingAllocator allocator_{{.driver = &driver_.api(), .options = AllocatorOptions::parse("oom_dump:off")}};
+  CachingAllocator allocator_{
+      {.driver = &driver_.api(), .options = AllocatorOptions::parse("oom_dump:off,policy:classic")}};
   std::vector<BudgetCrossing> crossings_;
   std::string text_;
 };

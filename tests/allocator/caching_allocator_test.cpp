@@ -22,13 +22,16 @@ using namespace std::chrono_literals;
 class CachingAllocatorTest : public ::testing::Test {
  protected:
   SimulatedDriver driver_{{.devices = 2, .capacity_bytes = 256 * kMega, .backing = Backing::memory}};
-  CachingAllocator allocator_{{.driver = &driver_.api(), .options = AllocatorOptions::parse("oom_dump:off")}};
+  CachingAllocator allocator_{
+      {.driver = &driver_.api(), .options = AllocatorOptions::parse("oom_dump:off,policy:classic")}};
 };
 
 TEST_F(CachingAllocatorTest, ZeroBytesIsNoAllocation) {
   EXPECT_EQ(allocator_.allocate(0), nullptr);
   allocator_.deallocate(nullptr);
-  EXPECT_EQ(allocator_.memory_stats(), CachingAllocator({.driver = &driver_.api()}).memory_stats());
+  EXPECT_EQ(allocator_.memory_stats(),
+            CachingAllocator({.driver = &driver_.api(), .options = AllocatorOptions::parse("policy:classic")})
+                .memory_stats());
 }
 
 TEST_F(CachingAllocatorTest, AFreedBlockServesItsStreamAgainWithoutTheDriver) {
@@ -215,7 +218,8 @@ TEST_F(CachingAllocatorTest, AnAllocationThatTheDriverFailsTakesNothingOffTheLim
 }
 
 TEST_F(CachingAllocatorTest, FractionOneIsALimitOnlyByTheOldRules) {
-  CachingAllocator current({.driver = &driver_.api(), .options = AllocatorOptions::parse("oom_dump:off")});
+  CachingAllocator current(
+      {.driver = &driver_.api(), .options = AllocatorOptions::parse("oom_dump:off,policy:classic")});
   CachingAllocator old(
       {.driver = &driver_.api(), .options = AllocatorOptions::parse("oom_dump:off,pytorch_rules:2.4")});
   for (CachingAllocator* allocator : {&current, &old}) {
@@ -255,7 +259,7 @@ TEST_F(CachingAllocatorTest, DirectReachesTheDriverEachTime) {
 
 TEST_F(CachingAllocatorTest, AnAllocatorThatEndsGivesBackLiveBlocksToo) {
   {
-    CachingAllocator ending({.driver = &driver_.api()});
+    CachingAllocator ending({.driver = &driver_.api(), .options = AllocatorOptions::parse("policy:classic")});
     static_cast<void>(ending.allocate(5 * kMega));
     void* pending = ending.allocate(40 * kMega);
     const StreamHandle busy = driver_.create_stream();

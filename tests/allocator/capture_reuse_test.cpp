@@ -27,7 +27,8 @@ constexpr PoolId kGraph{7, 0};
 class CaptureReuseTest : public ::testing::Test {
  protected:
   explicit CaptureReuseTest(const char* options = "oom_dump:off,graph_capture_record_stream_reuse:True")
-      : allocator_({.driver = &api_, .options = AllocatorOptions::parse(options)}) {
+      : allocator_(
+            {.driver = &api_, .options = AllocatorOptions::parse(options, AllocatorOptions::parse("policy:classic"))}) {
     CUcontext context = nullptr;
     EXPECT_EQ(api_.primary_ctx_retain(&context, 0), CUDA_SUCCESS);
     EXPECT_EQ(api_.ctx_set_current(context), CUDA_SUCCESS);

@@ -63,7 +63,9 @@ class DumpToAPipe : public ::testing::Test {
 
   const std::string path_ = ::testing::TempDir() + "cistern-dump-pipe-" + std::to_string(::getpid());
   SimulatedDriver driver_{{.capacity_bytes = 128 * kMega, .backing = Backing::none}};
-  CachingAllocator allocator_{{.driver = &driver_.api(), .options = AllocatorOptions::parse("oom_dump:" + path_)}};
+  CachingAllocator allocator_{
+      {.driver = &driver_.api(),
+       .options = AllocatorOptions::parse("oom_dump:" + path_, AllocatorOptions::parse("policy:classic"))}};
   int reader_ = -1;
 };
 

@@ -26,7 +26,8 @@ class EndedStreamsTest : public ::testing::Test {
   }
 
   SimulatedDriver driver_{{.devices = 2, .capacity_bytes = 128 * kMega, .backing = Backing::none}};
-  CachingAllocator allocator_{{.driver = &driver_.api(), .options = AllocatorOptions::parse("oom_dump:off")}};
+  CachingAllocator allocator_{
+      {.driver = &driver_.api(), .options = AllocatorOptions::parse("oom_dump:off,policy:classic")}};
   const StreamHandle heir_ = driver_.create_stream();
 };
 

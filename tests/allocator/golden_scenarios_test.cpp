@@ -24,7 +24,7 @@ Stat stat(std::int64_t current, std::int64_t peak, std::int64_t allocated, std::
 
 TEST(GoldenScenario, DelayedFreeSplitAndEmptyCache) {
   SimulatedDriver driver({.capacity_bytes = 1024 * kMega, .backing = Backing::none});
-  CachingAllocator allocator({.driver = &driver.api()});
+  CachingAllocator allocator({.driver = &driver.api(), .options = AllocatorOptions::parse("policy:classic")});
   const StreamHandle other = driver.create_stream();
   const auto all = [&](PoolStat MemoryStats::*name) { return (allocator.memory_stats().*name).all; };
 
@@ -79,7 +79,8 @@ TEST(GoldenScenario, DelayedFreeSplitAndEmptyCache) {
 
 TEST(GoldenScenario, RetryAfterAFlushAndOutOfMemory) {
   SimulatedDriver driver({.capacity_bytes = 96 * kMega, .backing = Backing::none});
-  CachingAllocator allocator({.driver = &driver.api(), .options = AllocatorOptions::parse("oom_dump:off")});
+  CachingAllocator allocator(
+      {.driver = &driver.api(), .options = AllocatorOptions::parse("oom_dump:off,policy:classic")});
   const StreamHandle side = driver.create_stream();
 
   static_cast<void>(allocator.allocate(1000));

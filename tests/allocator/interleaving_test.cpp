@@ -53,7 +53,8 @@ struct HookedDriver {
 // in the cache nor with the driver, but it is about to be there.
 TEST(Interleaving, ARequestDoesNotFailWhileAnotherThreadGivesMemoryBack) {
   HookedDriver hooked(64 * kMega);
-  CachingAllocator allocator({.driver = &hooked.api, .options = AllocatorOptions::parse("oom_dump:off")});
+  CachingAllocator allocator(
+      {.driver = &hooked.api, .options = AllocatorOptions::parse("oom_dump:off,policy:classic")});
   allocator.deallocate(allocator.allocate(60 * kMega));
 
   std::atomic<bool> releasing{false};
@@ -76,7 +77,8 @@ TEST(Interleaving, ARequestDoesNotFailWhileAnotherThreadGivesMemoryBack) {
 // Two requests that fit the limit one by one, but not together.
 TEST(Interleaving, TwoThreadsCannotPassTheLimitTogether) {
   HookedDriver hooked(256 * kMega);
-  CachingAllocator allocator({.driver = &hooked.api, .options = AllocatorOptions::parse("oom_dump:off")});
+  CachingAllocator allocator(
+      {.driver = &hooked.api, .options = AllocatorOptions::parse("oom_dump:off,policy:classic")});
   allocator.set_memory_fraction(0.25);
   std::atomic<int> inside{0};
   std::atomic<bool> second_is_done{false};
@@ -96,7 +98,7 @@ TEST(Interleaving, TwoThreadsCannotPassTheLimitTogether) {
 // A slow driver call of one thread does not stop another's hits.
 TEST(Interleaving, HitsGoOnWhileAnotherThreadIsInTheDriver) {
   HookedDriver hooked(256 * kMega);
-  CachingAllocator allocator({.driver = &hooked.api});
+  CachingAllocator allocator({.driver = &hooked.api, .options = AllocatorOptions::parse("policy:classic")});
   void* cached = allocator.allocate(kMega);
   std::atomic<bool> inside{false};
   std::atomic<bool> go_on{false};
@@ -119,7 +121,7 @@ TEST(Interleaving, HitsGoOnWhileAnotherThreadIsInTheDriver) {
 // still not to be given back.
 TEST(Interleaving, AFlushLeavesASegmentThatIsOnItsWayToAnotherStream) {
   HookedDriver hooked(256 * kMega);
-  CachingAllocator allocator({.driver = &hooked.api});
+  CachingAllocator allocator({.driver = &hooked.api, .options = AllocatorOptions::parse("policy:classic")});
   const StreamHandle stream = hooked.driver.create_stream();
   const StreamHandle heir = hooked.driver.create_stream();
   void* block = allocator.allocate(30 * kMega, stream);

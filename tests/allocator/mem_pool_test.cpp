@@ -34,7 +34,8 @@ class MemPoolTest : public ::testing::Test {
   }
 
   SimulatedDriver driver_{{.devices = 2, .capacity_bytes = 256 * kMega, .backing = Backing::none}};
-  CachingAllocator allocator_{{.driver = &driver_.api(), .options = AllocatorOptions::parse("oom_dump:off")}};
+  CachingAllocator allocator_{
+      {.driver = &driver_.api(), .options = AllocatorOptions::parse("oom_dump:off,policy:classic")}};
   const StreamHandle other_ = driver_.create_stream();
 };
 
@@ -240,7 +241,7 @@ TEST_F(MemPoolTest, AParentOfAnotherDeviceOrAllocatorIsRefused) {
   const MemPool parent(allocator_, {.device = 1});
   EXPECT_EQ(parent.device(), Device(1));
   EXPECT_THROW(MemPool(allocator_, {.device = 0, .parent = &parent}), InvalidArgument);
-  CachingAllocator stranger({.driver = &driver_.api()});
+  CachingAllocator stranger({.driver = &driver_.api(), .options = AllocatorOptions::parse("policy:classic")});
   EXPECT_THROW(MemPool(stranger, {.device = 1, .parent = &parent}), InvalidArgument);
   EXPECT_THROW(MemPool(allocator_, {.device = 2}), InvalidArgument);
 }

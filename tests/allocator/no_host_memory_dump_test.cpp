@@ -212,7 +212,9 @@ class GivingBack {
 
 struct Meanwhile {
   explicit Meanwhile(const std::string& options)
-      : allocator({.driver = &giving_back.api, .options = AllocatorOptions::parse(options + ",oom_dump:" + path)}) {}
+      : allocator({.driver = &giving_back.api,
+                   .options = AllocatorOptions::parse(options + ",oom_dump:" + path,
+                                                      AllocatorOptions::parse("policy:classic"))}) {}
   ~Meanwhile() { remove_dump(path); }
 
   // Of a failure in the midst of giving back, streamed; the same copied goes to `copied`.

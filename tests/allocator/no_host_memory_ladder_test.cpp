@@ -38,7 +38,10 @@ class NoHostMemory {
 struct World {
   explicit World(const std::string& options, std::size_t capacity = 128 * kMega)
       : driver(capacity),
-        allocator({.driver = &driver.api(), .options = AllocatorOptions::parse("oom_dump:off," + options)}) {}
+        allocator({.driver = &driver.api(),
+                   .options =
+                       AllocatorOptions::parse("oom_dump:off," + options, AllocatorOptions::parse("policy:classic"))}) {
+  }
 
   // nullptr if there is none.
   void* take(std::size_t bytes, StreamHandle stream = nullptr) {
@@ -202,7 +205,8 @@ TEST(NoHostMemoryLadder, TrimAndEmptyCacheGiveBack) {
 // What ends with a use may free memory itself, so it ends without the lock: with host memory or without.
 TEST(NoHostMemoryLadder, AnOwnerThatFreesMemoryWhenItEndsDoesNotDeadlock) {
   RefusingDriver driver;
-  CachingAllocator allocator({.driver = &driver.api(), .options = AllocatorOptions::parse("oom_dump:off")});
+  CachingAllocator allocator(
+      {.driver = &driver.api(), .options = AllocatorOptions::parse("oom_dump:off,policy:classic")});
   void* first = allocator.allocate(kMega);
   void* second = allocator.allocate(kMega);
   // An event that is there to be used again.
@@ -224,7 +228,8 @@ TEST(NoHostMemoryLadder, AnOwnerThatFreesMemoryWhenItEndsDoesNotDeadlock) {
 
 TEST(NoHostMemoryLadder, APoolsOwnerThatFreesMemoryWhenItEndsDoesNotDeadlock) {
   RefusingDriver driver;
-  CachingAllocator allocator({.driver = &driver.api(), .options = AllocatorOptions::parse("oom_dump:off")});
+  CachingAllocator allocator(
+      {.driver = &driver.api(), .options = AllocatorOptions::parse("oom_dump:off,policy:classic")});
   void* held = allocator.allocate(kMega);
   {
     std::shared_ptr<void> owner(held, [&allocator](void* pointer) { allocator.deallocate(pointer); });

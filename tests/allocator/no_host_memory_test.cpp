@@ -46,7 +46,9 @@ class NoHostMemoryTest : public ::testing::Test {
   const std::string path_ =
       ::testing::TempDir() + ::testing::UnitTest::GetInstance()->current_test_info()->name() + "-dump.txt";
   RefusingDriver driver_;
-  CachingAllocator allocator_{{.driver = &driver_.api(), .options = AllocatorOptions::parse("oom_dump:" + path_)}};
+  CachingAllocator allocator_{
+      {.driver = &driver_.api(),
+       .options = AllocatorOptions::parse("oom_dump:" + path_, AllocatorOptions::parse("policy:classic"))}};
 };
 
 // Uses that are over leave their place to those that come.

@@ -28,7 +28,8 @@ class FailingRequests : public ::testing::Test {
   }
 
   SimulatedDriver driver_{{.capacity_bytes = 128 * kMega, .backing = Backing::none}};
-  CachingAllocator allocator_{{.driver = &driver_.api(), .options = AllocatorOptions::parse("oom_dump:off")}};
+  CachingAllocator allocator_{
+      {.driver = &driver_.api(), .options = AllocatorOptions::parse("oom_dump:off,policy:classic")}};
   std::string text_;
 };
 

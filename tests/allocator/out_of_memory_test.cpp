@@ -42,7 +42,7 @@ TEST_F(OutOfMemoryTest, TheTextKeepsTheFormsThatProgramsSearchFor) {
 }
 
 TEST_F(OutOfMemoryTest, TheReportAddsUpAndCountsWhatIsOutside) {
-  CachingAllocator other({.driver = &driver_.api()});
+  CachingAllocator other({.driver = &driver_.api(), .options = AllocatorOptions::parse("policy:classic")});
   static_cast<void>(other.allocate(40 * kMega));
   static_cast<void>(allocator_.allocate(3 * kMega));
   static_cast<void>(allocator_.allocate(700));
@@ -294,7 +294,7 @@ TEST(OutOfMemoryMeanwhile, TheReportIsOfOneMomentAndAddsUpInAnyCase) {
                             static_cast<void>(me.allocator->allocate(20 * kMega));
                           return result;
                         }};
-    CachingAllocator allocator({.driver = &api, .options = AllocatorOptions::parse("oom_dump:off")});
+    CachingAllocator allocator({.driver = &api, .options = AllocatorOptions::parse("oom_dump:off,policy:classic")});
     static_cast<void>(allocator.allocate(500 * kMega));
     asked.allocator = &allocator;
     try {
@@ -339,7 +339,7 @@ TEST_F(OutOfMemoryTest, ADriverThatDoesNotSayWhatIsFreeChangesNeitherTheErrorNor
 
 // The figures stand in PyTorch's order, and add up to the device and to what is held.
 TEST_F(OutOfMemoryTest, TheTextNamesWhoUsesTheDeviceAndAddsUp) {
-  CachingAllocator other({.driver = &driver_.api()});
+  CachingAllocator other({.driver = &driver_.api(), .options = AllocatorOptions::parse("policy:classic")});
   static_cast<void>(other.allocate(40 * kMega));
   static_cast<void>(allocator_.allocate(3 * kMega));
   allocator_.set_memory_fraction(0.75);
@@ -390,7 +390,8 @@ TEST_F(OutOfMemoryTest, TheSummaryGoesToStandardErrorByDefault) {
 // The cached 60 MiB serve again as soon as it is over.
 TEST(OutOfMemoryInCapture, LeavesTheCaptureAndTheCacheAloneAndARetryAfterwardsIsServed) {
   CapturingDriver captures({.capacity_bytes = 128 * kMega, .backing = Backing::none});
-  CachingAllocator allocator({.driver = &captures.api, .options = AllocatorOptions::parse("oom_dump:off")});
+  CachingAllocator allocator(
+      {.driver = &captures.api, .options = AllocatorOptions::parse("oom_dump:off,policy:classic")});
   const StreamHandle stream = captures.driver.create_stream();
   const StreamHandle side = captures.driver.create_stream();
   allocator.deallocate(allocator.allocate(40 * kMega, stream));

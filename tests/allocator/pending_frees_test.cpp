@@ -25,7 +25,8 @@ using namespace std::chrono_literals;
 class PendingFreesTest : public ::testing::Test {
  protected:
   SimulatedDriver driver_{{.devices = 2, .capacity_bytes = 512 * kMega, .backing = Backing::none}};
-  CachingAllocator allocator_{{.driver = &driver_.api(), .options = AllocatorOptions::parse("oom_dump:off")}};
+  CachingAllocator allocator_{
+      {.driver = &driver_.api(), .options = AllocatorOptions::parse("oom_dump:off,policy:classic")}};
   const StreamHandle owner_ = driver_.create_stream();
   const StreamHandle reader_ = driver_.create_stream();
 };
@@ -102,7 +103,7 @@ TEST_F(PendingFreesTest, WhatCouldNotBeAwaitedIsPendingAgainAlthoughOthersPolled
                              static_cast<void>(now.allocator->allocate(kMega));
                              return CUDA_ERROR_LAUNCH_FAILED;
                            }};
-  CachingAllocator allocator({.driver = &api, .options = AllocatorOptions::parse("oom_dump:off")});
+  CachingAllocator allocator({.driver = &api, .options = AllocatorOptions::parse("oom_dump:off,policy:classic")});
   refusing.allocator = &allocator;
   void* first = allocator.allocate(kMega, owner_);
   driver_.occupy(reader_, 10ms);
@@ -154,7 +155,7 @@ TEST_F(PendingFreesTest, ADriverThatWantsAContextForItsEventsGetsOne) {
                        const auto& now = *static_cast<const Wanting*>(self);
                        return now.has_context() ? now.driver.api().event_query(event) : CUDA_ERROR_INVALID_CONTEXT;
                      }};
-  CachingAllocator allocator({.driver = &api, .options = AllocatorOptions::parse("oom_dump:off")});
+  CachingAllocator allocator({.driver = &api, .options = AllocatorOptions::parse("oom_dump:off,policy:classic")});
   std::thread([&] {
     void* block = allocator.allocate(kMega, owner_);
     for (int i = 0; i < 3; ++i) {

@@ -26,7 +26,8 @@ class PoolCheckpointTest : public ::testing::Test {
   std::int64_t live_blocks() const { return pool_.stats().allocation.all.current; }
 
   SimulatedDriver driver_{{.devices = 2, .capacity_bytes = 256 * kMega, .backing = Backing::none}};
-  CachingAllocator allocator_{{.driver = &driver_.api(), .options = AllocatorOptions::parse("oom_dump:off")}};
+  CachingAllocator allocator_{
+      {.driver = &driver_.api(), .options = AllocatorOptions::parse("oom_dump:off,policy:classic")}};
   const StreamHandle stream_ = driver_.create_stream();
   const StreamHandle other_ = driver_.create_stream();
   const MemPool pool_{allocator_};

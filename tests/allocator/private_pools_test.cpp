@@ -24,7 +24,8 @@ constexpr PoolId kShared{0, 7};
 class PrivatePoolsTest : public ::testing::Test {
  protected:
   explicit PrivatePoolsTest(const char* options = "oom_dump:off")
-      : allocator_({.driver = &captures_.api, .options = AllocatorOptions::parse(options)}) {}
+      : allocator_({.driver = &captures_.api,
+                    .options = AllocatorOptions::parse(options, AllocatorOptions::parse("policy:classic"))}) {}
 
   ~PrivatePoolsTest() override {
     EXPECT_NO_THROW(allocator_.check());

@@ -55,7 +55,7 @@ TEST_F(ProcessHeap, AllocatesOnTheCurrentDeviceAndStream) {
   deallocate(pointer);
   EXPECT_EQ(memory_allocated(1), 0U);
   EXPECT_EQ(max_memory_allocated(1), 3 * kMega);
-  EXPECT_EQ(memory_reserved(1), 20 * kMega);
+  EXPECT_EQ(memory_reserved(1), 4 * kMega);
 }
 
 // The event of the free goes on the stream itself: nobody waits, and the work still guards.

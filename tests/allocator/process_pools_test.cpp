@@ -23,7 +23,7 @@ class ProcessPools : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
     setenv("CISTERN_DEVICE", "simulated:devices=2,capacity=1GiB,races=collect", 1);
-    unsetenv("CISTERN_ALLOC_CONF");
+    setenv("CISTERN_ALLOC_CONF", "policy:classic", 1);
   }
   void TearDown() override {
     simulated::driver().run_until_idle();

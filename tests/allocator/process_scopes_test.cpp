@@ -18,7 +18,7 @@ class ProcessScopes : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
     setenv("CISTERN_DEVICE", "simulated:devices=2,capacity=1GiB", 1);
-    unsetenv("CISTERN_ALLOC_CONF");
+    setenv("CISTERN_ALLOC_CONF", "policy:classic", 1);
   }
 };
 

@@ -137,8 +137,11 @@ void attempt(Allocate&& allocate) {
 
 void require_reports_that_add_up(const std::string& options) {
   SimulatedDriver driver({.capacity_bytes = kCapacity, .backing = Backing::none});
-  CachingAllocator allocator({.driver = &driver.api(), .options = AllocatorOptions::parse("oom_dump:off," + options)});
-  CachingAllocator neighbour({.driver = &driver.api(), .options = AllocatorOptions::parse("oom_dump:off")});
+  CachingAllocator allocator(
+      {.driver = &driver.api(),
+       .options = AllocatorOptions::parse("oom_dump:off," + options, AllocatorOptions::parse("policy:classic"))});
+  CachingAllocator neighbour(
+      {.driver = &driver.api(), .options = AllocatorOptions::parse("oom_dump:off,policy:classic")});
   const std::vector<StreamHandle> streams = {nullptr, driver.create_stream(), driver.create_stream()};
   std::optional<MemPool> pool(allocator);
   std::vector<void*> live;

@@ -34,7 +34,7 @@ class ScopeTest : public ::testing::Test {
     return {};
   }
   static CachingAllocatorOptions options(SimulatedDriver& driver) {
-    return {.driver = &driver.api(), .options = AllocatorOptions::parse("oom_dump:off")};
+    return {.driver = &driver.api(), .options = AllocatorOptions::parse("oom_dump:off,policy:classic")};
   }
 
   SimulatedDriver driver_{{.devices = 2, .capacity_bytes = 256 * kMega, .backing = Backing::none}};
@@ -351,7 +351,7 @@ struct WatchedDriver {
 
 TEST_F(StreamStatsTest, AFreeThatAFlushWaitsForIsStillSeen) {
   WatchedDriver watched(driver_);
-  CachingAllocator allocator({.driver = &watched.api});
+  CachingAllocator allocator({.driver = &watched.api, .options = AllocatorOptions::parse("policy:classic")});
   void* block = allocator.allocate(2 * kMega, stream_);
   driver_.occupy(other_, 1ms);
   allocator.record_stream(block, other_);

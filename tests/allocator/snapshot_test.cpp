@@ -16,7 +16,7 @@ using namespace std::chrono_literals;
 
 TEST(SnapshotTest, SegmentsAreInAddressOrderAndTheirFiguresAddUp) {
   SimulatedDriver driver({.capacity_bytes = 512 * kMega, .backing = Backing::none});
-  CachingAllocator allocator({.driver = &driver.api()});
+  CachingAllocator allocator({.driver = &driver.api(), .options = AllocatorOptions::parse("policy:classic")});
   const StreamHandle side = driver.create_stream();
   static_cast<void>(allocator.allocate(1000));
   void* freed = allocator.allocate(3 * kMega);
@@ -54,7 +54,8 @@ TEST(SnapshotTest, SegmentsAreInAddressOrderAndTheirFiguresAddUp) {
 TEST(SnapshotTest, SettingsAreThoseInForce) {
   SimulatedDriver driver({.capacity_bytes = 64 * kMega, .backing = Backing::none});
   const char* text = "max_split_size_mb:64,garbage_collection_threshold:0.5,roundup_power2_divisions:[4:2,>:8]";
-  CachingAllocator allocator({.driver = &driver.api(), .options = AllocatorOptions::parse(text)});
+  CachingAllocator allocator(
+      {.driver = &driver.api(), .options = AllocatorOptions::parse(text, AllocatorOptions::parse("policy:classic"))});
   const AllocatorSettings settings = allocator.snapshot().settings;
   EXPECT_EQ(settings.text, text);
   EXPECT_EQ(settings.max_split_size, static_cast<std::int64_t>(64 * kMega));
@@ -66,7 +67,7 @@ TEST(SnapshotTest, SettingsAreThoseInForce) {
 
 TEST(SnapshotTest, TheReportNamesTheDevice) {
   SimulatedDriver driver({.capacity_bytes = 64 * kMega, .backing = Backing::none});
-  CachingAllocator allocator({.driver = &driver.api()});
+  CachingAllocator allocator({.driver = &driver.api(), .options = AllocatorOptions::parse("policy:classic")});
   static_cast<void>(allocator.allocate(3 * kMega));
   EXPECT_NE(allocator.memory_report().find("simulated"), std::string::npos);
 }

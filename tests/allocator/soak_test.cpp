@@ -57,7 +57,8 @@ class Soak {
                  .backing = Backing::none,
                  .event_lag_ticks = 16,
                  .races = works ? RaceMode::collect : RaceMode::off}),
-        allocator_({.driver = &driver_.api(), .options = AllocatorOptions::parse(options)}) {
+        allocator_({.driver = &driver_.api(),
+                    .options = AllocatorOptions::parse(options, AllocatorOptions::parse("policy:classic"))}) {
     for (int i = 0; i < 4; ++i) streams_.push_back(i == 0 ? nullptr : driver_.create_stream());
   }
 

@@ -258,7 +258,7 @@ TEST(StreamOrderedSupportTest, ADeviceWithoutPoolsRefusesThePolicy) {
                               }};
   CachingAllocator allocator({.driver = &api, .options = AllocatorOptions::parse("policy:async")});
   EXPECT_THROW(static_cast<void>(allocator.allocate(kMega)), NotSupported);
-  CachingAllocator classic({.driver = &api});
+  CachingAllocator classic({.driver = &api, .options = AllocatorOptions::parse("policy:classic")});
   EXPECT_NE(classic.allocate(kMega), nullptr);
 }
 

@@ -44,7 +44,7 @@ class MisalignedDriver {
 
 TEST(StreamPages, SegmentsOfTwoStreamsMayShareAPage) {
   MisalignedDriver misaligned;
-  CachingAllocator allocator({.driver = &misaligned.api()});
+  CachingAllocator allocator({.driver = &misaligned.api(), .options = AllocatorOptions::parse("policy:classic")});
   const std::array<StreamHandle, 2> streams{misaligned.driver.create_stream(), misaligned.driver.create_stream()};
   for (int round = 0; round < 5; ++round) {
     std::vector<void*> blocks;
@@ -88,7 +88,7 @@ class InterruptedDriver {
 // By the address alone it would be the old stream's, whose thread would be handed the block and not know it.
 void free_where_a_segment_was(bool in_private_pool) {
   InterruptedDriver interrupted;
-  CachingAllocator allocator({.driver = &interrupted.api()});
+  CachingAllocator allocator({.driver = &interrupted.api(), .options = AllocatorOptions::parse("policy:classic")});
   const StreamHandle old_stream = interrupted.driver.create_stream();
   const StreamHandle new_stream = interrupted.driver.create_stream();
   const MemPool pool(allocator);  // whose segments are not found by page
@@ -122,7 +122,8 @@ TEST(StreamPages, WhatTheDriverMakesWhereASegmentWasIsFreedByItsOwnStream) {
 // A segment that the driver does not take back serves on, whoever frees its blocks.
 TEST(StreamPages, WhatTheDriverRefusesToTakeBackIsFoundByItsPagesAgain) {
   InterruptedDriver interrupted;
-  CachingAllocator allocator({.driver = &interrupted.api(), .options = AllocatorOptions::parse("oom_dump:off")});
+  CachingAllocator allocator(
+      {.driver = &interrupted.api(), .options = AllocatorOptions::parse("oom_dump:off,policy:classic")});
   const StreamHandle stream = interrupted.driver.create_stream();
   for (int i = 0; i < 3; ++i) allocator.deallocate(allocator.allocate(kKibi, stream));
   interrupted.driver.fail_call("cuMemFree", 1, CUDA_ERROR_UNKNOWN);

@@ -68,7 +68,8 @@ class StreamWaitsTest : public testing::Test {
   [[nodiscard]] MemoryStats stats() const { return allocator_.memory_stats(); }
 
   SimulatedDriver driver_{{.capacity_bytes = 1024 * kMega, .backing = Backing::none}};
-  CachingAllocator allocator_{{.driver = &driver_.api(), .options = AllocatorOptions::parse("oom_dump:off")}};
+  CachingAllocator allocator_{
+      {.driver = &driver_.api(), .options = AllocatorOptions::parse("oom_dump:off,policy:classic")}};
   const StreamHandle owner_handle_ = driver_.create_stream();
   const StreamHandle reader_handle_ = driver_.create_stream();
   const StreamHandle other_handle_ = driver_.create_stream();
@@ -313,7 +314,7 @@ class MeddlingStreamWaitsTest : public StreamWaitsTest {
 
   Meddling meddling_{driver_};
   const DriverApi api_ = meddling_.api();
-  CachingAllocator meddled_{{.driver = &api_, .options = AllocatorOptions::parse("oom_dump:off")}};
+  CachingAllocator meddled_{{.driver = &api_, .options = AllocatorOptions::parse("oom_dump:off,policy:classic")}};
 };
 
 TEST_F(MeddlingStreamWaitsTest, WhoLooksWhileTheEventIsRecordedFindsThePendingFree) {

@@ -12,7 +12,7 @@ class CApi : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
     setenv("CISTERN_DEVICE", "simulated:devices=2,capacity=4GiB", 1);
-    setenv("CISTERN_ALLOC_CONF", "oom_dump:off", 1);
+    setenv("CISTERN_ALLOC_CONF", "oom_dump:off,policy:classic", 1);
     unsetenv("CUDA_VISIBLE_DEVICES");
     unsetenv("NVTX_INJECTION64_PATH");
   }

@@ -119,8 +119,10 @@ ncclResult_t ncclGroupEnd() {
   if (status != ncclSuccess || all.empty() || all.size() != static_cast<size_t>(all.front().comm->count)) return status;
   for (const Queued& each : all) wait_for(each);
   const Queued& root = all[static_cast<size_t>(all.front().root)];
-  if (all.front().type == ncclUint8) {  // broadcasts are of bytes
-    for (const Queued& each : all) copy(root.source, each.destination, root.count, each);
+  if (all.front().type == ncclUint8) {             // broadcasts are of bytes
+    std::vector<unsigned char> bytes(root.count);  // by the host: no device need reach another's memory
+    copy(root.source, bytes.data(), bytes.size(), root);
+    for (const Queued& each : all) copy(bytes.data(), each.destination, bytes.size(), each);
     return status;
   }
   std::vector<float> sum(root.count, 0.0F);

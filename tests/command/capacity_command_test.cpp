@@ -8,7 +8,7 @@ using CapacityCommandTest = CommandTest;
 TEST_F(CapacityCommandTest, TheLeastCapacityIsWhatTheSegmentsNeed) {
   // 20 MiB at once, then 30 MiB: the first segment is given back for the second.
   const std::string trace = write("t.trace", "a 1 20971520 0\nf 1\na 2 31457280 0\nf 2\n");
-  const Result result = run({"capacity", trace, "--json"});
+  const Result result = run({"capacity", trace, "--policy", "classic", "--json"});
   ASSERT_EQ(result.status, kExitSuccess) << result.err;
   const nlohmann::json expected = {
       {"trace", "t.trace"},          {"policy", "classic"},          {"config", ""}, {"min_capacity_bytes", 30 << 20},
@@ -29,7 +29,8 @@ TEST_F(CapacityCommandTest, TheCapacityDependsOnTheOptions) {
   std::string text;
   for (int i = 0; i < 4; ++i) text += "a " + std::to_string(i) + " 3000000 0\n";
   const std::string trace = write("t.trace", text);
-  const std::uint64_t classic = run({"capacity", trace, "--json"}).object()["min_capacity_bytes"];
+  const std::uint64_t classic =
+      run({"capacity", trace, "--policy", "classic", "--json"}).object()["min_capacity_bytes"];
   const std::uint64_t direct = run({"capacity", trace, "--policy", "direct", "--json"}).object()["min_capacity_bytes"];
   EXPECT_EQ(classic, 20U << 20);
   EXPECT_EQ(direct, 16U << 20);

@@ -22,7 +22,8 @@ using ::testing::Not;
 class PredictedHeap {
  public:
   explicit PredictedHeap(const std::string& options)
-      : allocator_({&driver_.api(), AllocatorOptions::parse(options)}), streams_{nullptr, driver_.create_stream()} {}
+      : allocator_({&driver_.api(), AllocatorOptions::parse(options, AllocatorOptions::parse("policy:classic"))}),
+        streams_{nullptr, driver_.create_stream()} {}
 
   void run(std::uint64_t seed, int steps) {
     SCOPED_TRACE(::testing::Message() << "seed " << seed);

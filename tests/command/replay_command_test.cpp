@@ -54,7 +54,7 @@ TEST_F(ReplayCommandTest, JsonIsOneObjectATraceWithTheNamesOfTheContract) {
 }
 
 TEST_F(ReplayCommandTest, FiguresAreWhatTheTraceAndTheRulesSay) {
-  const nlohmann::json figures = run({"replay", two_steps, "--json"}).object();
+  const nlohmann::json figures = run({"replay", two_steps, "--policy", "classic", "--json"}).object();
   EXPECT_EQ(figures["trace"], "two-steps.trace");
   EXPECT_EQ(figures["policy"], "classic");
   EXPECT_EQ(figures["config"], "");
@@ -86,7 +86,7 @@ TEST_F(ReplayCommandTest, StepsCutTheTraceAfterTheFirstOnes) {
 TEST_F(ReplayCommandTest, RunningOutOfMemoryIsStatusOneAndTheRunGoesOn) {
   // Block 1 does not fit; its record and free are skipped, block 2 is served.
   const std::string trace = write("large.trace", "a 1 67108864 0\nr 1 1\na 2 4096 0\nf 1\nf 2\n");
-  const Result result = run({"replay", trace, "--capacity", "32MiB", "--json"});
+  const Result result = run({"replay", trace, "--policy", "classic", "--capacity", "32MiB", "--json"});
   EXPECT_EQ(result.status, kExitOutOfMemory);
   EXPECT_EQ(result.err, "");
   EXPECT_EQ(result.object()["ooms"], 1);
@@ -224,7 +224,7 @@ TEST_F(ReplayCommandTest, NamesAndOptionsThatAreNotUtf8AreShownWithReplacements)
 }
 
 TEST_F(ReplayCommandTest, CheckpointsComeAtTheirIntervalAfterTheLastAndAfterEmptyCache) {
-  const Result result = run({"replay", two_steps, "--stats-checkpoints", "3"});
+  const Result result = run({"replay", two_steps, "--policy", "classic", "--stats-checkpoints", "3"});
   ASSERT_EQ(result.status, kExitSuccess) << result.err;
   const auto lines = result.objects();
   ASSERT_EQ(lines.size(), 6U);  // 7 operations: 2, 4, 6, 7, the mark, 7
@@ -276,10 +276,10 @@ TEST_F(ReplayCommandTest, TheSimulatedDeviceIsTheVisibleOne) {
   const EnvironmentVariable device("CISTERN_DEVICE", "simulated:devices=2");
   {
     const EnvironmentVariable visible("CUDA_VISIBLE_DEVICES", "");
-    expect_refused(run({"replay", two_steps}), {"CUDA_VISIBLE_DEVICES"});
+    expect_refused(run({"replay", two_steps, "--policy", "classic"}), {"CUDA_VISIBLE_DEVICES"});
   }
   const EnvironmentVariable visible("CUDA_VISIBLE_DEVICES", "1");
-  const Result result = run({"replay", two_steps, "--json"});
+  const Result result = run({"replay", two_steps, "--policy", "classic", "--json"});
   ASSERT_EQ(result.status, kExitSuccess) << result.err;
   EXPECT_EQ(result.object()["peak_reserved_bytes"], 22 << 20);
 }

@@ -11,7 +11,7 @@ namespace {
 
 ReplaySettings quiet() {
   ReplaySettings settings;
-  settings.options.oom_dump = "off";
+  settings.options = AllocatorOptions::parse("policy:classic,oom_dump:off");
   return settings;
 }
 

@@ -37,7 +37,7 @@ class SummaryCommandTest : public CommandTest {
     options.devices = 2;
     return options;
   }()};
-  CachingAllocator allocator{{&driver.api(), {}}};
+  CachingAllocator allocator{{.driver = &driver.api(), .options = AllocatorOptions::parse("policy:classic")}};
 };
 
 TEST_F(SummaryCommandTest, PrintsTheTableOfEachDeviceThatHasMemory) {

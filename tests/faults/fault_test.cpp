@@ -27,7 +27,8 @@ using namespace std::chrono_literals;
 struct World {
   explicit World(const char* options)
       : driver({.capacity_bytes = 128 * kMega, .backing = Backing::none}),
-        allocator({.driver = &driver.api(), .options = AllocatorOptions::parse(options)}),
+        allocator({.driver = &driver.api(),
+                   .options = AllocatorOptions::parse(options, AllocatorOptions::parse("policy:classic"))}),
         side(driver.create_stream()) {}
 
   void* take(std::size_t bytes, StreamHandle stream = nullptr, const MemPool* pool = nullptr) {

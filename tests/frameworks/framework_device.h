@@ -20,6 +20,7 @@ class FrameworkDevice : public ::testing::Test {
     const char* const count = std::getenv("CISTERN_TEST_DEVICES");
     const std::string devices = count == nullptr ? "2" : count;
     setenv("CISTERN_DEVICE", ("simulated:devices=" + devices + ",capacity=4GiB,races=report").c_str(), 1);
+    setenv("CISTERN_ALLOC_CONF", "policy:classic", 1);  // whose figures the pages have
     unsetenv("CUDA_VISIBLE_DEVICES");
   }
   void TearDown() override {

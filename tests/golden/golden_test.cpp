@@ -52,7 +52,7 @@ std::vector<std::filesystem::path> set_ups_of(Policy policy) {
 }
 
 ReplaySettings settings_of(const json& set_up) {
-  AllocatorOptions base;
+  AllocatorOptions base = AllocatorOptions::parse("policy:classic");
   base.oom_dump = "off";
   ReplaySettings settings;
   settings.options = AllocatorOptions::parse("pytorch_rules:2.4," + set_up["alloc_conf"].get<std::string>(), base);

@@ -23,7 +23,8 @@ class EntryOrder : public ::testing::Test {
  protected:
   explicit EntryOrder(std::size_t capacity = 1024 * kMega, const char* options = "oom_dump:off")
       : driver({.capacity_bytes = capacity, .backing = Backing::none}),
-        allocator({.driver = &driver.api(), .options = AllocatorOptions::parse(options)}),
+        allocator({.driver = &driver.api(),
+                   .options = AllocatorOptions::parse(options, AllocatorOptions::parse("policy:classic"))}),
         other(driver.create_stream()) {}
 
   // The entries since the last call.

@@ -17,7 +17,9 @@ void expect_every_snapshot_to_be_one_moment(const char* options) {
   const long rounds = scaled(30);
   for (long round = 0; round < rounds; ++round) {
     SimulatedDriver driver({.capacity_bytes = 512 * kMega, .backing = Backing::none});
-    CachingAllocator allocator({.driver = &driver.api(), .options = AllocatorOptions::parse(options)});
+    CachingAllocator allocator(
+        {.driver = &driver.api(),
+         .options = AllocatorOptions::parse(options, AllocatorOptions::parse("policy:classic"))});
     allocator.record_history({});
     Load load(allocator, driver.create_stream(), 12 * kMega);
     for (int i = 0; i < 20; ++i) {
@@ -37,7 +39,8 @@ TEST(HistoryUnderLoad, EverySnapshotOfExpandableSegmentsIsOneMoment) {
 
 TEST(HistoryUnderLoad, OptionsChangeWithoutHarm) {
   SimulatedDriver driver({.capacity_bytes = 512 * kMega, .backing = Backing::none});
-  CachingAllocator allocator({.driver = &driver.api(), .options = AllocatorOptions::parse("oom_dump:off")});
+  CachingAllocator allocator(
+      {.driver = &driver.api(), .options = AllocatorOptions::parse("oom_dump:off,policy:classic")});
   {
     Load load(allocator, driver.create_stream(), 12 * kMega);
     load.go_on();

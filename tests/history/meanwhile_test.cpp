@@ -77,7 +77,8 @@ TEST(HistoryMeanwhile, PagesAreInSnapshotsWhenTheyHaveComeAndUntilTheyHaveGone) 
 TEST(HistoryMeanwhile, ASegmentIsInNoSnapshotFromItsEntryOn) {
   SimulatedDriver driver({.capacity_bytes = 400 * kMega, .backing = Backing::none});
   Interrupted interrupted(driver.api());
-  CachingAllocator allocator({.driver = &interrupted.api, .options = AllocatorOptions::parse("oom_dump:off")});
+  CachingAllocator allocator(
+      {.driver = &interrupted.api, .options = AllocatorOptions::parse("oom_dump:off,policy:classic")});
   static_cast<void>(allocator.allocate(1000));
   allocator.deallocate(allocator.allocate(30 * kMega));
   interrupted.allocator = &allocator;
@@ -104,7 +105,7 @@ TEST(HistoryMeanwhile, WhatIsTurnedOffWhileTheDriverIsAskedKeepsNoStack) {
                      if (me.allocator != nullptr) me.allocator->record_history({.enabled = HistoryEnabled::none});
                      return me.driver.mem_alloc(pointer, bytes);
                    }};
-  CachingAllocator allocator({.driver = &api});
+  CachingAllocator allocator({.driver = &api, .options = AllocatorOptions::parse("policy:classic")});
   HistoryOptions history;
   history.context = HistoryContext::all;
   allocator.record_history(history);

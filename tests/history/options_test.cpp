@@ -17,7 +17,7 @@ using ::testing::IsEmpty;
 
 struct HistoryOfAnAllocator : ::testing::Test {
   SimulatedDriver driver{SimulatedOptions{.devices = 2, .capacity_bytes = 256 * kMega, .backing = Backing::none}};
-  CachingAllocator allocator{{.driver = &driver.api()}};
+  CachingAllocator allocator{{.driver = &driver.api(), .options = AllocatorOptions::parse("policy:classic")}};
 
   [[nodiscard]] std::vector<std::string> trace(std::size_t device = 0) {
     return actions_and_sizes(allocator.snapshot().device_traces.at(device));
@@ -118,10 +118,11 @@ TEST_F(HistoryOfAnAllocator, TextOfOptionsChangesWhatItNames) {
 
 TEST(HistoryFromTheStart, IsAsTheOptionsSay) {
   SimulatedDriver driver({.capacity_bytes = 256 * kMega, .backing = Backing::none});
-  CachingAllocator quiet({.driver = &driver.api(), .options = AllocatorOptions::parse("history:none")});
+  CachingAllocator quiet({.driver = &driver.api(), .options = AllocatorOptions::parse("history:none,policy:classic")});
   static_cast<void>(quiet.allocate(1000));
   EXPECT_THAT(quiet.snapshot().device_traces.at(0), IsEmpty());
-  CachingAllocator loud({.driver = &driver.api(), .options = AllocatorOptions::parse("history_context:all")});
+  CachingAllocator loud(
+      {.driver = &driver.api(), .options = AllocatorOptions::parse("history_context:all,policy:classic")});
   static_cast<void>(loud.allocate(1000));
   EXPECT_FALSE(loud.snapshot().stacks.empty());
   AllocatorOptions bad;

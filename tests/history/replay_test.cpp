@@ -21,7 +21,8 @@ class RandomProgram {
   explicit RandomProgram(std::uint32_t seed)
       : random_(seed),
         driver_({.capacity_bytes = 128 * kMega, .backing = Backing::none}),
-        allocator_({.driver = &driver_.api(), .options = AllocatorOptions::parse(options_of(seed))}) {
+        allocator_({.driver = &driver_.api(),
+                    .options = AllocatorOptions::parse(options_of(seed), AllocatorOptions::parse("policy:classic"))}) {
     allocator_.record_history({.context = HistoryContext::none});
     streams_ = {nullptr, driver_.create_stream(), driver_.create_stream()};
   }

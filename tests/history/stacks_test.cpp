@@ -45,7 +45,7 @@ int allocating_line = 0;
 
 struct Stacks : ::testing::Test {
   SimulatedDriver driver{SimulatedOptions{.capacity_bytes = 256 * kMega, .backing = Backing::none}};
-  CachingAllocator allocator{{.driver = &driver.api()}};
+  CachingAllocator allocator{{.driver = &driver.api(), .options = AllocatorOptions::parse("policy:classic")}};
 
   void record(HistoryContext context) { allocator.record_history({.context = context, .clear_history = true}); }
   // The function of ours that a stack came from; "none" without a stack.

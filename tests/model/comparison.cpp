@@ -31,7 +31,8 @@ using model::ReferenceAllocator;
 class Comparison {
  public:
   explicit Comparison(const SetUp& setup)
-      : options_(AllocatorOptions::parse(std::string("oom_dump:off,") + setup.options)),
+      : options_(AllocatorOptions::parse(std::string("oom_dump:off,") + setup.options,
+                                         AllocatorOptions::parse("policy:classic"))),
         switches_(setup.switches),
         seldom_(setup.seldom),
         paged_(setup.paged),

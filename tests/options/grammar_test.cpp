@@ -13,7 +13,7 @@ using ::testing::Not;
 
 TEST(OptionsGrammar, EmptyTextLeavesTheDefaults) {
   const AllocatorOptions options = AllocatorOptions::parse("");
-  EXPECT_EQ(options.policy, Policy::classic);
+  EXPECT_EQ(options.policy, Policy::paged);
   EXPECT_EQ(options.max_split_size_bytes, kUnlimited);
   EXPECT_EQ(options.max_non_split_rounding_bytes, 20 * kMega);
   EXPECT_EQ(options.garbage_collection_threshold, 0.0);

@@ -122,7 +122,8 @@ TEST(OptionKeys, OfTheHistoryAreRefusedOutOfRange) {
 }
 
 TEST(OptionKeys, DescriptionListsEveryOptionInForce) {
-  EXPECT_EQ(AllocatorOptions::parse("max_split_size_mb:32,garbage_collection_threshold:0.8,oom_dump:off").describe(),
+  EXPECT_EQ(AllocatorOptions::parse("policy:classic,max_split_size_mb:32,garbage_collection_threshold:0.8,oom_dump:off")
+                .describe(),
             "policy: classic\n"
             "pytorch_rules: current\n"
             "max_split_size_mb: 32\n"

@@ -26,7 +26,8 @@ TEST(PolicyOption, UnknownPolicyIsAnInvalidArgument) {
 TEST(PolicyOption, PytorchsWaysToAskForAPolicyAreTheSame) {
   EXPECT_EQ(AllocatorOptions::parse("expandable_segments:True").policy, Policy::expandable);
   EXPECT_EQ(AllocatorOptions::parse("backend:cudaMallocAsync").policy, Policy::async);
-  EXPECT_EQ(AllocatorOptions::parse("backend:native,expandable_segments:False").policy, Policy::classic);
+  EXPECT_EQ(AllocatorOptions::parse("backend:native,expandable_segments:False").policy, Policy::paged)
+      << "they say what is not wanted, and the default is neither";
   EXPECT_TRUE(AllocatorOptions::parse("backend:native,expandable_segments:False").without_effect.empty());
   EXPECT_THAT(refusal("backend:async"), HasSubstr("native or cudaMallocAsync"));
 }

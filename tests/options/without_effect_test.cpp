@@ -73,10 +73,11 @@ TEST(OptionsWithoutEffect, FractionOfOneIsALimitUnderTheOldRulesOnly) {
 }
 
 TEST(OptionsWithoutEffect, NonSplitRoundingNeedsASplitLimitAndTheCurrentRules) {
-  EXPECT_THAT(idle("max_non_split_rounding_mb:40"), ElementsAre(HasSubstr("acts only with max_split_size_mb")));
-  EXPECT_THAT(idle("max_non_split_rounding_mb:40,max_split_size_mb:100"), IsEmpty());
+  EXPECT_THAT(idle("policy:classic,max_non_split_rounding_mb:40"),
+              ElementsAre(HasSubstr("acts only with max_split_size_mb")));
+  EXPECT_THAT(idle("policy:classic,max_non_split_rounding_mb:40,max_split_size_mb:100"), IsEmpty());
   const AllocatorOptions old_rules =
-      AllocatorOptions::parse("max_non_split_rounding_mb:40,max_split_size_mb:100,pytorch_rules:2.4");
+      AllocatorOptions::parse("policy:classic,max_non_split_rounding_mb:40,max_split_size_mb:100,pytorch_rules:2.4");
   EXPECT_THAT(old_rules.without_effect, ElementsAre(HasSubstr("is 20 MiB under pytorch_rules:2.4")));
   EXPECT_EQ(old_rules.max_non_split_rounding_bytes, std::size_t{20} << 20);
 }

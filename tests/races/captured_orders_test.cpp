@@ -28,7 +28,9 @@ class CapturedWorld {
   CapturedWorld(Choices& choices, const std::string& options)
       : driver({.capacity_bytes = 512 * kMega, .backing = Backing::none, .races = RaceMode::collect}),
         api(driver.api()),
-        allocator({.driver = &api, .options = AllocatorOptions::parse("oom_dump:off," + options)}),
+        allocator(
+            {.driver = &api,
+             .options = AllocatorOptions::parse("oom_dump:off," + options, AllocatorOptions::parse("policy:classic"))}),
         choices_(choices) {
     EXPECT_EQ(api.primary_ctx_retain(&context_, 0), CUDA_SUCCESS);
     EXPECT_EQ(api.ctx_set_current(context_), CUDA_SUCCESS);

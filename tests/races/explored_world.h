@@ -31,7 +31,9 @@ class ExploredWorld {
   ExploredWorld(Choices& choices, std::size_t capacity, const std::string& options, bool with_model)
       : captures({.capacity_bytes = capacity, .backing = Backing::none, .races = RaceMode::collect}),
         driver(captures.driver),
-        allocator({.driver = &captures.api, .options = AllocatorOptions::parse("oom_dump:off," + options)}),
+        allocator(
+            {.driver = &captures.api,
+             .options = AllocatorOptions::parse("oom_dump:off," + options, AllocatorOptions::parse("policy:classic"))}),
         choices_(choices),
         model_(capacity, AllocatorOptions::parse(options)),
         with_model_(with_model) {

@@ -52,7 +52,8 @@ class Exchange {
 struct Shared {
   Shared(std::size_t capacity, const char* options)
       : driver({.capacity_bytes = capacity, .backing = Backing::memory}),
-        allocator({.driver = &driver.api(), .options = AllocatorOptions::parse(options)}) {
+        allocator({.driver = &driver.api(),
+                   .options = AllocatorOptions::parse(options, AllocatorOptions::parse("policy:classic"))}) {
     for (int i = 0; i < kThreads; ++i) streams.push_back(driver.create_stream());
   }
   SimulatedDriver driver;
