@@ -9,8 +9,8 @@
 // One free: stream_hits.cpp; else device_allocator.cpp, with heap_blocks.cpp, and guarded_free.cpp when other
 // streams used the block (capture_reuse.cpp within a capture).
 // Expandable segments: range_growth.cpp, range_release.cpp and range_moves.cpp. Paged memory: paged_hits.cpp,
-// paged_blocks.cpp and paged_release.cpp. Private pools: pool_recording.cpp, pool_leftovers.cpp and
-// pool_checkpoint.cpp; streams that are over: ended_streams.cpp.
+// paged_blocks.cpp, paged_release.cpp, paged_retirement.cpp and paged_decay.cpp. Private pools: pool_recording.cpp,
+// pool_leftovers.cpp and pool_checkpoint.cpp; streams that are over: ended_streams.cpp.
 //
 // Thread safety: any public member may be called from any thread; one lock a heap, and one a stream for what
 // concerns that stream alone. The lock is given up around driver calls that can block and around callbacks;
@@ -192,6 +192,8 @@ class DeviceAllocator : public StreamHits {
   // paged_release.cpp
   std::size_t release_paged(std::size_t most, Lock& lock);
   [[nodiscard]] std::vector<PlanOrder> orders_of(const Departure& departure) const;
+  std::size_t send_back(Departure& departure, std::vector<PlanOrder>& orders, DevicePages::Outcome& outcome,
+                        Lock& lock) noexcept;
   [[nodiscard]] DevicePages::Outcome carry_out(Departure& departure, std::vector<PlanOrder>& orders,
                                                bool during_capture) noexcept;
   [[nodiscard]] std::size_t take_out(const Departure& departure, const Lock& lock) noexcept;
@@ -201,7 +203,20 @@ class DeviceAllocator : public StreamHits {
   // paged_retirement.cpp
   void retire_mappings(Lock& lock) noexcept;
   void begin_retirement(Lock& lock) noexcept;
-  [[nodiscard]] bool is_work_over(PagedMemory::Retirement& retirement) const noexcept;
+  // paged_work.cpp: what streams had queued at some time.
+  struct PagedWork {
+    std::vector<PlanOrder> orders;
+    PagedMemory::Work ends;
+  };
+  [[nodiscard]] PagedWork work_of_paged_streams() const;
+  bool record(PagedWork& work, Lock& lock) noexcept;
+  [[nodiscard]] bool is_work_over(PagedMemory::Work& awaited) const noexcept;
+
+  // paged_decay.cpp
+  void decay_paged(Lock& lock) noexcept;
+  [[nodiscard]] bool may_decay() const noexcept;
+  void begin_decay(std::int64_t now, Lock& lock);
+  void end_decay(std::int64_t now, Lock& lock);
 
   // miss.cpp: the ladder.
   [[nodiscard]] Block* serve_miss(const Request& request, Lock& lock);

@@ -27,6 +27,7 @@ void HeapMutex::lock() {
 void HeapMutex::unlock() {
   heap_.serves_by_stream_ = heap_.can_serve_by_stream();
   heap_.one_stream_serves_ = streams_.size() == 1;
+  heap_.hits_are_plain_ = heap_.one_stream_serves_ && !heap_.decays_;
   for (StreamHeap* stream : streams_) stream->mutex.unlock();
   mutex_.unlock();
 }

@@ -35,6 +35,7 @@ void DeviceAllocator::set_options(AllocatorOptions&& options) noexcept {
   policy_ = SizePolicy(options_);
   choose_search();
   caches_ = caches(options_.policy);
+  if (paged_ != nullptr) paged_->decay.begin_anew();
   if (options_.fraction_given) apply_fraction(options_.per_process_memory_fraction);
 }
 

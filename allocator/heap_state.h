@@ -192,6 +192,7 @@ struct HeapState {
   bool has_idle_ = false;      // under `async`: something is free that has not gone back
   bool plain_search_ = false;  // see choose_search
   bool serves_paged_ = false;  // the default pool is in paged memory
+  bool decays_ = false;        // and what nobody used for long goes back
   DeviceHistory history_;
   std::uint64_t requests_with_stacks_ = 0;  // under way, each of which holds its own
   Recorder recorder_;
@@ -204,6 +205,7 @@ struct HeapState {
   // streams may serve themselves. As of the last time that somebody had the lock; read under that of a stream.
   bool serves_by_stream_ = false;
   bool one_stream_serves_ = false;  // and the history is its own
+  bool hits_are_plain_ = false;     // in paged memory: that holds, and memory does not decay
   // Which stream has frees that wait for others (AwaitedFrees): one at a time, for they are every request's concern.
   // Set and cleared under that stream's lock; null: none. Away from what hits read and nobody changes.
   alignas(64) std::atomic<StreamHeap*> awaiting_{nullptr};

@@ -76,6 +76,7 @@ void note_idle_keys(const std::vector<OptionPair>& pairs, OptionsReading& readin
     for (std::string_view key : {"max_non_split_rounding_mb", "max_split_size_mb", "research_after_flush"})
       note(key, reason);
   }
+  if (options.policy != Policy::paged) note("decay_ms", "acts under policy paged alone");
   if (!has_fraction(options, base))
     note("garbage_collection_threshold",
          "acts only while a memory fraction limits the heap: give per_process_memory_fraction, or set it by call");
@@ -164,6 +165,7 @@ std::string AllocatorOptions::describe() const {
   line("roundup_power2_divisions", divisions_text(roundup_power2_divisions));
   line("garbage_collection_threshold",
        garbage_collection_threshold == 0.0 ? std::string("off") : fmt::format("{}", garbage_collection_threshold));
+  line("decay_ms", decay_ms == 0 ? std::string("off") : fmt::to_string(decay_ms));
   line("per_process_memory_fraction", fmt::format("{}", per_process_memory_fraction));
   line("research_after_flush", research_after_flush ? "True" : "False");
   line("graph_capture_record_stream_reuse", graph_capture_record_stream_reuse ? "True" : "False");

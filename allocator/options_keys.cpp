@@ -52,6 +52,11 @@ void read_garbage_collection_threshold(const OptionPair& pair, OptionsReading& r
   reading.options.garbage_collection_threshold = threshold;
 }
 
+void read_decay(const OptionPair& pair, OptionsReading& reading) {
+  reading.options.decay_ms =
+      !pair.is_list && pair.value == "off" ? 0 : integer_value(pair, 1, kLongestDecayMs, "of milliseconds (or off)");
+}
+
 void read_memory_fraction(const OptionPair& pair, OptionsReading& reading) {
   constexpr std::string_view expected = "a number from 0 to 1";
   const double fraction = number_value(pair, expected);
@@ -168,8 +173,9 @@ struct Key {
   std::string_view name;
   void (*read)(const OptionPair& pair, OptionsReading& reading);
 };
-constexpr std::array<Key, 21> kKeys{{
+constexpr std::array<Key, 22> kKeys{{
     {"backend", read_backend},
+    {"decay_ms", read_decay},
     {"expandable_segments", read_expandable_segments},
     {"garbage_collection_threshold", read_garbage_collection_threshold},
     {"graph_capture_record_stream_reuse", read_capture_reuse},

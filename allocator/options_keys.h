@@ -4,6 +4,7 @@
 
 #include <cistern/options.h>
 
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
@@ -13,6 +14,9 @@
 #include "allocator/options_grammar.h"
 
 namespace cistern {
+
+// A year.
+inline constexpr std::uint64_t kLongestDecayMs = std::uint64_t{366} * 24 * 3600 * 1000;
 
 // Options while their text is read. Some keys can be judged only by what others say, so
 // they wait here until all are read.

@@ -29,6 +29,7 @@ void require_valid(const AllocatorOptions& options) {
             "0 or a power of two");
   require(options.garbage_collection_threshold >= 0.0 && options.garbage_collection_threshold < 1.0,
           "garbage_collection_threshold", options.garbage_collection_threshold, "a number from 0 to below 1");
+  require(options.decay_ms <= kLongestDecayMs, "decay_ms", options.decay_ms, "at most a year of milliseconds");
   require(options.per_process_memory_fraction >= 0.0 && options.per_process_memory_fraction <= 1.0,
           "per_process_memory_fraction", options.per_process_memory_fraction, "a number from 0 to 1");
   require(std::has_single_bit(options.pinned_num_register_threads) && options.pinned_num_register_threads <= 128,

@@ -95,14 +95,15 @@ PageTable::Handle PagePlacement::add_handle(std::int32_t pages) {
   free_.keep_room(kRunsOfMove);
   try {
     const PageTable::Handle handle = table_.add_handle(pages);
-    if (const auto count = static_cast<std::size_t>(handle) + 1; decided_.size() < count) {
-      try {
-        decided_.resize(count);
-      } catch (...) {
-        table_.remove_handle(handle);
-        throw;
-      }
+    const auto count = static_cast<std::size_t>(handle) + 1;
+    try {
+      ages_.provide(count);
+      if (decided_.size() < count) decided_.resize(count);
+    } catch (...) {
+      table_.remove_handle(handle);
+      throw;
     }
+    ages_.used(handle);
     return handle;
   } catch (...) {
     free_.drop_room(kRunsOfMove);

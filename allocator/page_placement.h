@@ -32,6 +32,7 @@
 #include <cstdint>
 #include <limits>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "allocator/creation_harm.h"
@@ -40,6 +41,7 @@
 #include "allocator/free_runs.h"
 #include "allocator/gather.h"
 #include "allocator/hand_overs.h"
+#include "allocator/handle_ages.h"
 #include "allocator/known_places.h"
 #include "allocator/page_table.h"
 #include "allocator/past_windows.h"
@@ -171,6 +173,16 @@ class PagePlacement {
   // page_release.cpp: as few wholly free handles as hold so many pages, or all; those at the highest addresses.
   [[nodiscard]] Departure leave(std::int64_t pages);
   void left(const Departure& departure);
+
+  // page_decay.cpp: wholly free handles that nobody used for long. Times are the caller's, and never go back. Whoever
+  // wants them has ages kept, and looks every now and then: O(handles).
+  void keep_ages(bool keeps) noexcept { ages_.keep(keeps); }
+  void look_for_idle(std::int64_t now) noexcept;
+  // As of the last look: whether there are any that nobody used since then, whosever they are; and those of streams
+  // of which `is_over` is true. `leave_idle` throws std::bad_alloc, unchanged.
+  [[nodiscard]] bool has_idle(std::int64_t since) const;
+  [[nodiscard]] Departure leave_idle(std::int64_t since, const std::vector<bool>& is_over);
+
   // An arena in which nothing is mapped any more: nobody's until it is given back.
   [[nodiscard]] std::optional<PageTable::Arena> take_empty_arena() noexcept;
   void give_arena(PageTable::Arena arena) noexcept { spare_arenas_.push_back(arena); }
@@ -250,7 +262,13 @@ class PagePlacement {
   void forget_places() noexcept;
   void cut_ends() noexcept;
 
+  // page_decay.cpp
+  void note_uses() const noexcept;
+  [[nodiscard]] bool is_idle(PageTable::Handle handle, std::int64_t since) const;
+
   // page_release.cpp
+  using FreeHandles = std::vector<std::pair<Sectors, PageTable::Handle>>;  // by home
+  [[nodiscard]] Departure leave(FreeHandles free, std::int64_t pages);
   void list_mappings(Departure& departure) const;
 
   // page_gather.cpp
@@ -282,6 +300,7 @@ class PagePlacement {
   mutable PageTable table_;
   mutable FreeRuns free_;
   mutable KnownPlaces places_;
+  mutable HandleAges ages_;
   mutable std::vector<std::uint32_t> decided_;  // of handles: in which round their homes were
   mutable std::uint32_t round_ = 0;
   mutable bool hands_changed_ = false;  // bytes of known places became other streams', and the free runs do not know

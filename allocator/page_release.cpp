@@ -9,14 +9,19 @@
 
 namespace cistern {
 
-// Whoever carries it out unmaps a handle at its home last: what is refused before leaves it where it was.
 Departure PagePlacement::leave(std::int64_t pages) {
   catch_up();
-  std::vector<std::pair<Sectors, PageTable::Handle>> free;  // by home
+  FreeHandles free;
   table_.for_each_handle([&](PageTable::Handle handle) {
     const Sectors home = table_.home_of(handle);
     if (free_.is_free(home, table_.sectors_of(handle))) free.emplace_back(home, handle);
   });
+  return leave(std::move(free), pages);
+}
+
+// Whoever carries it out unmaps a handle at its home last: what is refused before leaves it where it was. What was to
+// retire may be among that.
+Departure PagePlacement::leave(FreeHandles free, std::int64_t pages) {
   std::sort(free.rbegin(), free.rend());
   Departure departure;
   std::size_t pieces = 0;
@@ -34,7 +39,9 @@ Departure PagePlacement::leave(std::int64_t pages) {
   departure.room = pieces + departure.handles.size();
   for (const Departure::Leaving& leaving : departure.handles)
     free_.take(table_.home_of(leaving.handle), table_.sectors_of(leaving.handle), departure.taken);
-  if (!departure.empty()) ++departures_;
+  if (departure.empty()) return departure;
+  ++departures_;
+  retiring_.clear();
   return departure;
 }
 
@@ -85,7 +92,6 @@ void PagePlacement::left(const Departure& departure) {
   }
   free_.drop_room(departure.room);
   forget_places();
-  retiring_.clear();  // their handles may be gone
   cut_ends();
 }
 

@@ -73,6 +73,7 @@ void PagePlacement::turned(KnownPlaces::Number known, std::int64_t times) {
 
 // Where homes move, what came back to its place lies elsewhere than the free runs have it.
 void PagePlacement::carry_out_changes() const noexcept {
+  if (ages_.are_kept()) note_uses();
   std::sort(places_.changed().begin(), places_.changed().end(),
             [this](KnownPlaces::Number a, KnownPlaces::Number b) { return places_[a].came_at > places_[b].came_at; });
   const bool moves = hands_changed_ || some_homes_move();

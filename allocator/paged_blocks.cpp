@@ -33,6 +33,10 @@ std::int64_t created_pages(const PagePlan& plan) {
 
 Block* DeviceAllocator::serve_paged(Request& request, Lock& lock) {
   request.segment_bytes = request.rounded;
+  if (decays_) {
+    const PoolReference keeps(*request.pools, lock);
+    decay_paged(lock);
+  }
   if (!budgets_.empty()) require_within_budgets(request, nullptr, lock);
   if (Block* block = take_known_place(request, lock)) return block;
   // What segments served since addresses ran out they serve again without the driver.

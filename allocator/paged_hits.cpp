@@ -13,6 +13,8 @@ namespace cistern {
 namespace {
 
 constexpr auto kAllocated = static_cast<std::uint64_t>(TraceAction::alloc);
+// The clock may take longer than a hit.
+constexpr std::uint32_t kHitsBetweenLooks = 32;
 
 // False, with nothing changed: there is no host memory for it.
 bool take_known(PagedMemory& memory, PlacementLog::Number known, StreamNumber stream, Block& block) noexcept {
@@ -30,7 +32,10 @@ bool take_known(PagedMemory& memory, PlacementLog::Number known, StreamNumber st
 void* StreamHits::take_paged_hit(StreamHeap& heap, std::size_t bytes) noexcept {
   if (!heap.live.has_room() || heap.spares.size() == 0) return nullptr;
   std::unique_lock turn(paged_mutex_, std::defer_lock);
-  if (!one_stream_serves_) turn.lock();
+  if (!hits_are_plain_) {
+    if (decays_ && is_look_due(heap)) return nullptr;
+    if (!one_stream_serves_) turn.lock();
+  }
   PagePlacement& placement = paged_->placement;
   const Sectors sectors = PagedMemory::sectors_for(policy_.round(bytes));
   const PlacementLog::Number known = placement.find_known({sectors, heap.paged_stream, true});
@@ -53,11 +58,22 @@ void* StreamHits::take_paged_hit(StreamHeap& heap, std::size_t bytes) noexcept {
   block->requested = bytes;
   heap.live.insert(address, block);
   if (!heap.has_served_alone) heap.has_served_alone = true;  // on a line that other threads' frees read
-  // Another stream's requests would have to find it carried out.
-  if (one_stream_serves_) heap.lazy_free.begin(block, {});
+  // Another stream's requests would have to find it carried out, and its turns do not look at the clock.
+  if (hits_are_plain_) heap.lazy_free.begin(block, {});
   trace_by_stream<kAllocated>(heap, *block);
   api_.note_allocate(address, block->bytes, heap.stream.handle);
   return reinterpret_cast<void*>(address);
+}
+
+// Whether some memory may have become old enough to go back, which takes the heap's lock. Requires: memory decays.
+bool StreamHits::is_look_due(StreamHeap& heap) const noexcept {
+  if (heap.hits_until_look != 0) {
+    --heap.hits_until_look;
+    return false;
+  }
+  if (api_.host_clock() >= paged_->decay.next_look) return true;
+  heap.hits_until_look = kHitsBetweenLooks;
+  return false;
 }
 
 // False, with nothing changed: it takes the heap's lock. Requires: it is free at once.

@@ -18,6 +18,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 namespace cistern {
@@ -130,12 +131,39 @@ class PagedMemory {
   PagePlacement placement;
   DevicePages driver;
 
+  // The work of streams when something began that is to wait for it.
+  struct StreamWork {
+    StreamNumber stream = 0;
+    std::shared_ptr<StreamEnd> end;
+  };
+  using Work = std::vector<StreamWork>;
+
   // Of mappings that nobody uses any more: see paged_retirement.cpp.
   struct Retirement {
-    std::vector<std::shared_ptr<StreamEnd>> awaited;  // the work of all streams when it began
-    bool is_under_way = false;                        // with the lock given up
+    Work awaited;               // of all streams
+    bool is_under_way = false;  // with the lock given up
   };
   Retirement retirement;
+
+  // Of handles that nobody used for long: see paged_decay.cpp. Times are the host clock's.
+  struct Decay {
+    struct Round {
+      std::int64_t since = 0;  // what nobody used since then goes
+      std::int64_t began = 0;
+      Work awaited;                // of all streams whose work can be told
+      std::vector<bool> can_tell;  // which these were, by number
+    };
+    std::int64_t next_look = 0;
+    std::optional<Round> round;
+    bool is_under_way = false;  // with the lock given up
+
+    // Another time counts from now on.
+    void begin_anew() noexcept {
+      next_look = 0;
+      round.reset();
+    }
+  };
+  Decay decay;
 
  private:
   struct Base {

@@ -30,9 +30,17 @@ std::size_t DeviceAllocator::release_paged(std::size_t most, Lock& lock) {
     return 0;
   }
   DevicePages::Outcome outcome;
-  const bool has_debts = paged_->driver.has_debts();
+  const std::size_t released = send_back(departure, orders, outcome, lock);
+  if (outcome.result != CUDA_SUCCESS)
+    throw_driver_error(api_, outcome.result, outcome.call, fmt::format("free paged memory on device {}", device_));
+  return released;
+}
+
+// Returns the bytes that went.
+std::size_t DeviceAllocator::send_back(Departure& departure, std::vector<PlanOrder>& orders,
+                                       DevicePages::Outcome& outcome, Lock& lock) noexcept {
   std::size_t released = 0;
-  if (!departure.empty() || has_debts) {
+  if (!departure.empty() || paged_->driver.has_debts()) {
     for (const PlanOrder& order : orders) ++order.heap->waiters;
     ++reclaims_in_flight_;
     ++range_operations_;
@@ -51,8 +59,6 @@ std::size_t DeviceAllocator::release_paged(std::size_t most, Lock& lock) {
   }
   free_empty_arenas(lock);
   drop_idle_paged_streams();
-  if (outcome.result != CUDA_SUCCESS)
-    throw_driver_error(api_, outcome.result, outcome.call, fmt::format("free paged memory on device {}", device_));
   return released;
 }
 
@@ -81,7 +87,8 @@ DevicePages::Outcome DeviceAllocator::carry_out(Departure& departure, std::vecto
   try {
     const DriverScope scope(api_, context_, during_capture);
     for (PlanOrder& order : orders)
-      order.is_done = note({wait_for_owner(*order.heap, during_capture), DriverEntryId::stream_synchronize});
+      if (!order.is_done)
+        order.is_done = note({wait_for_owner(*order.heap, during_capture), DriverEntryId::stream_synchronize});
     const auto is_idle = [&](const Departure::Leaving& leaving) {
       const FreeRun* piece = departure.taken.data() + leaving.first_piece;
       return std::all_of(piece, piece + leaving.pieces, [&](const FreeRun& one) {

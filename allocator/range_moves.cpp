@@ -135,6 +135,8 @@ void DeviceAllocator::wait_for_grants(Lock& lock) {
 void DeviceAllocator::choose_search() noexcept {
   plain_search_ = options_.policy == Policy::classic && ranges_ == nullptr;
   serves_paged_ = options_.policy == Policy::paged && paged_ != nullptr;
+  decays_ = serves_paged_ && options_.decay_ms != 0;
+  if (paged_ != nullptr) paged_->placement.keep_ages(decays_);
 }
 
 }  // namespace cistern

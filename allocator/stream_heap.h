@@ -59,6 +59,7 @@ struct StreamHeap {
   std::atomic<const ThreadMark*> allocates{nullptr};  // who did last
   std::atomic<bool> is_awake{false};                  // may serve with its own mutex alone; see StreamHeapArena
   std::int32_t paged_stream = -1;                     // its number in paged memory, if it has bytes there
+  std::uint32_t hits_until_look = 0;                  // at the clock, while memory decays
 
   StreamIdentity stream;
   PrivatePool* home = nullptr;  // null: the default pool

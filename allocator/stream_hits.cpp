@@ -122,8 +122,11 @@ bool StreamHits::can_serve_by_stream() const noexcept {
 // Not inline, as free_hit: what a lazy free serves would save the registers that this takes.
 [[gnu::noinline, gnu::flatten]] void* StreamHits::take_hit(StreamHeap& heap, std::size_t bytes) noexcept {
   if (bytes >= kTooLarge || !settle_by_stream(heap)) return nullptr;
-  if (heap.paged_stream >= 0)
-    if (void* const pointer = take_paged_hit(heap, bytes); pointer != nullptr || !heap.lacks_addresses) return pointer;
+  if (heap.paged_stream >= 0) {
+    void* const pointer = take_paged_hit(heap, bytes);
+    // Those of segments, and frees that stand, do not look at the clock.
+    if (pointer != nullptr || !heap.lacks_addresses || decays_) return pointer;
+  }
   const std::size_t rounded = policy_.round(bytes);
   const PoolKind kind = policy_.pool(rounded);
   BlockPool& pool = heap.of(kind);

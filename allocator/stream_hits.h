@@ -47,6 +47,7 @@ class StreamHits : public HeapBlocks {
   [[nodiscard]] bool free_hit(StreamHeap& heap, std::uint64_t address) noexcept;
   // paged_hits.cpp
   [[nodiscard, gnu::noinline]] void* take_paged_hit(StreamHeap& heap, std::size_t bytes) noexcept;
+  [[nodiscard]] bool is_look_due(StreamHeap& heap) const noexcept;
   [[nodiscard, gnu::noinline]] bool free_paged_hit(StreamHeap& heap, const BlockMap::Place& place) noexcept;
   [[nodiscard]] static bool count_paged_free(StreamHeap& heap, const Block& block) noexcept;
   [[nodiscard]] static bool count_free(StreamHeap& heap, const Block& block, const FreeNeighbours& free) noexcept;

@@ -12,6 +12,7 @@
 #include <cuda.h>
 
 #include <array>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -93,6 +94,17 @@ struct StridedSource {
   CUresult operator()(const StridedWork& work, CUstream stream) const { return function(self, work, stream); }
 };
 
+// A fifth one: the host's time in nanoseconds, which never goes back; null: the steady clock's. For what happens
+// after a while, so that a test need not wait.
+struct HostClock {
+  void* self = nullptr;
+  std::int64_t (*function)(void* self) = nullptr;
+  std::int64_t operator()() const {
+    if (function != nullptr) return function(self);
+    return std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count();
+  }
+};
+
 // What loads and launches kernels: entries of the driver that a simulated one, which runs none, does not have.
 struct KernelEntries {
   DriverEntry<CUresult(CUlibrary* library, const void* code, CUjit_option* jit_options, void** jit_values,
@@ -117,6 +129,7 @@ struct DriverApi {
   ProcessList list_processes;
   RandomSource fill_random;
   StridedSource strided;
+  HostClock host_clock;
   KernelEntries kernels;
   // Whether the Toolkit's libraries, which launch kernels of their own, work on its devices.
   bool has_cuda_libraries = false;

@@ -43,6 +43,9 @@ struct AllocatorOptions {
   std::array<std::uint32_t, 16> roundup_power2_divisions{};
   // Share of the limit above which cached segments are given back by age; 0: off.
   double garbage_collection_threshold = 0.0;
+  // Memory of policy `paged` that is free, and that nobody used for so many milliseconds, is given back to the driver
+  // by a request that comes then, without waiting for the device; 0: off.
+  std::uint64_t decay_ms = 0;
   // Share of the device's memory that may be held; 1: all of it.
   double per_process_memory_fraction = 1.0;
   // Search the free blocks again after a full flush, before asking the driver.

@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <string>
@@ -27,9 +28,11 @@ using namespace std::chrono_literals;
 struct World {
   explicit World(const char* options)
       : driver({.capacity_bytes = 128 * kMega, .backing = Backing::none}),
-        allocator({.driver = &driver.api(),
-                   .options = AllocatorOptions::parse(options, AllocatorOptions::parse("policy:classic"))}),
-        side(driver.create_stream()) {}
+        allocator(
+            {.driver = &api, .options = AllocatorOptions::parse(options, AllocatorOptions::parse("policy:classic"))}),
+        side(driver.create_stream()) {
+    api.host_clock = {&now, [](void* self) { return *static_cast<std::int64_t*>(self); }};
+  }
 
   void* take(std::size_t bytes, StreamHandle stream = nullptr, const MemPool* pool = nullptr) {
     void* pointer = pool == nullptr ? allocator.allocate(bytes, stream) : pool->allocate(bytes, stream);
@@ -46,6 +49,8 @@ struct World {
   }
 
   SimulatedDriver driver;
+  DriverApi api = driver.api();
+  std::int64_t now = 0;  // the host's time in nanoseconds
   CachingAllocator allocator;
   StreamHandle side;
   std::vector<void*> live;
@@ -109,6 +114,27 @@ void trimming(World& world) {
   world.take(1000);
   world.allocator.trim(4 * kMega);
   world.allocator.empty_cache();
+}
+
+// What two streams had goes back, while they still work and when that is done.
+void decaying(World& world) {
+  world.take(1000);
+  world.give(world.take(20 * kMega));
+  world.driver.occupy(world.side, 1ms);
+  world.give(world.take(30 * kMega, world.side));
+  const auto go_on = [&world] {
+    for (int i = 0; i < 1000; ++i) {
+      world.now += 10000000;
+      world.give(world.take(500));
+    }
+  };
+  go_on();
+  world.driver.run_until_idle(world.side);
+  go_on();
+  go_on();
+  // Segments serve where addresses are refused, and stay.
+  EXPECT_LE(world.allocator.memory_stats().reserved_bytes.all.current, 34 * std::int64_t{kMega});
+  world.give(world.take(20 * kMega, world.side));
 }
 
 void without_cache(World& world) {
@@ -271,6 +297,7 @@ const std::vector<Scenario> kScenarios = {
     {"PagedFlushOnAFullDevice", "oom_dump:off,policy:paged", flush_on_a_full_device},
     {"PagedOutOfMemory", "oom_dump:off,policy:paged", out_of_memory},
     {"PagedTrimming", "oom_dump:off,policy:paged", trimming},
+    {"PagedDecaying", "oom_dump:off,policy:paged,decay_ms:3000", decaying},
     {"PagedGrowingOverAGap", "oom_dump:off,policy:paged", growing_over_a_gap},
     {"PagedGatheredFromStreams", "oom_dump:off,policy:paged,per_process_memory_fraction:0.5", gathered_from_streams},
     {"PagedPrivatePool", "oom_dump:off,policy:paged", private_pool},

@@ -10,6 +10,7 @@
 #include <rapidcheck/gtest.h>
 
 #include <bit>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -62,10 +63,11 @@ rc::Gen<Step> any_step() {
 
 class Program {
  public:
-  explicit Program(std::size_t capacity)
+  explicit Program(std::size_t capacity, const std::string& options = "")
       : capacity_(capacity),
         driver_({.capacity_bytes = capacity, .backing = Backing::none}),
-        allocator_({.driver = &api_, .options = AllocatorOptions::parse("oom_dump:off,policy:paged")}) {
+        allocator_({.driver = &api_, .options = AllocatorOptions::parse("oom_dump:off,policy:paged" + options)}) {
+    api_.host_clock = {&now_, [](void* self) { return *static_cast<std::int64_t*>(self); }};
     streams_.push_back(nullptr);
     while (streams_.size() < kStreams) streams_.push_back(driver_.create_stream());
   }
@@ -73,6 +75,7 @@ class Program {
   void run(const Step& step) {
     const StreamHandle stream = streams_[static_cast<std::size_t>(step.stream)];
     const std::size_t chosen = live_.empty() ? 0 : step.pick % live_.size();
+    now_ += 100000000;  // a tenth of a second
     switch (step.action) {
       case Action::allocate:
         allocate(step.bytes, stream);
@@ -138,6 +141,7 @@ class Program {
 
   const std::size_t capacity_;
   SimulatedDriver driver_;
+  std::int64_t now_ = 0;
   DriverApi api_ = driver_.api();
   model::MappedMemory memory_{api_};
   CachingAllocator allocator_;
@@ -152,6 +156,10 @@ RC_GTEST_PROP(PagedModel, AFullDeviceKeepsToTheBoundAndServesWhatItCan, ()) {
 
 RC_GTEST_PROP(PagedModel, ADeviceWithRoomKeepsToTheBound, ()) {
   Program(4096 * kMega).run_twice(*rc::gen::container<std::vector<Step>>(any_step()));
+}
+
+RC_GTEST_PROP(PagedModel, MemoryThatDecaysKeepsToTheBoundAndServesWhatItCan, ()) {
+  Program(48 * kMega, ",decay_ms:700").run_twice(*rc::gen::container<std::vector<Step>>(any_step()));
 }
 
 }  // namespace

@@ -68,6 +68,15 @@ TEST(OptionKeys, GarbageCollectionThresholdLiesStrictlyBetween0And1) {
         << value;
 }
 
+TEST(OptionKeys, DecayIsATimeOrOff) {
+  EXPECT_EQ(AllocatorOptions::parse("policy:paged,decay_ms:250").decay_ms, 250U);
+  EXPECT_EQ(AllocatorOptions::parse("decay_ms:off", AllocatorOptions::parse("decay_ms:250")).decay_ms, 0U);
+  EXPECT_EQ(AllocatorOptions::parse("oom_dump:off", AllocatorOptions::parse("decay_ms:250")).decay_ms, 250U);
+  for (const char* value : {"0", "-1", "1.5", "31622400001", "never", "[1:2]"})
+    EXPECT_THAT(refusal(std::string("decay_ms:") + value), HasSubstr("of milliseconds (or off) from 1 to 31622400000"))
+        << value;
+}
+
 TEST(OptionKeys, MemoryFractionLiesBetween0And1Inclusive) {
   for (const char* value : {"0", "0.0", "0.5", "1", "1.0"}) {
     const AllocatorOptions options = AllocatorOptions::parse(std::string("per_process_memory_fraction:") + value);
@@ -130,6 +139,7 @@ TEST(OptionKeys, DescriptionListsEveryOptionInForce) {
             "max_non_split_rounding_mb: 20\n"
             "roundup_power2_divisions: off\n"
             "garbage_collection_threshold: 0.8\n"
+            "decay_ms: off\n"
             "per_process_memory_fraction: 1\n"
             "research_after_flush: False\n"
             "graph_capture_record_stream_reuse: False\n"

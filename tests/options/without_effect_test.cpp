@@ -25,6 +25,12 @@ TEST(OptionsWithoutEffect, KnownKeysOfPytorchAreListedWithTheReason) {
               ElementsAre("pinned_num_register_threads: acts only with pinned_use_cuda_host_register:True"));
 }
 
+TEST(OptionsWithoutEffect, MemoryDecaysUnderPolicyPagedAlone) {
+  EXPECT_THAT(idle("policy:classic,decay_ms:250"), ElementsAre("decay_ms: acts under policy paged alone"));
+  EXPECT_THAT(idle("decay_ms:250,policy:paged"), IsEmpty());
+  EXPECT_THAT(idle("decay_ms:250", AllocatorOptions::parse("policy:paged")), IsEmpty());
+}
+
 TEST(OptionsWithoutEffect, EveryKeyOfPytorchIsKnown) {
   for (const char* pair :
        {"throw_on_cudamalloc_oom:True", "large_segment_size_mb:32", "expandable_segments_reserve:0.5",

@@ -242,6 +242,34 @@ void unmapped_and_mapped_again(ExploredWorld& world) {
   world.give(third);
 }
 
+// Blocks that others used, and that streams handed to each other, go back with time.
+void decaying(ExploredWorld& world) {
+  const auto look = [&world] {
+    world.now += 400000000;
+    world.allocator.deallocate(world.allocator.allocate(1000, world.stream(0)));
+  };
+  look();
+  void* first = world.take(18 * kMega);
+  void* second = world.take(24 * kMega, 1);
+  world.use(first, 2);
+  world.give(first);
+  world.give(second);
+  look();
+  world.let_streams_step();
+  for (int i = 0; i < 3; ++i) look();
+  world.let_streams_step();
+  void* third = world.take(40 * kMega, 3);
+  look();
+  world.let_streams_step();
+  world.give(third);
+  for (int i = 0; i < 8; ++i) look();
+  world.let_streams_step();
+  world.driver.run_until_idle();
+  for (int i = 0; i < 8; ++i) look();
+  EXPECT_GT(world.allocator.memory_stats().num_device_free, 0);
+  static_cast<void>(world.take(40 * kMega, 1));
+}
+
 // A large block takes what two other streams have free, in handles and fragments, while they still work.
 void gathered_from_streams(ExploredWorld& world) {
   std::vector<void*> blocks;
@@ -314,6 +342,7 @@ const std::vector<Scenario> kScenarios = {
     {"PagedChainOfDestroyedStreams", 512, "policy:paged", false, chain_of_destroyed_streams},
     {"PagedRestoredCheckpoint", 512, "policy:paged", false, restored_checkpoint},
     {"PagedUnmappedAndMappedAgain", 512, "policy:paged", false, unmapped_and_mapped_again},
+    {"PagedDecaying", 64, "policy:paged,decay_ms:1000", false, decaying},
     {"PagedGatheredFromStreams", 24, "policy:paged", false, gathered_from_streams},
     {"UnmappedAndMappedAgain", 512, "expandable_segments:True", true, unmapped_and_mapped_again},
 };

@@ -37,6 +37,7 @@ class ExploredWorld {
         choices_(choices),
         model_(capacity, AllocatorOptions::parse(options)),
         with_model_(with_model) {
+    captures.api.host_clock = {&now, [](void* self) { return *static_cast<std::int64_t*>(self); }};
     EXPECT_EQ(driver.api().primary_ctx_retain(&context_, 0), CUDA_SUCCESS);
     EXPECT_EQ(driver.api().ctx_set_current(context_), CUDA_SUCCESS);
     allocator.reset_peak_memory_stats();
@@ -177,6 +178,7 @@ class ExploredWorld {
 
   CapturingDriver captures;
   SimulatedDriver& driver;
+  std::int64_t now = 0;  // the host's time in nanoseconds
   CachingAllocator allocator;
 
  private:

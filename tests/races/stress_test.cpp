@@ -181,6 +181,11 @@ TEST(Stress, ThreadsOnAFullDeviceMapAndUnmap) {
 TEST(Stress, ThreadsShareADriversPool) { run_stress(1024 * kMega, "policy:async,oom_dump:off", scaled(60000)); }
 TEST(Stress, ThreadsSharePagedMemory) { run_stress(2048 * kMega, "policy:paged", scaled(100000)); }
 
+// Of the host's own time: what goes back, and when, is not said.
+TEST(Stress, ThreadsSharePagedMemoryThatDecays) {
+  run_stress(512 * kMega, "oom_dump:off,policy:paged,decay_ms:1", scaled(60000));
+}
+
 TEST(Stress, ThreadsOnAFullDeviceGatherAndGiveBack) {
   run_stress(96 * kMega, "oom_dump:off,policy:paged", scaled(40000));
 }
