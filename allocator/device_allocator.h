@@ -182,8 +182,8 @@ class DeviceAllocator : public StreamHits {
   [[nodiscard]] std::vector<PlanOrder> orders_of(const PagePlan& plan) const;
   [[nodiscard]] DevicePages::Outcome carry_out(const PagePlan& plan, const std::vector<PlanOrder>& orders,
                                                const Request& request, Lock& lock) noexcept;
-  [[nodiscard]] CUresult order_behind(const std::vector<PlanOrder>& orders, const StreamUse& user, bool during_capture,
-                                      bool may_wait) noexcept;
+  [[nodiscard]] CUresult order_behind(const std::vector<PlanOrder>& orders, const StreamUse& user,
+                                      bool during_capture) noexcept;
   [[nodiscard]] PagedBlock commit(PagePlan& plan, const Lock& lock) noexcept;
   [[nodiscard]] StreamNumber paged_stream(StreamHeap& heap);
   void make_room_for_paged(StreamHeap& heap);

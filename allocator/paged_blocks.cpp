@@ -203,7 +203,6 @@ DevicePages::Outcome DeviceAllocator::carry_out(const PagePlan& plan, const std:
   ++range_operations_;
   for (const PlanOrder& order : orders) ++order.heap->waiters;
   const bool during_capture = !routing_.empty();
-  const bool may_wait = !routing_.capture_under_way(true);
   const bool shareable = !follows_2_4();
   const StreamUse user{request.pools->stream, device_, nullptr};
   PagedMemory::UnderWay taken{&plan.taken, nullptr};
@@ -212,7 +211,7 @@ DevicePages::Outcome DeviceAllocator::carry_out(const PagePlan& plan, const std:
   DevicePages::Outcome outcome{CUDA_ERROR_INVALID_CONTEXT, DriverEntryId::ctx_set_current};
   try {
     const DriverScope scope(api_, context_, during_capture);
-    outcome = {order_behind(orders, user, during_capture, may_wait), DriverEntryId::stream_wait_event};
+    outcome = {order_behind(orders, user, during_capture), DriverEntryId::stream_wait_event};
     if (outcome.result == CUDA_SUCCESS && !plan.gather.empty())
       outcome = paged_->driver.carry_out(plan.gather, peers_, shareable);
   } catch (...) {  // no context: nothing was mapped
@@ -227,9 +226,10 @@ DevicePages::Outcome DeviceAllocator::carry_out(const PagePlan& plan, const std:
 }
 
 // Orders later work of `user` behind what the others have queued. What was waited for stays so: a wait keeps what the
-// event had recorded.
-CUresult DeviceAllocator::order_behind(const std::vector<PlanOrder>& orders, const StreamUse& user, bool during_capture,
-                                       bool may_wait) noexcept {
+// event had recorded. The host waits for nothing, which would also break a capture that nobody told us of: where a
+// stream's handle is not to be used its bytes are not had.
+CUresult DeviceAllocator::order_behind(const std::vector<PlanOrder>& orders, const StreamUse& user,
+                                       bool during_capture) noexcept {
   if (orders.empty()) return CUDA_SUCCESS;
   if (is_captured(user)) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   for (const PlanOrder& order : orders) {
@@ -241,7 +241,7 @@ CUresult DeviceAllocator::order_behind(const std::vector<PlanOrder>& orders, con
       continue;
     }
     PendingFrees::Entry entry{nullptr, device_, order.owner.stream, nullptr};
-    CUresult result = record_event(order.owner, &entry, during_capture, may_wait);
+    CUresult result = record_event(order.owner, &entry, during_capture, false);
     if (result == CUDA_SUCCESS && entry.event != nullptr) {
       result = api_.stream_wait_event(user.stream.handle, entry.event, 0);
       surroundings_.event_pools.of(device_).release(entry.event);

@@ -381,6 +381,25 @@ TEST(PagedCapture, ACapturedStreamTakesItsOwnBytesAlone) {
   allocator.deallocate(block);
 }
 
+// Nobody told of its end: what it had queued is not known to be over, and the host does not wait for it.
+TEST_F(Paged, AStreamThatIsGoneKeepsItsMemory) {
+  const StreamHandle gone = driver.create_stream();
+  const StreamHandle side = driver.create_stream();
+  void* block = take(16 * kMega, gone);
+  work(block, 16 * kMega, gone);
+  give(block);
+  driver.destroy_stream(gone);
+  void* next = take(16 * kMega, side);
+  work(next, 16 * kMega, side);
+  EXPECT_EQ(reserved(), mebibytes(32));
+  EXPECT_EQ(driver.host_synchronizations(), 0U);
+  driver.run_until_idle();
+  judge();
+  give(next);
+  allocator.empty_cache();
+  EXPECT_EQ(driver.used_bytes(), 0U);
+}
+
 // A stream that is over leaves its memory to others, behind its last work.
 TEST_F(Paged, AStreamThatIsOverLeavesItsMemory) {
   const StreamHandle ended = driver.create_stream();
