@@ -180,10 +180,16 @@ class DeviceAllocator : public StreamHits {
     bool is_done = false;  // it was waited for
   };
   [[nodiscard]] std::vector<PlanOrder> orders_of(const PagePlan& plan) const;
+  // What other streams' bytes are had behind.
+  enum class Behind {
+    done,    // work that is over
+    queued,  // all that they have queued: the device waits for it
+  };
   [[nodiscard]] DevicePages::Outcome carry_out(const PagePlan& plan, const std::vector<PlanOrder>& orders,
-                                               const Request& request, Lock& lock) noexcept;
-  [[nodiscard]] CUresult order_behind(const std::vector<PlanOrder>& orders, const StreamUse& user,
-                                      bool during_capture) noexcept;
+                                               const Request& request, Behind behind, Lock& lock) noexcept;
+  [[nodiscard]] CUresult order_behind(const std::vector<PlanOrder>& orders, const StreamUse& user, bool during_capture,
+                                      Behind behind) noexcept;
+  [[nodiscard]] CUresult order_behind(CUevent event, const StreamUse& user, Behind behind) const noexcept;
   [[nodiscard]] PagedBlock commit(PagePlan& plan, const Lock& lock) noexcept;
   [[nodiscard]] StreamNumber paged_stream(StreamHeap& heap);
   void make_room_for_paged(StreamHeap& heap);

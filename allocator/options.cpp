@@ -76,7 +76,8 @@ void note_idle_keys(const std::vector<OptionPair>& pairs, OptionsReading& readin
     for (std::string_view key : {"max_non_split_rounding_mb", "max_split_size_mb", "research_after_flush"})
       note(key, reason);
   }
-  if (options.policy != Policy::paged) note("decay_ms", "acts under policy paged alone");
+  if (options.policy != Policy::paged)
+    for (std::string_view key : {"decay_ms", "stream_hand_over"}) note(key, "acts under policy paged alone");
   if (!has_fraction(options, base))
     note("garbage_collection_threshold",
          "acts only while a memory fraction limits the heap: give per_process_memory_fraction, or set it by call");
@@ -104,6 +105,11 @@ std::string divisions_text(const std::array<std::uint32_t, 16>& buckets) {
     fmt::format_to(std::back_inserter(text), "{}{}:{}", bucket == 0 ? "" : ",", std::size_t{1} << bucket,
                    buckets[bucket]);
   return text + "]";
+}
+
+std::string_view name_of(StreamHandOver hand_over) {
+  if (hand_over == StreamHandOver::wait) return "wait";
+  return hand_over == StreamHandOver::done ? "done" : "never";
 }
 
 }  // namespace
@@ -166,6 +172,7 @@ std::string AllocatorOptions::describe() const {
   line("garbage_collection_threshold",
        garbage_collection_threshold == 0.0 ? std::string("off") : fmt::format("{}", garbage_collection_threshold));
   line("decay_ms", decay_ms == 0 ? std::string("off") : fmt::to_string(decay_ms));
+  line("stream_hand_over", name_of(stream_hand_over));
   line("per_process_memory_fraction", fmt::format("{}", per_process_memory_fraction));
   line("research_after_flush", research_after_flush ? "True" : "False");
   line("graph_capture_record_stream_reuse", graph_capture_record_stream_reuse ? "True" : "False");

@@ -17,6 +17,7 @@ constexpr std::array<std::string_view, 5> kPolicies{"classic", "expandable", "pa
 constexpr std::array<std::string_view, 2> kRules{"current", "2.4"};
 constexpr std::array<std::string_view, 2> kBackends{"native", "cudaMallocAsync"};
 constexpr std::array<std::string_view, 2> kTitles{"cistern", "PyTorch"};
+constexpr std::array<std::string_view, 3> kHandOvers{"wait", "done", "never"};
 constexpr std::array<std::string_view, 3> kHistoryKinds{"none", "state", "all"};
 constexpr std::array<std::string_view, 4> kHistoryContexts{"none", "state", "alloc", "all"};
 
@@ -55,6 +56,10 @@ void read_garbage_collection_threshold(const OptionPair& pair, OptionsReading& r
 void read_decay(const OptionPair& pair, OptionsReading& reading) {
   reading.options.decay_ms =
       !pair.is_list && pair.value == "off" ? 0 : integer_value(pair, 1, kLongestDecayMs, "of milliseconds (or off)");
+}
+
+void read_hand_over(const OptionPair& pair, OptionsReading& reading) {
+  reading.options.stream_hand_over = static_cast<StreamHandOver>(choice_value(pair, kHandOvers));
 }
 
 void read_memory_fraction(const OptionPair& pair, OptionsReading& reading) {
@@ -173,9 +178,10 @@ struct Key {
   std::string_view name;
   void (*read)(const OptionPair& pair, OptionsReading& reading);
 };
-constexpr std::array<Key, 22> kKeys{{
+constexpr std::array<Key, 23> kKeys{{
     {"backend", read_backend},
     {"decay_ms", read_decay},
+    {"stream_hand_over", read_hand_over},
     {"expandable_segments", read_expandable_segments},
     {"garbage_collection_threshold", read_garbage_collection_threshold},
     {"graph_capture_record_stream_reuse", read_capture_reuse},

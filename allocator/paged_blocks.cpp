@@ -117,7 +117,9 @@ std::optional<PagedBlock> DeviceAllocator::try_place(const Request& request, Gro
   wait_for_grants(lock);
   retire_mappings(lock);
   PagePlacement& placement = paged_->placement;
-  PageRequest wanted{PagedMemory::sectors_for(request.rounded), paged_stream(*request.pools), true};
+  const bool may_take_others = options_.stream_hand_over != StreamHandOver::never;
+  PageRequest wanted{PagedMemory::sectors_for(request.rounded), paged_stream(*request.pools), may_take_others};
+  const bool must_be_done = options_.stream_hand_over == StreamHandOver::done && growth != Growth::left;
   for (;;) {
     set_page_limit(growth, refusals.pages_left);
     auto known = placement.plan_known(wanted);
@@ -132,7 +134,7 @@ std::optional<PagedBlock> DeviceAllocator::try_place(const Request& request, Gro
     try {
       if (!plan.gather.empty()) paged_->provide_for(PageTable::arena_of(plan.gather.address));
       const std::vector<PlanOrder> orders = orders_of(plan);
-      outcome = carry_out(plan, orders, request, lock);
+      outcome = carry_out(plan, orders, request, must_be_done ? Behind::done : Behind::queued, lock);
     } catch (...) {
       placement.abandon(plan);
       throw;
@@ -142,7 +144,7 @@ std::optional<PagedBlock> DeviceAllocator::try_place(const Request& request, Gro
     out_of_addresses_ = refusals.has_no_addresses =
         outcome.result == CUDA_ERROR_OUT_OF_MEMORY && outcome.call == DriverEntryId::mem_address_reserve;
     if (outcome.call == DriverEntryId::stream_wait_event && wanted.may_take_others) {
-      wanted.may_take_others = false;  // it cannot be ordered behind them, as in a capture
+      wanted.may_take_others = false;  // they are at work, or it cannot be ordered behind them, as in a capture
       continue;
     }
     if (outcome.result == CUDA_ERROR_OUT_OF_MEMORY) {
@@ -197,7 +199,7 @@ std::vector<DeviceAllocator::PlanOrder> DeviceAllocator::orders_of(const PagePla
 
 // The driver's part of a plan. Meanwhile nobody's stream is destroyed that the plan has bytes of.
 DevicePages::Outcome DeviceAllocator::carry_out(const PagePlan& plan, const std::vector<PlanOrder>& orders,
-                                                const Request& request, Lock& lock) noexcept {
+                                                const Request& request, Behind behind, Lock& lock) noexcept {
   const std::size_t arriving = paged_->bytes_of(created_pages(plan));
   arriving_bytes_ += arriving;
   ++range_operations_;
@@ -211,7 +213,7 @@ DevicePages::Outcome DeviceAllocator::carry_out(const PagePlan& plan, const std:
   DevicePages::Outcome outcome{CUDA_ERROR_INVALID_CONTEXT, DriverEntryId::ctx_set_current};
   try {
     const DriverScope scope(api_, context_, during_capture);
-    outcome = {order_behind(orders, user, during_capture), DriverEntryId::stream_wait_event};
+    outcome = {order_behind(orders, user, during_capture, behind), DriverEntryId::stream_wait_event};
     if (outcome.result == CUDA_SUCCESS && !plan.gather.empty())
       outcome = paged_->driver.carry_out(plan.gather, peers_, shareable);
   } catch (...) {  // no context: nothing was mapped
@@ -225,30 +227,34 @@ DevicePages::Outcome DeviceAllocator::carry_out(const PagePlan& plan, const std:
   return outcome;
 }
 
-// Orders later work of `user` behind what the others have queued. What was waited for stays so: a wait keeps what the
-// event had recorded. The host waits for nothing, which would also break a capture that nobody told us of: where a
-// stream's handle is not to be used its bytes are not had.
-CUresult DeviceAllocator::order_behind(const std::vector<PlanOrder>& orders, const StreamUse& user,
-                                       bool during_capture) noexcept {
+// Orders later work of `user` behind what the others have queued, or sees that they have done it. What was waited for
+// stays so: a wait keeps what the event had recorded. The host waits for nothing, which would also break a capture that
+// nobody told us of: where a stream's handle is not to be used its bytes are not had.
+CUresult DeviceAllocator::order_behind(const std::vector<PlanOrder>& orders, const StreamUse& user, bool during_capture,
+                                       Behind behind) noexcept {
   if (orders.empty()) return CUDA_SUCCESS;
   if (is_captured(user)) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   for (const PlanOrder& order : orders) {
     if (order.heap->is_ended) {
       if (order.end == nullptr) return CUDA_ERROR_INVALID_HANDLE;
       if (order.end->event == nullptr) continue;
-      const CUresult result = api_.stream_wait_event(user.stream.handle, order.end->event, 0);
+      const CUresult result = order_behind(order.end->event, user, behind);
       if (result != CUDA_SUCCESS) return result;
       continue;
     }
     PendingFrees::Entry entry{nullptr, device_, order.owner.stream, nullptr};
     CUresult result = record_event(order.owner, &entry, during_capture, false);
     if (result == CUDA_SUCCESS && entry.event != nullptr) {
-      result = api_.stream_wait_event(user.stream.handle, entry.event, 0);
+      result = order_behind(entry.event, user, behind);
       surroundings_.event_pools.of(device_).release(entry.event);
     }
     if (result != CUDA_SUCCESS) return result;
   }
   return CUDA_SUCCESS;
+}
+
+CUresult DeviceAllocator::order_behind(CUevent event, const StreamUse& user, Behind behind) const noexcept {
+  return behind == Behind::done ? api_.event_query(event) : api_.stream_wait_event(user.stream.handle, event, 0);
 }
 
 PagedBlock DeviceAllocator::commit(PagePlan& plan, const Lock& lock) noexcept {

@@ -4,7 +4,9 @@
 //
 // A block belongs to the stream it was allocated for. Freed, it may serve that stream
 // again at once, since later work there is ordered behind earlier. If other streams used
-// it (record_stream), it waits until the work queued on them before the free is done.
+// it (record_stream), it waits until the work queued on them before the free is done. Under
+// policy `paged` its bytes may serve another stream, whose later work the device orders behind
+// all that was queued on the first: see the option stream_hand_over.
 // The free functions act on one process-wide heap for each device; a CachingAllocator is
 // the same as an object of one's own.
 //
@@ -34,9 +36,11 @@
 namespace cistern {
 
 // Memory on the current device for work on the current stream, or on `stream` (and its
-// device) from now on. 0 bytes: nullptr, and nothing is counted. Does not touch the stream.
+// device) from now on. 0 bytes: nullptr, and nothing is counted. Does not touch the stream, but
+// under policy `paged`, where it may queue waits for other streams on it.
 // Cost: no driver call on a hit, but one event query for each stream that a pending free still
-// waits for; on a miss one driver allocation, or the retry ladder.
+// waits for; on a miss one driver allocation, under `paged` some handles and mappings, or the
+// retry ladder.
 // Throws OutOfMemoryError after everything idle was released; DriverError if the driver
 // fails in another way. Either way the heap is as usable as before.
 [[nodiscard]] CISTERN_EXPORT void* allocate(std::size_t bytes);

@@ -30,6 +30,13 @@ enum class Policy {
 // Which release's rules `classic` and `expandable` follow where they differ: see docs/options.md.
 enum class PytorchRules { current, v2_4 };
 
+// Which free bytes of other streams a request of policy `paged` may have.
+enum class StreamHandOver {
+  wait,   // any: the device waits, on the request's stream, for what theirs have queued
+  done,   // those whose streams have nothing queued; any where the driver or a limit refuses more
+  never,  // none
+};
+
 inline constexpr std::size_t kUnlimited = std::numeric_limits<std::size_t>::max();
 
 struct AllocatorOptions {
@@ -46,6 +53,7 @@ struct AllocatorOptions {
   // Memory of policy `paged` that is free, and that nobody used for so many milliseconds, is given back to the driver
   // by a request that comes then, without waiting for the device; 0: off.
   std::uint64_t decay_ms = 0;
+  StreamHandOver stream_hand_over = StreamHandOver::wait;
   // Share of the device's memory that may be held; 1: all of it.
   double per_process_memory_fraction = 1.0;
   // Search the free blocks again after a full flush, before asking the driver.

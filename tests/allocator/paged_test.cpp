@@ -132,6 +132,36 @@ TEST_F(Paged, AnotherStreamsBytesAreTakenBehindItsWork) {
   give(again);
 }
 
+TEST_F(Paged, OnRequestBytesAreHadOfStreamsThatAreDoneAlone) {
+  allocator.set_options("stream_hand_over:done");
+  const StreamHandle side = driver.create_stream();
+  const StreamHandle other = driver.create_stream();
+  void* theirs = take(16 * kMega, side);
+  work(theirs, 16 * kMega, side);
+  give(theirs);
+  void* mine = take(16 * kMega, other);
+  EXPECT_EQ(reserved(), mebibytes(32)) << "the side stream is at work";
+  driver.run_until_idle();
+  void* more = take(16 * kMega, other);
+  EXPECT_EQ(reserved(), mebibytes(32)) << "now it is done";
+  work(more, 16 * kMega, other);
+  EXPECT_EQ(driver.calls("cuStreamWaitEvent"), 0U);
+  EXPECT_EQ(driver.host_synchronizations(), 0U);
+  judge();
+  give(mine);
+  give(more);
+}
+
+TEST_F(Paged, OnRequestNoBytesAreHadOfOtherStreams) {
+  allocator.set_options("stream_hand_over:never");
+  void* theirs = take(16 * kMega, driver.create_stream());
+  give(theirs);
+  void* mine = take(16 * kMega, driver.create_stream());
+  EXPECT_EQ(reserved(), mebibytes(32));
+  judge();
+  give(mine);
+}
+
 TEST_F(Paged, ABlockThatOthersUseIsFreeWhenTheyAreDone) {
   const StreamHandle side = driver.create_stream();
   void* block = take(4 * kMega);

@@ -31,6 +31,7 @@ void require_equal(const AllocatorOptions& a, const AllocatorOptions& b) {
   require(a.roundup_power2_divisions == b.roundup_power2_divisions, "the divisions are read back");
   require(a.garbage_collection_threshold == b.garbage_collection_threshold, "the threshold is read back");
   require(a.decay_ms == b.decay_ms, "the decay is read back");
+  require(a.stream_hand_over == b.stream_hand_over, "the hand-over is read back");
   require(a.per_process_memory_fraction == b.per_process_memory_fraction, "the fraction is read back");
   require(a.research_after_flush == b.research_after_flush, "research_after_flush is read back");
   require(a.graph_capture_record_stream_reuse == b.graph_capture_record_stream_reuse, "reuse is read back");
