@@ -31,7 +31,7 @@ inline long scaled_programs(long full_count, long share_when_sanitized = 10) {
 
 // How many completion orders of one scenario are walked: all of them, but under a sanitizer the first so
 // many, for the others differ in when things happen, not in what code runs.
-inline constexpr long kMostOrders = kSanitized ? 1000 : std::numeric_limits<long>::max();
+inline constexpr long kMostOrders = kSanitized ? 500 : std::numeric_limits<long>::max();
 
 // Must run before the first property. What RC_PARAMS names already stays: RapidCheck prints
 // the value that repeats a failure.

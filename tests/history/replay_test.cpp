@@ -116,7 +116,7 @@ class RandomProgram {
 };
 
 TEST(HistoryOfRandomPrograms, ReadForwardsEndsInTheSnapshot) {
-  const auto programs = static_cast<std::uint32_t>(scaled(2000));
+  const auto programs = static_cast<std::uint32_t>(scaled_programs(2000));
   std::int64_t entries = 0;
   for (std::uint32_t seed = 0; seed < programs; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
