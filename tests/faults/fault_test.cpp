@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -313,7 +314,10 @@ const std::vector<int> kErrors = {CUDA_ERROR_OUT_OF_MEMORY, CUDA_ERROR_LAUNCH_FA
 struct Case {
   Scenario scenario;
   int error;
+
+  [[nodiscard]] std::string name() const { return std::string(scenario.name) + "_" + std::to_string(error); }
 };
+void PrintTo(const Case& each, std::ostream* out) { *out << each.name(); }
 
 std::vector<Case> all_cases() {
   std::vector<Case> cases;
@@ -422,10 +426,7 @@ TEST(DoubleFaults, AHandleThatCannotBeReleasedIsReleasedLater) {
 }
 
 INSTANTIATE_TEST_SUITE_P(EveryScenario, Faults, ::testing::ValuesIn(all_cases()),
-                         [](const ::testing::TestParamInfo<Case>& parameter) {
-                           return std::string(parameter.param.scenario.name) + "_" +
-                                  std::to_string(parameter.param.error);
-                         });
+                         [](const ::testing::TestParamInfo<Case>& parameter) { return parameter.param.name(); });
 
 }  // namespace
 }  // namespace cistern

@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -167,6 +168,7 @@ struct Scenario {
   const char* options;
   void (*run)(CapturedWorld& world);
 };
+void PrintTo(const Scenario& scenario, std::ostream* out) { *out << scenario.name; }
 
 constexpr const char* kReuse = "graph_capture_record_stream_reuse:True";
 const std::vector<Scenario> kScenarios = {

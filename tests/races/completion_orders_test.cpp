@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <functional>
 #include <optional>
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,7 @@ struct Scenario {
   bool with_model;
   std::function<void(ExploredWorld&)> run;
 };
+void PrintTo(const Scenario& scenario, std::ostream* out) { *out << scenario.name; }
 
 // A block that `readers` streams used is freed; its owner asks for as much again and again.
 void used_by(ExploredWorld& world, std::size_t readers) {
