@@ -75,8 +75,8 @@ struct AllocatorOptions {
 
   // The text these options were read from, known keys that have no effect (one line each,
   // key and reason), and whether the text named a memory fraction, or anything of the history.
-  std::string text;
-  std::vector<std::string> without_effect;
+  std::string text{};
+  std::vector<std::string> without_effect{};
   bool fraction_given = false;
   bool history_given = false;
 
