@@ -1,143 +1,223 @@
 #include "allocator/free_parts.h"
 
 #include <algorithm>
+#include <array>
+#include <map>
 #include <tuple>
+
+#include "allocator/free_runs.h"
+#include "stats/invariant.h"
 
 namespace cistern {
 namespace {
 
-// Calls visit(begin, end, its runs' stream, sectors of its first run) for each stretch of free bytes: a run of the
-// stream, or runs of any streams side by side, of which the stream is then -1 if there are several.
-template <class Visit>
-void for_each_stretch(const FreeRuns& runs, StreamNumber stream, bool of_all_streams, Visit&& visit) {
-  FreeRun stretch;
-  runs.for_each([&](const FreeRun& run) {
-    if (run.stream != stream && !of_all_streams) return;
-    if (of_all_streams && stretch.sectors != 0 && stretch.end() == run.address) {
-      stretch.sectors += run.sectors;
-      stretch.stream = -1;
-      return;
-    }
-    if (stretch.sectors != 0) visit(stretch);
-    stretch = run;
-  });
-  if (stretch.sectors != 0) visit(stretch);
+// Free bytes at an edge of a page in part of it, whichever handle it is of; none: no sectors.
+struct PagePart {
+  Sectors sectors = 0;
+  Sectors address = 0;
+  friend bool operator==(const PagePart&, const PagePart&) = default;
+};
+
+PagePart ending_of(const FreeRun& run, PageSize page) {
+  const Sectors edge = page.up(run.address);
+  return edge <= run.end() ? PagePart{edge - run.address, run.address} : PagePart{};
 }
 
-EdgePart longer(const EdgePart& a, const EdgePart& b) { return b.sectors > a.sectors ? b : a; }
+PagePart beginning_of(const FreeRun& run, PageSize page) {
+  const Sectors last = page.down(run.end());
+  return last >= run.address ? PagePart{run.end() - last, last} : PagePart{};
+}
+
+// Parts of runs that make way for others. What stays is not asked for: most runs change at one end alone.
+class PartsChange {
+ public:
+  void goes(const PagePart& part) { gone_[gone_count_++] = part; }
+  void comes(const PagePart& part) {
+    const auto stays = std::find(gone_.begin(), gone_.end(), part);
+    if (stays != gone_.end())
+      *stays = {};
+    else
+      come_[come_count_++] = part;
+  }
+  template <class Counts>
+  void apply(Fragments& fragments, const PageTable& table, Counts&& counts) const {
+    for (const PagePart& part : gone_)
+      if (part.sectors != 0)
+        if (const PageTable::Slot slot = table.slot_at(part.address); counts(slot))
+          fragments.remove({part.sectors, part.address, slot});
+    for (const PagePart& part : come_)
+      if (part.sectors != 0)
+        if (const PageTable::Slot slot = table.slot_at(part.address); counts(slot))
+          fragments.add({part.sectors, part.address, slot});
+  }
+
+ private:
+  std::array<PagePart, 2> gone_;
+  std::array<PagePart, 2> come_;
+  std::size_t gone_count_ = 0;
+  std::size_t come_count_ = 0;
+};
 
 }  // namespace
 
-std::vector<FreeHandle> free_handles(const FreeRuns& runs, const PageTable& table, StreamNumber stream,
-                                     Sectors kept_begin, Sectors kept_end, bool of_all_streams) {
-  const PageSize page = table.page();
-  std::vector<FreeHandle> found;
-  // The stretch is one run, or has handles whose bytes are of several.
-  const auto add = [&](const FreeRun& stretch, bool is_one_run) {
-    const Sectors end = page.down(stretch.end());
-    for (Sectors at = page.up(stretch.address); at < end;) {
-      const PageTable::Handle handle = table.handle_at(at);
-      const Sectors home = table.home_of(handle);
-      const Sectors behind = home + table.sectors_of(handle);
-      const bool is_kept = behind > kept_begin && at < kept_end;
-      if (home == at && behind <= end && !is_kept && (is_one_run || !runs.is_one_run(at, table.sectors_of(handle))))
-        found.push_back({handle, table.pages_of(handle), at, stretch.sectors, stretch.stream});
-      at = behind;
-    }
-  };
-  runs.for_each([&](const FreeRun& run) {
-    if (run.stream == stream || of_all_streams) add(run, true);
+FreeParts::OfStream::OfStream(PageSize page, std::pmr::memory_resource* memory)
+    : endings(page, memory), beginnings(page, memory) {
+  runs.reserve(HandleCounts::kClasses);
+  for (int i = 0; i < HandleCounts::kClasses; ++i) runs.emplace_back(memory);
+}
+
+void FreeParts::add_stream(StreamNumber stream) {
+  if (stream < streams()) return;
+  const auto count = static_cast<std::size_t>(stream) + 1;
+  streams_.reserve(count);
+  endings_.reserve(count);
+  beginnings_.reserve(count);
+  while (streams() <= stream) {
+    streams_.push_back(std::make_unique<OfStream>(table_.page(), &nodes_));
+    endings_.push_back(&streams_.back()->endings);
+    beginnings_.push_back(&streams_.back()->beginnings);
+  }
+}
+
+HandleCounts FreeParts::handles_in(const FreeRun& run, Sectors begin, Sectors end) const {
+  HandleCounts found;
+  const PageSize page = table_.page();
+  if (page.up(run.address) >= page.down(run.end())) return found;
+  while (begin < end) {
+    const PageTable::Handle handle = table_.handle_at(begin);
+    const Sectors home = table_.home_of(handle);
+    begin = home + table_.sectors_of(handle);
+    if (home >= run.address && begin <= run.end()) found.add(HandleCounts::class_of(table_.pages_of(handle)), 1);
+  }
+  return found;
+}
+
+void FreeParts::add_handles(const FreeRun& run, const HandleCounts& handles) {
+  if (handles.classes() == 0) return;
+  OfStream& stream = of(run.stream);
+  handles.for_each([&](int size_class, std::int32_t count) {
+    stream.runs[static_cast<std::size_t>(size_class)].try_emplace({run.sectors, run.address}, count);
   });
-  if (of_all_streams)
-    for_each_stretch(runs, stream, true, [&](const FreeRun& stretch) {
-      if (stretch.stream == -1) add(stretch, false);
+  stream.classes |= handles.classes();
+}
+
+HandleCounts FreeParts::remove_handles(const FreeRun& run, Classes classes) noexcept {
+  HandleCounts found;
+  for (; classes != 0; classes &= classes - 1) {
+    const int size_class = std::countr_zero(classes);
+    OfStream& stream = of(run.stream);
+    Runs& runs = stream.runs[static_cast<std::size_t>(size_class)];
+    const auto entry = runs.find({run.sectors, run.address});
+    found.add(size_class, entry->second);
+    runs.erase(entry);
+    if (runs.empty()) stream.classes &= ~(Classes{1} << size_class);
+  }
+  return found;
+}
+
+void FreeParts::change_edges(std::span<const FreeRun> gone, std::span<const FreeRun> come) {
+  if (gone.empty() && come.empty()) return;
+  const PageSize page = table_.page();
+  PartsChange endings;
+  PartsChange beginnings;
+  for (const FreeRun& run : gone) {
+    endings.goes(ending_of(run, page));
+    beginnings.goes(beginning_of(run, page));
+  }
+  for (const FreeRun& run : come) {
+    endings.comes(ending_of(run, page));
+    beginnings.comes(beginning_of(run, page));
+  }
+  OfStream& stream = of(gone.empty() ? come.front().stream : gone.front().stream);
+  endings.apply(stream.endings, table_, [this](const PageTable::Slot& slot) { return ends_handle(slot); });
+  beginnings.apply(stream.beginnings, table_, [](const PageTable::Slot& slot) { return begins_handle(slot); });
+}
+
+void FreeParts::add_if_shared(PageTable::Handle handle, const FreeRuns& runs) {
+  const Sectors home = table_.home_of(handle);
+  if (runs.is_free(home, table_.sectors_of(handle))) shared_.insert(home);
+}
+
+// Its other bytes are of runs that touch this one, and so of other streams.
+void FreeParts::came_beside(const FreeRun& run, bool touches_before, bool touches_behind, const FreeRuns& runs) {
+  if (touches_before) {
+    const PageTable::Handle first = table_.handle_at(run.address);
+    if (table_.home_of(first) < run.address) add_if_shared(first, runs);
+  }
+  if (touches_behind) {
+    const PageTable::Handle last = table_.handle_at(run.end() - 1);
+    if (table_.home_of(last) + table_.sectors_of(last) > run.end()) add_if_shared(last, runs);
+  }
+}
+
+// A handle between these two lies in one run.
+void FreeParts::took(Sectors address, Sectors end) noexcept {
+  if (shared_.empty()) return;
+  shared_.erase(table_.home_of(table_.handle_at(address)));
+  shared_.erase(table_.home_of(table_.handle_at(end - 1)));
+}
+
+FreeParts::Classes FreeParts::classes_of(StreamNumber stream) const {
+  return stream < streams() ? streams_[static_cast<std::size_t>(stream)]->classes : 0;
+}
+
+const FreeParts::Runs& FreeParts::runs_of(StreamNumber stream, int size_class) const {
+  return streams_[static_cast<std::size_t>(stream)]->runs[static_cast<std::size_t>(size_class)];
+}
+
+void FreeParts::audit(const FreeRuns& runs) const {
+  std::size_t endings = 0;
+  std::size_t beginnings = 0;
+  runs.for_each([&](const FreeRun& run) {
+    const OfStream& stream = *streams_[static_cast<std::size_t>(run.stream)];
+    const auto check = [&](const Fragments& fragments, const PagePart& part, bool is_ending, std::size_t& count) {
+      if (part.sectors == 0) return;
+      const PageTable::Slot slot = table_.slot_at(part.address);
+      if (is_ending ? !ends_handle(slot) : !begins_handle(slot)) return;
+      require(fragments.contains({part.sectors, part.address, slot}), "a free fragment is not found");
+      ++count;
+    };
+    check(stream.endings, ending_of(run, table_.page()), true, endings);
+    check(stream.beginnings, beginning_of(run, table_.page()), false, beginnings);
+  });
+  for (const auto& stream : streams_) {
+    stream->endings.audit();
+    stream->beginnings.audit();
+    endings -= stream->endings.size();
+    beginnings -= stream->beginnings.size();
+  }
+  require(endings == 0 && beginnings == 0, "a free fragment is found that is not there");
+  audit_handles(runs);
+}
+
+void FreeParts::audit_handles(const FreeRuns& runs) const {
+  std::map<std::tuple<StreamNumber, int, Sectors, Sectors>, std::int32_t> counts;  // by class, and sectors and address
+  std::size_t shared = 0;
+  table_.for_each_handle([&](PageTable::Handle handle) {
+    const Sectors home = table_.home_of(handle);
+    const Sectors sectors = table_.sectors_of(handle);
+    if (!runs.is_free(home, sectors)) return;
+    if (!runs.is_one_run(home, sectors)) {
+      ++shared;
+      return require(shared_.contains(home), "a handle that is free in parts of several streams is not found");
+    }
+    runs.for_each_from(home, [&](const FreeRun& run) {
+      ++counts[{run.stream, HandleCounts::class_of(table_.pages_of(handle)), run.sectors, run.address}];
+      return false;
     });
-  std::sort(found.begin(), found.end(), [stream](const FreeHandle& a, const FreeHandle& b) {
-    return std::tuple(a.stream != stream, -a.pages, a.run, a.address) <
-           std::tuple(b.stream != stream, -b.pages, b.run, b.address);
   });
-  return found;
-}
-
-std::vector<FreeHandle> choose_donors(const std::vector<FreeHandle>& handles, std::int64_t pages, bool may_exceed) {
-  std::vector<FreeHandle> chosen;
-  std::vector<FreeHandle> passed_over;
-  std::int64_t missing = pages;
-  for (const FreeHandle& handle : handles) {
-    if (missing <= 0) break;
-    if (handle.pages > missing) {
-      passed_over.push_back(handle);
-      continue;
+  require(shared == shared_.size(), "a handle is found as free in parts that is not");
+  std::size_t entries = 0;
+  for (StreamNumber number = 0; number < streams(); ++number)
+    for (int size_class = 0; size_class < HandleCounts::kClasses; ++size_class) {
+      const Runs& of_class = runs_of(number, size_class);
+      entries += of_class.size();
+      for (const auto& [run, count] : of_class)
+        require(counts[{number, size_class, run.first, run.second}] == count,
+                "wholly free handles of a run are not their number");
+      require(of_class.empty() == ((classes_of(number) >> size_class & 1) == 0), "a size of free handles is not there");
     }
-    chosen.push_back(handle);
-    missing -= handle.pages;
-  }
-  if (!may_exceed) return chosen;
-  for (const FreeHandle& handle : passed_over) {
-    if (missing <= 0) break;
-    chosen.push_back(handle);
-    missing -= handle.pages;
-  }
-  return chosen;
-}
-
-FreeFragments free_fragments(const FreeRuns& runs, const PageTable& table, StreamNumber stream, bool of_all_streams) {
-  const PageSize page = table.page();
-  FreeFragments found;
-  runs.for_each([&](const FreeRun& run) {
-    if (run.stream != stream && !of_all_streams) return;
-    const Sectors edge = page.up(run.address);
-    if (edge != run.address && edge <= run.end()) {
-      const PageTable::Slot slot = table.slot_at(run.address);
-      if (slot.page + 1 == table.pages_of(slot.handle))
-        found.endings.push_back({edge - run.address, run.address, slot});
-    }
-    const Sectors last = page.down(run.end());
-    if (last != run.end() && last >= run.address) {
-      const PageTable::Slot slot = table.slot_at(last);
-      if (slot.page == 0) found.beginnings.push_back({run.end() - last, last, slot});
-    }
-  });
-  std::sort(found.endings.begin(), found.endings.end());
-  std::sort(found.beginnings.begin(), found.beginnings.end());
-  return found;
-}
-
-std::optional<LastWindow> last_window(const FreeRuns& runs, const PageTable& table, StreamNumber stream,
-                                      bool of_all_streams, Sectors sectors, std::int64_t most_created) {
-  LastWindow window;
-  window.handles = free_handles(runs, table, stream, 0, 0, of_all_streams);
-  Sectors missing = sectors;
-  for (const FreeHandle& handle : window.handles) missing -= table.page().sectors(handle.pages);
-  window.created = std::clamp<std::int64_t>(table.page().covering(missing), 0, most_created);
-  missing -= table.page().sectors(window.created);
-  if (missing <= 0) return window;
-  // The longest free end and the longest free beginning, be they of one handle: it is mapped twice then.
-  EdgePart ending;
-  EdgePart beginning;
-  for_each_stretch(runs, stream, of_all_streams, [&](const FreeRun& stretch) {
-    const PageTable::Handle first = table.handle_at(stretch.address);
-    const PageTable::Handle last = table.handle_at(stretch.end() - 1);
-    const Sectors first_end = table.home_of(first) + table.sectors_of(first);
-    const Sectors last_begin = table.home_of(last);
-    if (table.home_of(first) < stretch.address && first_end <= stretch.end())
-      ending = longer(ending, {first_end - stretch.address, stretch.address, first});
-    if (last_begin + table.sectors_of(last) > stretch.end() && last_begin >= stretch.address)
-      beginning = longer(beginning, {stretch.end() - last_begin, last_begin, last});
-  });
-  if (ending.sectors + beginning.sectors < missing) return std::nullopt;
-  const Sectors head = std::min(ending.sectors, missing);
-  if (head > 0) window.ending = {head, ending.address + ending.sectors - head, ending.handle};
-  if (missing > head) window.beginning = {missing - head, beginning.address, beginning.handle};
-  return window;
-}
-
-std::optional<Sectors> free_stretch(const FreeRuns& runs, Sectors sectors) {
-  std::optional<Sectors> found;
-  for_each_stretch(runs, 0, true, [&](const FreeRun& stretch) {
-    if (!found && stretch.sectors >= sectors) found = stretch.address;
-  });
-  return found;
+  require(entries == counts.size(), "wholly free handles of a run are not found");
 }
 
 }  // namespace cistern

@@ -1,69 +1,108 @@
 #pragma once
 
-// What free runs offer to a request that no run holds: whole handles, and fragments of pages.
+// What free runs offer to a request that no run holds, found without looking at all of them: handles that are wholly
+// free, and fragments at the edges of handles.
 //
-// Thread safety: functions of their arguments. Complexity: O(free runs and handles in them), and sorting.
+// FreeRuns says which runs come and go. Kept of each stream: its runs by how many handles of a size they have whole, in
+// the order in which handles are given up, and its fragments by size; and of all streams the handles that are free in
+// parts of several. A handle has one of the first, or of the others at most three, so that what comes and goes takes no
+// host memory if there is room for all handles.
+// Complexity: a change of a run O(log n) for each size of handles in it, and O(handles) that what was given or taken
+// touches; what is cut out of the middle of a run, O(handles) in the smaller rest of it. Not thread-safe: the heap's
+// lock is held.
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
-#include <optional>
+#include <map>
+#include <memory>
+#include <set>
+#include <span>
+#include <utility>
 #include <vector>
 
-#include "allocator/free_runs.h"
+#include "allocator/fragments.h"
+#include "allocator/free_run.h"
+#include "allocator/handle_counts.h"
 #include "allocator/page_table.h"
-#include "allocator/window_plan.h"
+#include "allocator/spare_nodes.h"
 
 namespace cistern {
 
-// A handle that is wholly free.
-struct FreeHandle {
-  PageTable::Handle handle = -1;
-  std::int32_t pages = 0;
-  Sectors address = 0;  // its home
-  Sectors run = 0;      // sectors of the run that it is in
-  StreamNumber stream = 0;
+class FreeRuns;
+
+class FreeParts {
+ public:
+  // Runs that have a handle of one size: sectors, address; and how many.
+  using Runs = std::pmr::map<std::pair<Sectors, Sectors>, std::int32_t>;
+  using Classes = HandleCounts::Classes;
+
+  explicit FreeParts(const PageTable& table) : table_(table) {}
+  FreeParts(const FreeParts&) = delete;
+  FreeParts& operator=(const FreeParts&) = delete;
+
+  // Room for handles below this number. Throws std::bad_alloc, unchanged.
+  void provide(std::size_t handles) { nodes_.provide_in_all(kNodesOfHandle * handles); }
+  // The stream's runs can be kept. Throws std::bad_alloc, unchanged.
+  void add_stream(StreamNumber stream);
+
+  // Handles that lie in the run whole and have a byte of [begin, end), which it has.
+  [[nodiscard]] HandleCounts handles_in(const FreeRun& run, Sectors begin, Sectors end) const;
+  // A run with these handles comes; and goes, of which the sizes are known.
+  void add_handles(const FreeRun& run, const HandleCounts& handles);
+  HandleCounts remove_handles(const FreeRun& run, Classes classes) noexcept;
+  // Runs made way for others of the same stream, as far as edges go.
+  void change_edges(std::span<const FreeRun> gone, std::span<const FreeRun> come);
+  // A run came, beside others that it touches or not; and bytes of one run were taken: what that makes of handles that
+  // are free in parts of several streams.
+  void came_beside(const FreeRun& run, bool touches_before, bool touches_behind, const FreeRuns& runs);
+  void took(Sectors address, Sectors end) noexcept;
+
+  [[nodiscard]] StreamNumber streams() const { return static_cast<StreamNumber>(streams_.size()); }
+  [[nodiscard]] Classes classes_of(StreamNumber stream) const;
+  // Requires: the stream has the class.
+  [[nodiscard]] const Runs& runs_of(StreamNumber stream, int size_class) const;
+  // Those of the stream, or of all; for a handle is mapped whole and the window goes on beside it.
+  [[nodiscard]] FragmentLists endings(StreamNumber stream, bool of_all_streams) const {
+    return lists(endings_, stream, of_all_streams);
+  }
+  [[nodiscard]] FragmentLists beginnings(StreamNumber stream, bool of_all_streams) const {
+    return lists(beginnings_, stream, of_all_streams);
+  }
+  // The homes of handles that are free in parts of several streams.
+  [[nodiscard]] const std::pmr::set<Sectors>& shared() const { return shared_; }
+
+  // Throws std::logic_error unless it is what the runs are. O(n log n).
+  void audit(const FreeRuns& runs) const;
+
+ private:
+  static constexpr std::size_t kNodesOfHandle = 3;
+
+  struct OfStream {
+    OfStream(PageSize page, std::pmr::memory_resource* memory);
+    Fragments endings;       // reach the end of their handle
+    Fragments beginnings;    // begin it
+    std::vector<Runs> runs;  // by class
+    Classes classes = 0;
+  };
+  [[nodiscard]] static FragmentLists lists(FragmentLists all, StreamNumber stream, bool of_all_streams) {
+    const auto index = static_cast<std::size_t>(stream);
+    return of_all_streams || index >= all.size() ? all.first(of_all_streams ? all.size() : 0) : all.subspan(index, 1);
+  }
+  [[nodiscard]] OfStream& of(StreamNumber stream) { return *streams_[static_cast<std::size_t>(stream)]; }
+  // Whether a run's free end of a page is one of its handle, and so the beginning.
+  [[nodiscard]] bool ends_handle(const PageTable::Slot& slot) const {
+    return slot.page + 1 == table_.pages_of(slot.handle);
+  }
+  [[nodiscard]] static bool begins_handle(const PageTable::Slot& slot) { return slot.page == 0; }
+  void add_if_shared(PageTable::Handle handle, const FreeRuns& runs);
+  void audit_handles(const FreeRuns& runs) const;
+
+  const PageTable& table_;
+  SpareNodes nodes_;
+  std::vector<std::unique_ptr<OfStream>> streams_;
+  std::vector<const Fragments*> endings_, beginnings_;  // of each stream
+  std::pmr::set<Sectors> shared_{&nodes_};
 };
-
-// Those with no byte in [kept_begin, kept_end): the stream's own first, then larger ones, then those in smaller runs.
-// Those of the stream; or of all, those too that are free in parts of several streams.
-[[nodiscard]] std::vector<FreeHandle> free_handles(const FreeRuns& runs, const PageTable& table, StreamNumber stream,
-                                                   Sectors kept_begin, Sectors kept_end, bool of_all_streams);
-
-// The first of these that together have at most `pages`. With `may_exceed`, where they have fewer, the first of the
-// others until they have enough.
-[[nodiscard]] std::vector<FreeHandle> choose_donors(const std::vector<FreeHandle>& handles, std::int64_t pages,
-                                                    bool may_exceed);
-
-// Free bytes at one end of a handle that is free in part, of any length.
-struct EdgePart {
-  Sectors sectors = 0;
-  Sectors address = 0;  // at home
-  PageTable::Handle handle = -1;
-};
-
-struct FreeFragments {
-  std::vector<Fragment> endings;     // reach the end of their handle
-  std::vector<Fragment> beginnings;  // begin it
-};
-
-// Fragments at the edges of handles, for a handle is mapped whole and the window goes on beside it; ascending. Those
-// of the stream, or of all.
-[[nodiscard]] FreeFragments free_fragments(const FreeRuns& runs, const PageTable& table, StreamNumber stream,
-                                           bool of_all_streams);
-
-// What is left where nothing else serves: all whole handles, and free ends of others.
-struct LastWindow {
-  std::vector<FreeHandle> handles;
-  std::int64_t created = 0;  // pages
-  EdgePart ending;           // its last sectors; none: the window begins with a whole handle
-  EdgePart beginning;        // its first
-};
-
-// A window of so many sectors from all wholly free handles, `most_created` new pages and free ends of handles. Nothing:
-// no window does. Of the stream's free bytes, or of all.
-[[nodiscard]] std::optional<LastWindow> last_window(const FreeRuns& runs, const PageTable& table, StreamNumber stream,
-                                                    bool of_all_streams, Sectors sectors, std::int64_t most_created);
-
-// Where so many sectors are free side by side, of whichever streams: the lowest address.
-[[nodiscard]] std::optional<Sectors> free_stretch(const FreeRuns& runs, Sectors sectors);
 
 }  // namespace cistern

@@ -1,8 +1,11 @@
 #include "allocator/free_runs.h"
 
 #include <algorithm>
+#include <array>
 #include <iterator>
+#include <span>
 
+#include "allocator/free_parts.h"
 #include "stats/invariant.h"
 
 namespace cistern {
@@ -14,11 +17,11 @@ void FreeRuns::keep_room(std::size_t runs) {
 
 void FreeRuns::add_stream(StreamNumber stream) {
   while (by_size_.size() <= static_cast<std::size_t>(stream)) by_size_.push_back(std::make_unique<BySize>(&nodes_));
+  if (parts_ != nullptr) parts_->add_stream(stream);
 }
 
-void FreeRuns::add(const FreeRun& run) {
-  add_stream(run.stream);
-  runs_.emplace(run.address, Tail{run.sectors, run.stream});
+void FreeRuns::add(const FreeRun& run, std::uint32_t classes) {
+  runs_.emplace(run.address, Tail{run.sectors, run.stream, classes});
   by_size_[static_cast<std::size_t>(run.stream)]->emplace(run.sectors, run.address);
   sectors_ += run.sectors;
 }
@@ -30,21 +33,42 @@ FreeRuns::ByAddress::iterator FreeRuns::remove(ByAddress::iterator run) {
 }
 
 void FreeRuns::give(Sectors address, Sectors count, StreamNumber stream) {
+  add_stream(stream);
   FreeRun run{address, count, stream};
+  std::array<FreeRun, 2> gone;
+  std::size_t merged = 0;
+  HandleCounts handles;
+  const auto merge = [&](ByAddress::iterator part) {
+    gone[merged] = {part->first, part->second.sectors, stream};
+    run.sectors += gone[merged].sectors;
+    if (parts_ != nullptr) handles += parts_->remove_handles(gone[merged], part->second.classes);
+    ++merged;
+    return remove(part);
+  };
   auto next = runs_.lower_bound(address);
-  if (next != runs_.end() && next->first == run.end() && next->second.stream == stream) {
-    run.sectors += next->second.sectors;
-    next = remove(next);
+  bool is_beside_next = next != runs_.end() && next->first == run.end();
+  if (is_beside_next && next->second.stream == stream) {
+    next = merge(next);
+    is_beside_next = next != runs_.end() && next->first == run.end();
   }
+  bool is_beside_before = false;
   if (next != runs_.begin()) {
-    const auto before = std::prev(next);
-    if (before->first + before->second.sectors == address && before->second.stream == stream) {
+    auto before = std::prev(next);
+    is_beside_before = before->first + before->second.sectors == address;
+    if (is_beside_before && before->second.stream == stream) {
       run.address = before->first;
-      run.sectors += before->second.sectors;
-      remove(before);
+      next = merge(before);
+      is_beside_before =
+          next != runs_.begin() && (before = std::prev(next))->first + before->second.sectors == run.address;
     }
   }
-  add(run);
+  if (parts_ != nullptr) {
+    handles += parts_->handles_in(run, address, address + count);
+    parts_->change_edges(std::span(gone).first(merged), std::span(&run, 1));
+    parts_->add_handles(run, handles);
+  }
+  add(run, handles.classes());
+  if (parts_ != nullptr) parts_->came_beside(run, is_beside_before, is_beside_next, *this);
 }
 
 void FreeRuns::take(Sectors address, Sectors count, std::vector<FreeRun>& taken) {
@@ -60,10 +84,35 @@ void FreeRuns::take(Sectors address, Sectors count) {
 FreeRun FreeRuns::take_from_run(Sectors address, Sectors end) {
   const auto run = std::prev(runs_.upper_bound(address));
   const FreeRun whole{run->first, run->second.sectors, run->second.stream};
-  remove(run);
   const Sectors until = std::min(end, whole.end());
-  if (whole.address < address) add({whole.address, address - whole.address, whole.stream});
-  if (until < whole.end()) add({until, whole.end() - until, whole.stream});
+  const FreeRun before{whole.address, address - whole.address, whole.stream};
+  const FreeRun behind{until, whole.end() - until, whole.stream};
+  HandleCounts of_before;
+  HandleCounts of_behind;
+  if (parts_ != nullptr) {
+    HandleCounts left = parts_->remove_handles(whole, run->second.classes);
+    if (left.classes() != 0) {
+      // The smaller rest is counted, and the other has what is left.
+      left -= parts_->handles_in(whole, address, until);
+      const bool is_before = before.sectors < behind.sectors;
+      const FreeRun& smaller = is_before ? before : behind;
+      const HandleCounts counted = parts_->handles_in(smaller, smaller.address, smaller.end());
+      left -= counted;
+      (is_before ? of_before : of_behind) = counted;
+      (is_before ? of_behind : of_before) = left;
+    }
+    std::array<FreeRun, 2> come;
+    std::size_t count = 0;
+    if (before.sectors > 0) come[count++] = before;
+    if (behind.sectors > 0) come[count++] = behind;
+    parts_->change_edges(std::span(&whole, 1), std::span(come).first(count));
+    parts_->add_handles(before, of_before);
+    parts_->add_handles(behind, of_behind);
+    parts_->took(address, until);
+  }
+  remove(run);
+  if (before.sectors > 0) add(before, of_before.classes());
+  if (behind.sectors > 0) add(behind, of_behind.classes());
   return {address, until - address, whole.stream};
 }
 
@@ -106,6 +155,15 @@ Sectors FreeRuns::sectors_of(StreamNumber stream) const {
   Sectors sum = 0;
   for (const auto& [sectors, address] : of(stream)) sum += sectors;
   return sum;
+}
+
+FreeRun FreeRuns::stretch_around(Sectors address) const {
+  const auto run = holding(address);
+  auto first = run;
+  while (first != runs_.begin() && std::prev(first)->first + std::prev(first)->second.sectors == first->first) --first;
+  Sectors end = first->first;
+  for (auto at = first; at != runs_.end() && at->first == end; ++at) end += at->second.sectors;
+  return {first->first, end - first->first, run->second.stream};
 }
 
 std::optional<FreeRun> FreeRuns::ending_at(Sectors end, StreamNumber stream) const {

@@ -1,9 +1,10 @@
 #pragma once
 
-// The free bytes of handles at home, as maximal runs of one stream: found by address and by size.
+// The free bytes of handles at home, as maximal runs of one stream: found by address and by size. What else is to be
+// found in them is told of each that comes or goes.
 //
 // Invariant: runs do not overlap, and those of one stream do not touch.
-// Complexity: O(log n) a run touched. Not thread-safe: the heap's lock is held.
+// Complexity: O(log n) a run touched, and what `parts` takes. Not thread-safe: the heap's lock is held.
 
 #include <cstddef>
 #include <cstdint>
@@ -14,27 +15,20 @@
 #include <utility>
 #include <vector>
 
+#include "allocator/free_run.h"
 #include "allocator/page_size.h"
 #include "allocator/spare_nodes.h"
 
 namespace cistern {
 
-using StreamNumber = std::int32_t;
-
-struct FreeRun {
-  Sectors address = 0;
-  Sectors sectors = 0;
-  StreamNumber stream = 0;
-
-  [[nodiscard]] Sectors end() const { return address + sectors; }
-  friend bool operator==(const FreeRun&, const FreeRun&) = default;
-};
+class FreeParts;
 
 class FreeRuns {
  public:
   using BySize = std::pmr::set<std::pair<Sectors, Sectors>>;  // size, address
 
-  FreeRuns() = default;
+  // `parts` is told of runs, and kept by the caller; none: nobody is.
+  explicit FreeRuns(FreeParts* parts = nullptr) : parts_(parts) {}
   FreeRuns(const FreeRuns&) = delete;
   FreeRuns& operator=(const FreeRuns&) = delete;
 
@@ -65,6 +59,9 @@ class FreeRuns {
   [[nodiscard]] std::optional<FreeRun> ending_at(Sectors end, StreamNumber stream) const;
   // The stream's runs, by size and then address.
   [[nodiscard]] const BySize& of(StreamNumber stream) const;
+  // From the first byte of the runs around this one that touch each other, of whichever streams, to the last: as of one
+  // run. Requires: it is free. O(runs in it).
+  [[nodiscard]] FreeRun stretch_around(Sectors address) const;
   // Calls visit(FreeRun) for each run, by address.
   template <class Visit>
   void for_each(Visit&& visit) const {
@@ -87,16 +84,18 @@ class FreeRuns {
   struct Tail {
     Sectors sectors;
     StreamNumber stream;
+    std::uint32_t classes = 0;  // of the handles in it, as FreeParts has them
   };
   using ByAddress = std::pmr::map<Sectors, Tail>;
 
   FreeRun take_from_run(Sectors address, Sectors end);
-  void add(const FreeRun& run);
+  void add(const FreeRun& run, std::uint32_t classes);
   ByAddress::iterator remove(ByAddress::iterator run);
   [[nodiscard]] ByAddress::const_iterator holding(Sectors address) const;
 
   static constexpr std::size_t kNodesOfARun = 2;
 
+  FreeParts* parts_;
   SpareNodes nodes_;
   ByAddress runs_{&nodes_};
   std::vector<std::unique_ptr<BySize>> by_size_;  // a stream

@@ -2,7 +2,10 @@
 
 #include <algorithm>
 
+#include "allocator/donors.h"
+#include "allocator/last_window.h"
 #include "allocator/page_placement.h"
+#include "allocator/window_plan.h"
 
 namespace cistern {
 namespace {
@@ -98,6 +101,7 @@ PageTable::Handle PagePlacement::add_handle(std::int32_t pages) {
     const auto count = static_cast<std::size_t>(handle) + 1;
     try {
       ages_.provide(count);
+      parts_.provide(count);
       if (decided_.size() < count) decided_.resize(count);
     } catch (...) {
       table_.remove_handle(handle);
@@ -135,6 +139,18 @@ void PagePlacement::add_new(PagePlan& plan, std::int64_t pages, bool may_round_u
   }
 }
 
+DonorSearch PagePlacement::donors_for(const PageRequest& request, Sectors kept_begin, Sectors kept_end) const {
+  return {parts_, free_, table_, {request.stream, request.may_take_others, kept_begin, kept_end}};
+}
+
+// Without those of its fragments.
+DonorSearch PagePlacement::donors_beside(const PageRequest& request, const WindowPlan& window) const {
+  DonorRequest wanted{request.stream, request.may_take_others};
+  if (window.head > 0) wanted.kept[0] = window.ending.slot.handle;
+  if (window.tail > 0) wanted.kept[1] = window.beginning.slot.handle;
+  return {parts_, free_, table_, wanted};
+}
+
 void PagePlacement::plan_miss(PagePlan& plan) {
   const PageRequest& request = plan.request;
   const PageSize page = table_.page();
@@ -145,9 +161,14 @@ void PagePlacement::plan_miss(PagePlan& plan) {
   std::vector<FreeHandle> donors;
   std::int64_t created = needed;
   if (table_.pages() + needed > pages_within_peak(request)) {
-    donors = choose_donors(free_handles(free_, table_, request.stream, end - tail, end, request.may_take_others),
-                           needed, true);
+    DonorSearch search = donors_for(request, end - tail, end);
+    donors = search.choose(needed);
     for (const FreeHandle& donor : donors) created -= donor.pages;
+    if (created > 0)
+      if (const auto larger = search.first_left()) {
+        donors.push_back(*larger);
+        created -= larger->pages;
+      }
     if (created > 0) {
       const bool is_refused = created > page_limit_ - table_.pages();
       if ((is_refused || request.sectors > page.sectors() / 2) &&
@@ -171,22 +192,17 @@ void PagePlacement::plan_miss(PagePlan& plan) {
 
 bool PagePlacement::plan_window_of_parts(PagePlan& plan, bool of_all_streams) {
   const PageRequest& request = plan.request;
-  const FreeFragments fragments = free_fragments(free_, table_, request.stream, of_all_streams);
-  const auto window = plan_window(fragments.endings, fragments.beginnings, request.sectors, table_.page());
+  const auto window = plan_window(parts_.endings(request.stream, of_all_streams),
+                                  parts_.beginnings(request.stream, of_all_streams), request.sectors, table_.page());
   if (!window) return false;
-  std::vector<FreeHandle> handles = free_handles(free_, table_, request.stream, 0, 0, request.may_take_others);
   // A fragment's handle may be wholly free, in parts of several streams.
-  std::erase_if(handles, [&](const FreeHandle& handle) {
-    return (window->head > 0 && handle.handle == window->ending.slot.handle) ||
-           (window->tail > 0 && handle.handle == window->beginning.slot.handle);
-  });
-  const std::vector<FreeHandle> donors = choose_donors(handles, window->pages, false);
+  DonorSearch search = donors_beside(request, *window);
+  const std::vector<FreeHandle> donors = search.choose(window->pages);
   std::int64_t created = window->pages;
   for (const FreeHandle& donor : donors) created -= donor.pages;
   if (created > page_limit_ - table_.pages()) return false;
   // Beyond what was ever live memory is created for want of free handles alone, be they too large for the window.
-  if (created > 0 && donors.size() < handles.size() && table_.pages() + created > pages_within_peak(request))
-    return false;
+  if (created > 0 && table_.pages() + created > pages_within_peak(request) && search.first_left()) return false;
 
   plan.kind = PlanKind::placed;
   plan.keeps_exact = true;
@@ -216,10 +232,11 @@ void PagePlacement::plan_last_resort(PagePlan& plan) {
   if (request.may_take_others)
     if (const auto address = free_stretch(free_, request.sectors)) return place_at(plan, *address, counts_.fits);
   const std::int64_t most = std::max<std::int64_t>(0, page_limit_ - table_.pages());
-  const auto window = last_window(free_, table_, request.stream, request.may_take_others, request.sectors, most);
+  const auto window =
+      last_window(parts_, free_, table_, request.stream, request.may_take_others, request.sectors, most);
   if (!window) return;
   plan.kind = PlanKind::placed;
-  const auto add_part = [&](const EdgePart& part) {
+  const auto add_part = [&](const LastWindow::Part& part) {
     if (part.handle < 0) return;
     take(plan, part.address, part.sectors);
     add_mapped(plan, part.handle, table_.pages_of(part.handle), false);

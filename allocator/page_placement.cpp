@@ -233,6 +233,7 @@ void PagePlacement::audit() const {
   places_.audit();
   table_.audit();
   free_.audit();
+  parts_.audit(free_);
   log_.audit();
   free_.for_each([this](const FreeRun& run) {
     if (!table_.is_mapped(run.address, run.sectors)) throw std::logic_error("free bytes where nothing is mapped");

@@ -23,9 +23,9 @@
 // they are then is what they would have been, so no decision depends on it. So are bytes that another stream gets in
 // a known place (page_hand_over.cpp).
 // Invariant: every byte of every handle is free at home, part of one block, had by one plan under way, or leaving.
-// Complexity: take_known, freed and settle O(1) expected, plan_known O(pieces); else see the parts: a miss is linear in
-// the free runs. Each place that changed costs O(log n) a piece, once, when the free runs are looked at. Not
-// thread-safe.
+// Complexity: take_known, freed and settle O(1) expected, plan_known O(pieces); else see the parts: a miss is O(log n)
+// for n free runs and what it gathers, but where a limit refuses it. Each place that changed costs O(log n) a piece,
+// once, when the free runs are looked at. Not thread-safe.
 
 #include <array>
 #include <cstddef>
@@ -36,6 +36,7 @@
 #include <vector>
 
 #include "allocator/creation_harm.h"
+#include "allocator/donors.h"
 #include "allocator/driver_spending.h"
 #include "allocator/free_parts.h"
 #include "allocator/free_runs.h"
@@ -46,6 +47,7 @@
 #include "allocator/page_table.h"
 #include "allocator/past_windows.h"
 #include "allocator/placement_log.h"
+#include "allocator/window_plan.h"
 
 namespace cistern {
 
@@ -275,6 +277,8 @@ class PagePlacement {
   void plan_miss(PagePlan& plan);
   void plan_last_resort(PagePlan& plan);
   [[nodiscard]] bool plan_window_of_parts(PagePlan& plan, bool of_all_streams);
+  [[nodiscard]] DonorSearch donors_for(const PageRequest& request, Sectors kept_begin, Sectors kept_end) const;
+  [[nodiscard]] DonorSearch donors_beside(const PageRequest& request, const WindowPlan& window) const;
   [[nodiscard]] bool is_long(PageTable::Arena arena) const;
   void set_addresses(PagePlan& plan, bool goes_on_at_end);
   [[nodiscard]] Sectors tail_of(const PageRequest& request);
@@ -298,7 +302,8 @@ class PagePlacement {
 
   // What follows the changes of known places, later: see catch_up.
   mutable PageTable table_;
-  mutable FreeRuns free_;
+  mutable FreeParts parts_{table_};
+  mutable FreeRuns free_{&parts_};
   mutable KnownPlaces places_;
   mutable HandleAges ages_;
   mutable std::vector<std::uint32_t> decided_;  // of handles: in which round their homes were

@@ -5,15 +5,21 @@
 namespace cistern {
 
 void SpareNodes::provide(std::size_t nodes) {
-  while (spare_ < nodes) {
-    chunks_.push_back(std::make_unique<Node[]>(kNodesPerChunk));
-    for (std::size_t i = kNodesPerChunk; i-- > 0;) {
-      Node& node = chunks_.back()[i];
-      node.next = first_;
-      first_ = &node;
-    }
-    spare_ += kNodesPerChunk;
+  while (spare_ < nodes) add_chunk();
+}
+
+void SpareNodes::provide_in_all(std::size_t nodes) {
+  while (chunks_.size() * kNodesPerChunk < nodes) add_chunk();
+}
+
+void SpareNodes::add_chunk() {
+  chunks_.push_back(std::make_unique<Node[]>(kNodesPerChunk));
+  for (std::size_t i = kNodesPerChunk; i-- > 0;) {
+    Node& node = chunks_.back()[i];
+    node.next = first_;
+    first_ = &node;
   }
+  spare_ += kNodesPerChunk;
 }
 
 void* SpareNodes::do_allocate(std::size_t bytes, std::size_t alignment) {

@@ -20,8 +20,12 @@ class SpareNodes final : public std::pmr::memory_resource {
 
   // The next `nodes` that are taken need no memory of the host's. Throws std::bad_alloc, unchanged in what shows.
   void provide(std::size_t nodes);
+  // The same for so many that are taken at a time.
+  void provide_in_all(std::size_t nodes);
 
  private:
+  void add_chunk();
+
   static constexpr std::size_t kNodeBytes = 64;
   static constexpr std::size_t kNodesPerChunk = 256;
   union alignas(kNodeBytes) Node {

@@ -10,9 +10,35 @@ bool is_better(const WindowPlan& a, const WindowPlan& b) {
   return std::tie(a.pages, a.cut, a.left) < std::tie(b.pages, b.cut, b.left);
 }
 
+std::optional<Sectors> size_from(FragmentLists lists, Sectors sectors) {
+  std::optional<Sectors> least;
+  for (const Fragments* list : lists)
+    if (const auto size = list->size_from(sectors); size && (!least || *size < *least)) least = size;
+  return least;
+}
+
+// Of those of just this size: the lowest address at or behind this one.
+const Fragment* first_of(FragmentLists lists, Sectors sectors, Sectors address) {
+  const Fragment* first = nullptr;
+  for (const Fragments* list : lists)
+    if (const Fragment* part = list->first_of(sectors, address))
+      if (first == nullptr || part->address < first->address) first = part;
+  return first;
+}
+
+// By size, then address.
+const Fragment* least_from(FragmentLists lists, Sectors sectors) {
+  const auto size = size_from(lists, sectors);
+  return size ? first_of(lists, *size, 0) : nullptr;
+}
+const Fragment* next_behind(FragmentLists lists, const Fragment& part) {
+  const Fragment* same = first_of(lists, part.sectors, part.address + 1);
+  return same != nullptr ? same : least_from(lists, part.sectors + 1);
+}
+
 class WindowSearch {
  public:
-  WindowSearch(std::span<const Fragment> endings, std::span<const Fragment> beginnings, Sectors sectors, PageSize page)
+  WindowSearch(FragmentLists endings, FragmentLists beginnings, Sectors sectors, PageSize page)
       : endings_(endings), beginnings_(beginnings), sectors_(sectors), page_(page) {}
 
   // All ways with so many whole pages: fragments have to hold the rest.
@@ -20,8 +46,8 @@ class WindowSearch {
     const Sectors rest = sectors_ - page_.sectors(pages);
     if (rest > 2 * page_.sectors()) return;
     consider_pairs(pages, rest);
-    if (const Fragment* part = least(endings_, rest)) consider_part(pages, rest, *part, true);
-    if (const Fragment* part = least(beginnings_, rest)) consider_part(pages, rest, *part, false);
+    if (const Fragment* part = least_from(endings_, rest)) consider_part(pages, rest, *part, true);
+    if (const Fragment* part = least_from(beginnings_, rest)) consider_part(pages, rest, *part, false);
   }
   [[nodiscard]] const std::optional<WindowPlan>& best() const { return best_; }
 
@@ -32,27 +58,39 @@ class WindowSearch {
   [[nodiscard]] WindowCut unless_negligible(WindowCut cut, Sectors left) const {
     return left <= page_.sectors() / 64 ? WindowCut::none : cut;
   }
-  static const Fragment* least(std::span<const Fragment> parts, Sectors sectors) {
-    const auto found = std::lower_bound(parts.begin(), parts.end(), sectors,
-                                        [](const Fragment& part, Sectors count) { return part.sectors < count; });
-    return found == parts.end() ? nullptr : &*found;
+  [[nodiscard]] WindowPlan pair_of(std::int64_t pages, Sectors rest, const Fragment& ending,
+                                   const Fragment& beginning) const {
+    const Sectors missing = rest - ending.sectors;
+    const Sectors left = beginning.sectors - missing;
+    return {pages, ending.sectors, missing, ending, beginning, unless_negligible(WindowCut::two_parts, left), left};
   }
 
-  // An ending used up, and the least beginning that holds what is missing.
+  // An ending used up, and the least beginning that holds what is missing. Of endings of one size the lowest, unless
+  // all that is wrong with it is that the beginning is in its page. Less than nothing is not left: that ends it.
   void consider_pairs(std::int64_t pages, Sectors rest) {
-    std::size_t first = beginnings_.size();
-    for (const Fragment& ending : endings_) {
-      const Sectors missing = rest - ending.sectors;
-      if (missing <= 0) break;
-      while (first > 0 && beginnings_[first - 1].sectors >= missing) --first;
-      // Not both of one page: the next.
-      std::size_t at = first;
-      if (at < beginnings_.size() && beginnings_[at].slot == ending.slot) ++at;
-      if (at == beginnings_.size()) continue;
-      const Fragment& beginning = beginnings_[at];
-      const Sectors left = beginning.sectors - missing;
-      offer({pages, ending.sectors, missing, ending, beginning, unless_negligible(WindowCut::two_parts, left), left});
+    std::optional<Sectors> least_left;
+    for (auto size = size_from(endings_, rest - page_.sectors() + 1); size && *size < rest;
+         size = size_from(endings_, *size + 1)) {
+      const auto other = size_from(beginnings_, rest - *size);
+      if (!other) continue;
+      const Sectors left = *other - (rest - *size);
+      if (least_left && left >= *least_left) continue;
+      const Fragment* const ending = first_of(endings_, *size, 0);
+      const Fragment* const beginning = first_of(beginnings_, *other, 0);
+      if (ending == nullptr || beginning == nullptr) continue;
+      if (!(ending->slot == beginning->slot))
+        offer(pair_of(pages, rest, *ending, *beginning));
+      else
+        offer_beside(pages, rest, *ending, *beginning);
+      if (best_ && best_->pages == pages) least_left = best_->left;
+      if (least_left == Sectors{0}) return;
     }
+  }
+  // Not both of one page: the next of the one, or of the other if it is as large.
+  void offer_beside(std::int64_t pages, Sectors rest, const Fragment& ending, const Fragment& beginning) {
+    if (const Fragment* next = next_behind(beginnings_, beginning)) offer(pair_of(pages, rest, ending, *next));
+    if (const Fragment* next = first_of(endings_, ending.sectors, ending.address + 1))
+      offer(pair_of(pages, rest, *next, beginning));
   }
 
   // One fragment that holds the rest: a part of it is used, or all of it and less of the whole pages.
@@ -67,8 +105,8 @@ class WindowSearch {
            skipped});
   }
 
-  std::span<const Fragment> endings_;
-  std::span<const Fragment> beginnings_;
+  FragmentLists endings_;
+  FragmentLists beginnings_;
   Sectors sectors_;
   PageSize page_;
   std::optional<WindowPlan> best_;
@@ -76,12 +114,11 @@ class WindowSearch {
 
 }  // namespace
 
-std::optional<WindowPlan> plan_window(std::span<const Fragment> endings, std::span<const Fragment> beginnings,
-                                      Sectors sectors, PageSize page) {
+std::optional<WindowPlan> plan_window(FragmentLists endings, FragmentLists beginnings, Sectors sectors, PageSize page) {
   WindowSearch search(endings, beginnings, sectors, page);
   const std::int64_t whole = page.whole(sectors);
   if (whole > 0) search.consider(whole - 1);
-  search.consider(whole);
+  if (!search.best()) search.consider(whole);
   return search.best();
 }
 

@@ -3,28 +3,16 @@
 // How a request can be served by a window of [free end of a page][whole pages][free beginning of a page], so that
 // fragments are used before pages are.
 //
-// Thread safety: a function of its arguments. Complexity: O(s + p log p) for s ends and p beginnings.
+// Thread safety: a function of its arguments. Complexity: O(sizes of ends that there are, each once, and lists), at
+// most the sectors of a page, however many fragments there are; less where some leave nothing.
 
 #include <cstdint>
 #include <optional>
-#include <span>
 
+#include "allocator/fragments.h"
 #include "allocator/page_size.h"
-#include "allocator/page_table.h"
 
 namespace cistern {
-
-// Free bytes at an edge of a page, in part of it.
-struct Fragment {
-  Sectors sectors = 0;
-  Sectors address = 0;  // at home
-  PageTable::Slot slot;
-
-  // By size, then address.
-  friend bool operator<(const Fragment& a, const Fragment& b) {
-    return a.sectors != b.sectors ? a.sectors < b.sectors : a.address < b.address;
-  }
-};
 
 // How cleanly it leaves what it cuts, best first.
 enum class WindowCut : std::uint8_t {
@@ -46,10 +34,10 @@ struct WindowPlan {
   Sectors skipped = 0;
 };
 
-// The window with the fewest whole pages, then the cleanest cut, then the least left. Requires: both are ascending,
-// `endings` reach the end of their page and `beginnings` begin it. Nothing: no fragment saves a page.
-[[nodiscard]] std::optional<WindowPlan> plan_window(std::span<const Fragment> endings,
-                                                    std::span<const Fragment> beginnings, Sectors sectors,
+// The window with the fewest whole pages, then the cleanest cut, then the least left, then the shortest end, then the
+// lowest addresses. Requires: `endings` reach the end of their page and `beginnings` begin it. Nothing: no fragment
+// saves a page.
+[[nodiscard]] std::optional<WindowPlan> plan_window(FragmentLists endings, FragmentLists beginnings, Sectors sectors,
                                                     PageSize page);
 
 }  // namespace cistern

@@ -1,4 +1,4 @@
-// What a placement spends, which classes are harmed, the windows of before, what runs offer, and the driver's part.
+// What a placement spends, which classes are harmed, the windows of before, and the driver's part.
 
 #include <gtest/gtest.h>
 
@@ -11,7 +11,6 @@
 
 #include "allocator/creation_harm.h"
 #include "allocator/driver_spending.h"
-#include "allocator/free_parts.h"
 #include "allocator/gather.h"
 #include "allocator/past_windows.h"
 
@@ -89,71 +88,6 @@ TEST(PastWindowsTest, TheShortestThatIsAQuarterLongerAtMost) {
   for (Sectors address = 100; address < 116; ++address) windows.note_length(100, 2, address);
   EXPECT_EQ(windows.longer(100, 2, [](Sectors address) { return address == 9; }), std::nullopt);  // sixteen are asked
   EXPECT_EQ(windows.longer(100, 2, [](Sectors address) { return address == 115; }), 115);
-}
-
-class FreePartsTest : public ::testing::Test {
- protected:
-  static constexpr PageSize kPage{3};  // 8 sectors
-
-  PageTable::Handle settle(std::int32_t pages) {
-    const auto handle = table_.add_handle(pages);
-    const Sectors address = table_.reserve(arena_, pages);
-    table_.map(handle, address);
-    table_.move_home(handle, address);
-    return handle;
-  }
-  static std::vector<PageTable::Handle> numbers(const std::vector<FreeHandle>& handles) {
-    std::vector<PageTable::Handle> found;
-    for (const FreeHandle& handle : handles) found.push_back(handle.handle);
-    return found;
-  }
-  using Numbers = std::vector<PageTable::Handle>;
-
-  PageTable table_{kPage};
-  PageTable::Arena arena_ = table_.add_arena();
-  Sectors base_ = table_.begin_of(arena_);
-  FreeRuns runs_;
-};
-
-TEST_F(FreePartsTest, WholeHandlesOwnFirstThenLargeThenOfSmallRuns) {
-  for (const int pages : {1, 1, 4, 1, 2, 1}) settle(pages);  // at pages 0, 1, 2, 6, 7, 9
-  runs_.give(base_ + 3, 13, 0);                              // 1 whole, 0 in part
-  runs_.give(base_ + 16, 24, 1);                             // 2, but for its last page
-  runs_.give(base_ + 48, 32, 0);                             // 3, 4 and 5
-  EXPECT_EQ(numbers(free_handles(runs_, table_, 0, 0, 0, true)), (Numbers{4, 1, 3, 5}));
-  runs_.give(base_ + 40, 8, 1);
-  EXPECT_EQ(numbers(free_handles(runs_, table_, 0, 0, 0, true)), (Numbers{4, 1, 3, 5, 2}));
-  EXPECT_EQ(numbers(free_handles(runs_, table_, 0, 0, 0, false)), (Numbers{4, 1, 3, 5}));
-  EXPECT_EQ(numbers(free_handles(runs_, table_, 1, 0, 0, true)), (Numbers{2, 4, 1, 3, 5}));
-  EXPECT_EQ(numbers(free_handles(runs_, table_, 0, base_ + 48, base_ + 56, true)), (Numbers{4, 1, 5, 2}));
-}
-
-TEST_F(FreePartsTest, DonorsAreNoLargerThanWhatIsMissingUnlessNothingElse) {
-  const std::vector<FreeHandle> handles = {{0, 8, 0, 0, 0}, {1, 2, 0, 0, 0}, {2, 2, 0, 0, 0}, {3, 1, 0, 0, 0}};
-  EXPECT_EQ(numbers(choose_donors(handles, 3, true)), (Numbers{1, 3}));
-  EXPECT_EQ(numbers(choose_donors(handles, 5, true)), (Numbers{1, 2, 3}));
-  EXPECT_EQ(numbers(choose_donors(handles, 6, false)), (Numbers{1, 2, 3}));
-  EXPECT_EQ(numbers(choose_donors(handles, 6, true)), (Numbers{1, 2, 3, 0}));
-  EXPECT_EQ(numbers(choose_donors(handles, 0, true)), Numbers());
-}
-
-TEST_F(FreePartsTest, FragmentsAtTheEdgesOfHandles) {
-  for (const int pages : {1, 1, 2}) settle(pages);
-  runs_.give(base_ + 3, 8, 0);   // the end of 0, the beginning of 1
-  runs_.give(base_ + 13, 2, 0);  // the middle of 1
-  runs_.give(base_ + 16, 5, 1);  // the beginning of 2
-  runs_.give(base_ + 22, 6, 0);  // around the edge inside 2
-  FreeFragments found = free_fragments(runs_, table_, 0, false);
-  ASSERT_EQ(found.endings.size(), 1U);
-  EXPECT_EQ(found.endings[0].address, base_ + 3);
-  EXPECT_EQ(found.endings[0].sectors, 5);
-  ASSERT_EQ(found.beginnings.size(), 1U);
-  EXPECT_EQ(found.beginnings[0].address, base_ + 8);
-  EXPECT_EQ(found.beginnings[0].sectors, 3);
-  found = free_fragments(runs_, table_, 0, true);
-  ASSERT_EQ(found.beginnings.size(), 2U);
-  EXPECT_EQ(found.beginnings[1].address, base_ + 16);
-  EXPECT_EQ(found.beginnings[1].sectors, 5);
 }
 
 // Refuses one call, and writes down what it did.

@@ -1,11 +1,16 @@
 #include "allocator/window_plan.h"
 #include "tests/allocator/page_sizes.h"
+#include "tests/allocator/plain_free_parts.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
+#include <memory>
+#include <memory_resource>
 #include <optional>
 #include <random>
+#include <tuple>
 #include <vector>
 
 namespace cistern {
@@ -13,10 +18,24 @@ namespace {
 
 Fragment fragment(Sectors sectors, PageTable::Handle page) { return {sectors, page * kPageOf128.sectors(), {page, 0}}; }
 
+std::optional<WindowPlan> plan_of(const std::vector<Fragment>& endings, const std::vector<Fragment>& beginnings,
+                                  Sectors sectors) {
+  const auto list = [](const std::vector<Fragment>& parts) {
+    auto made = std::make_unique<Fragments>(kPageOf128, std::pmr::get_default_resource());
+    for (const Fragment& part : parts) made->add(part);
+    return made;
+  };
+  const auto ends = list(endings);
+  const auto begins = list(beginnings);
+  const std::array<const Fragments*, 1> of_ends = {ends.get()};
+  const std::array<const Fragments*, 1> of_begins = {begins.get()};
+  return plan_window(of_ends, of_begins, sectors, kPageOf128);
+}
+
 TEST(WindowPlanTest, TwoFragmentsSaveAPage) {
   const std::vector<Fragment> endings = {fragment(60, 1)};
   const std::vector<Fragment> beginnings = {fragment(50, 2), fragment(70, 3)};
-  const auto plan = plan_window(endings, beginnings, 128 + 128, kPageOf128);
+  const auto plan = plan_of(endings, beginnings, 128 + 128);
   ASSERT_TRUE(plan);
   EXPECT_EQ(plan->pages, 1);
   EXPECT_EQ(plan->head, 60);
@@ -27,27 +46,27 @@ TEST(WindowPlanTest, TwoFragmentsSaveAPage) {
 
 TEST(WindowPlanTest, NotTwoFragmentsOfOnePage) {
   const std::vector<Fragment> endings = {fragment(60, 1)};
-  EXPECT_FALSE(plan_window(endings, std::vector<Fragment>{fragment(60, 1)}, 120, kPageOf128));
-  EXPECT_TRUE(plan_window(endings, std::vector<Fragment>{fragment(60, 1), fragment(61, 2)}, 120, kPageOf128));
+  EXPECT_FALSE(plan_of(endings, std::vector<Fragment>{fragment(60, 1)}, 120));
+  EXPECT_TRUE(plan_of(endings, std::vector<Fragment>{fragment(60, 1), fragment(61, 2)}, 120));
 }
 
 TEST(WindowPlanTest, AFragmentUsedUpAndTheCutInAWholePage) {
   const std::vector<Fragment> parts = {fragment(90, 1)};
-  const auto ending = plan_window(parts, {}, 128 + 50, kPageOf128);
+  const auto ending = plan_of(parts, {}, 128 + 50);
   ASSERT_TRUE(ending);
   EXPECT_EQ(ending->cut, WindowCut::whole_page);
   EXPECT_EQ(ending->head, 90);
   EXPECT_EQ(ending->pages, 1);
   EXPECT_EQ(ending->skipped, 0);
-  const auto beginning = plan_window({}, parts, 128 + 50, kPageOf128);
+  const auto beginning = plan_of({}, parts, 128 + 50);
   ASSERT_TRUE(beginning);
   EXPECT_EQ(beginning->tail, 90);
   EXPECT_EQ(beginning->skipped, 40);
 }
 
 TEST(WindowPlanTest, NothingWithoutAFragmentThatHelps) {
-  EXPECT_FALSE(plan_window({}, {}, 300, kPageOf128));
-  EXPECT_FALSE(plan_window(std::vector<Fragment>{fragment(20, 1)}, {}, 128 + 100, kPageOf128));
+  EXPECT_FALSE(plan_of({}, {}, 300));
+  EXPECT_FALSE(plan_of(std::vector<Fragment>{fragment(20, 1)}, {}, 128 + 100));
 }
 
 // The fewest whole pages over all choices of fragments, and what it says is what the request takes.
@@ -71,7 +90,7 @@ TEST(WindowPlanTest, AsFewPagesAsAnyChoiceOfFragments) {
     unique(endings);
     unique(beginnings);
     const auto sectors = static_cast<Sectors>(1 + random() % 600);
-    const auto plan = plan_window(endings, beginnings, sectors, kPageOf128);
+    const auto plan = plan_of(endings, beginnings, sectors);
 
     const std::int64_t whole = kPageOf128.whole(sectors);
     std::optional<std::int64_t> least;
@@ -95,6 +114,39 @@ TEST(WindowPlanTest, AsFewPagesAsAnyChoiceOfFragments) {
     if (plan->head > 0 && plan->tail > 0) {
       ASSERT_FALSE(plan->ending.slot == plan->beginning.slot);
     }
+  }
+}
+
+// Of few sizes and many, in one list or two, of which pages have both ends.
+TEST(WindowPlanTest, TheSameAsOfAllPairs) {
+  std::mt19937_64 random(20261123);
+  for (int round = 0; round < 4000; ++round) {
+    const Sectors sizes = round % 3 == 0 ? 6 : 127;
+    const auto pages = static_cast<int>(2 + random() % 40);
+    std::array<Fragments, 4> lists = {Fragments{kPageOf128, std::pmr::get_default_resource()},
+                                      Fragments{kPageOf128, std::pmr::get_default_resource()},
+                                      Fragments{kPageOf128, std::pmr::get_default_resource()},
+                                      Fragments{kPageOf128, std::pmr::get_default_resource()}};
+    std::array<std::vector<Fragment>, 2> parts;
+    for (int page = 0; page < pages; ++page)
+      for (const std::size_t end : {0U, 1U}) {
+        if (random() % 3 == 0) continue;
+        parts[end].push_back(fragment(1 + static_cast<Sectors>(random() % static_cast<std::uint64_t>(sizes)), page));
+        lists[2 * end + random() % 2].add(parts[end].back());
+      }
+    for (auto& list : parts) std::sort(list.begin(), list.end());
+    const auto sectors = static_cast<Sectors>(1 + random() % 600);
+    const std::array<const Fragments*, 2> endings = {lists.data(), &lists[1]};
+    const std::array<const Fragments*, 2> beginnings = {&lists[2], &lists[3]};
+    const auto plan = plan_window(endings, beginnings, sectors, kPageOf128);
+    const auto plain = plain_window(parts[0], parts[1], sectors, kPageOf128);
+    ASSERT_EQ(plan.has_value(), plain.has_value()) << "round " << round;
+    if (!plan) continue;
+    const auto all = [](const WindowPlan& a) {
+      return std::tuple(a.pages, a.head, a.tail, a.cut, a.left, a.skipped, a.head > 0 ? a.ending.address : 0,
+                        a.tail > 0 ? a.beginning.address : 0);
+    };
+    ASSERT_EQ(all(*plan), all(*plain)) << "round " << round;
   }
 }
 

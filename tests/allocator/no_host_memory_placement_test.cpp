@@ -1,0 +1,65 @@
+// What is free is kept, and found again, without host memory: a plan brings what its end may need.
+
+#include "allocator/page_placement.h"
+#include "tests/allocator/host_memory.h"
+#include "tests/allocator/page_sizes.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+#include <utility>
+#include <vector>
+
+namespace cistern {
+namespace {
+
+// Does what it is asked.
+struct WillingDriver final : PageDriver {
+  bool create(PageTable::Handle /*handle*/, std::int32_t /*pages*/) override { return true; }
+  bool map(PageTable::Handle /*handle*/, Sectors /*address*/) override { return true; }
+  bool allow(Sectors /*address*/, std::int64_t /*pages*/) override { return true; }
+  void release(PageTable::Handle /*handle*/) override {}
+  void unmap(PageTable::Handle /*handle*/, Sectors /*address*/) override {}
+};
+
+class HostMemoryIsGone {
+ public:
+  HostMemoryIsGone() { testing_host::is_gone = true; }
+  ~HostMemoryIsGone() { testing_host::is_gone = false; }
+  HostMemoryIsGone(const HostMemoryIsGone&) = delete;
+  HostMemoryIsGone& operator=(const HostMemoryIsGone&) = delete;
+};
+
+// Commits, frees and undone plans of blocks of all sizes on three streams, and the free runs that follow them.
+TEST(NoHostMemoryPlacementTest, WhatIsPlannedEndsWithoutHostMemory) {
+  std::mt19937_64 random(20261123);
+  PagePlacement placement(kPageOf128);
+  WillingDriver driver;
+  std::vector<PagedBlock> live;
+  live.reserve(400);
+  for (int round = 0; round < 6000; ++round) {
+    const auto most = static_cast<std::uint64_t>(1 + random() % 900);
+    PagePlan plan =
+        placement.plan({static_cast<Sectors>(1 + random() % most), static_cast<StreamNumber>(random() % 3)});
+    ASSERT_EQ(plan.kind, PlanKind::placed);
+    ASSERT_TRUE(plan.gather.empty() || carry_out(plan.gather, driver));
+    const std::size_t goes = random() % 400;
+    const HostMemoryIsGone none;
+    if (random() % 8 == 0)
+      placement.abandon(plan);
+    else
+      live.push_back(placement.commit(plan));
+    while (live.size() > goes) {
+      std::swap(live[random() % live.size()], live.back());
+      placement.freed(live.back());
+      placement.settle(live.back());
+      live.pop_back();
+    }
+    static_cast<void>(placement.free_runs());
+  }
+  EXPECT_NO_THROW(placement.audit());
+  EXPECT_GT(placement.counts().chosen, 0);
+}
+
+}  // namespace
+}  // namespace cistern
