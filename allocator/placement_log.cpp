@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <limits>
 #include <stdexcept>
 #include <tuple>
 #include <utility>
@@ -12,6 +13,8 @@ namespace {
 // A chain is not followed further: in states that recur with many requests of one stream it would be long.
 constexpr int kMostLookedAt = 64;
 constexpr std::size_t kFirstEntries = 1024;
+// A link has no larger size.
+constexpr Sectors kLongest = std::numeric_limits<std::uint32_t>::max();
 
 std::uint64_t mix(std::uint64_t bits) {
   bits ^= bits >> 30;
@@ -43,6 +46,12 @@ std::size_t PlacementLog::slot_of(const Key& key) const {
   return slot;
 }
 
+// Whether the link says so, which knows sizes beyond 2 TiB only as such.
+bool PlacementLog::may_serve(Number number, Sectors sectors) const {
+  const Sectors asked = links_[number].asked;
+  return asked == kLongest || (asked >= sectors && asked - asked / 8 - 1 <= sectors);
+}
+
 // Whether it is of a request as large or up to an eighth larger, and most of its place is asked for.
 bool PlacementLog::serves(Number number, Sectors sectors) const {
   const Sectors asked = ring_[number].asked();
@@ -61,8 +70,9 @@ void PlacementLog::candidates(const Key& key, Sectors sectors, std::vector<Numbe
   if (first != kNone) entries.push_back(first);
   int looked_at = 0;
   for (Number at = slots_[slot_of(key)].oldest; at != kNone && looked_at < kMostLookedAt;
-       at = ring_[at].next, ++looked_at) {
-    if (at == first || (ring_[at].asked() != sectors && !serves(at, sectors))) continue;
+       at = links_[at].next, ++looked_at) {
+    if (!may_serve(at, sectors) || at == first) continue;
+    if (ring_[at].asked() != sectors && !serves(at, sectors)) continue;
     const auto after =
         std::upper_bound(entries.begin(), entries.end(), at, [&](Number a, Number b) { return rank(a) < rank(b); });
     entries.insert(after, at);
@@ -119,7 +129,7 @@ void PlacementLog::append(const Key& key, const Key& taken, const LoggedPlace& p
   const auto at = static_cast<Number>((oldest_ + size_) % ring_.size());
   ++size_;
   const Number first = by.entry < ring_.size() ? ring_[by.entry].served_by : kNone;
-  ring_[at] = {key, taken, place, known, kNone, by.less, first < ring_.size() ? first : by.entry, false};
+  ring_[at] = {key, taken, place, known, by.less, first < ring_.size() ? first : by.entry, false};
   link(at);
 }
 
@@ -134,6 +144,7 @@ void PlacementLog::note_free(Number number, const Key& key, const Key& taken, co
 
 // Puts the entry at the end of its key's chain.
 void PlacementLog::link(Number place) {
+  links_[place] = {kNone, static_cast<std::uint32_t>(std::min(ring_[place].asked(), kLongest))};
   make_foremost(place);
   const Key& key = ring_[place].key;
   Chain& chain = slots_[slot_of(key)];
@@ -141,7 +152,7 @@ void PlacementLog::link(Number place) {
     chain = {place, place, tag_of(key)};
     return;
   }
-  ring_[chain.newest].next = place;
+  links_[chain.newest].next = place;
   chain.newest = place;
 }
 
@@ -159,16 +170,17 @@ void PlacementLog::grow(std::size_t capacity) { capacity_ = std::max(capacity_, 
 void PlacementLog::drop_oldest() {
   const Entry& dropped = ring_[oldest_];
   int looked_at = 0;
-  Number heir = dropped.is_foremost ? dropped.next : kNone;
+  const Number next = links_[oldest_].next;
+  Number heir = dropped.is_foremost ? next : kNone;
   make_unfound(oldest_);
   while (heir != kNone && !is_exact(heir, dropped.key, dropped.taken, dropped.asked()))
-    heir = ++looked_at < kMostLookedAt ? ring_[heir].next : kNone;
+    heir = ++looked_at < kMostLookedAt ? links_[heir].next : kNone;
   if (heir != kNone) make_foremost(heir);
   const std::size_t slot = slot_of(dropped.key);
-  if (dropped.next == kNone)
+  if (next == kNone)
     empty_slot(slot);
   else
-    slots_[slot].oldest = dropped.next;
+    slots_[slot].oldest = next;
   oldest_ = behind(oldest_);
   --size_;
 }
@@ -191,6 +203,7 @@ void PlacementLog::enlarge_ring() {
   std::vector<Chain> slots(count);
   std::vector<Exact> exact(count);
   std::vector<Entry> larger(entries);
+  std::vector<Link> links(entries);
   for (std::size_t i = 0; i < size_; ++i) larger[i] = ring_[(oldest_ + i) % ring_.size()];
   const auto moved = [this](Number number) {
     return number < ring_.size() ? static_cast<Number>((number + ring_.size() - oldest_) % ring_.size()) : kNone;
@@ -198,14 +211,12 @@ void PlacementLog::enlarge_ring() {
   expected_ = moved(expected_);
   next_ = moved(next_);
   ring_.swap(larger);
+  links_.swap(links);
   slots_.swap(slots);
   exact_.swap(exact);
   shift_ = 64 - std::countr_zero(count);
   oldest_ = 0;
-  for (std::size_t i = 0; i < size_; ++i) {
-    ring_[i].next = kNone;
-    link(static_cast<Number>(i));
-  }
+  for (std::size_t i = 0; i < size_; ++i) link(static_cast<Number>(i));
 }
 
 void PlacementLog::audit() const {
@@ -217,8 +228,10 @@ void PlacementLog::audit() const {
     const Key key = ring_[chain.oldest].key;
     if (slot_of(key) != slot) throw std::logic_error("a chain of the placement log is not found");
     Number last = kNone;
-    for (Number at = chain.oldest; at != kNone; last = at, at = ring_[at].next) {
+    for (Number at = chain.oldest; at != kNone; last = at, at = links_[at].next) {
       if (age(at) >= size_) throw std::logic_error("a chain of the placement log leaves the ring");
+      if (links_[at].asked != std::min(ring_[at].asked(), kLongest))
+        throw std::logic_error("an entry of the placement log has another size in its chain");
       if (ring_[at].key != key) throw std::logic_error("an entry of the placement log is in a foreign chain");
       if (last != kNone && age(last) >= age(at)) throw std::logic_error("a chain of the placement log is not by age");
       ++chained;

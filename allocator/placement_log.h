@@ -11,8 +11,9 @@
 // states are not equal bytes: a second sum is of what was really taken, and of whose the bytes are.
 // Entries are found by state, and by state, size and second sum: what comes again comes behind the one that it came
 // behind, mostly, and is looked for there first.
-// Host memory: a ring of at most `capacity` entries, in which the oldest makes way; 72 bytes an entry, and 40 of two
-// tables. Complexity: O(1) expected, and O(64) for candidates. Not thread-safe: the heap's lock is held.
+// Host memory: a ring of at most `capacity` entries, in which the oldest makes way; 64 bytes an entry, 8 of what is
+// looked at in chains, and 40 of two tables. Complexity: O(1) expected, and O(64) for candidates. Not thread-safe: the
+// heap's lock is held.
 
 #include <cstddef>
 #include <cstdint>
@@ -46,7 +47,6 @@ class PlacementLog {
     Key taken;  // what was, when the place was free last
     LoggedPlace place;
     Number known = kNone;
-    Number next = kNone;       // of the key; none: it is the newest
     std::uint32_t less = 0;    // sectors that the request was smaller than the place's
     Number served_by = kNone;  // the entry that said so, if it was smaller
     bool is_foremost = false;  // `exact` finds it: none of its key, size and second sum was older when it came
@@ -120,6 +120,11 @@ class PlacementLog {
     Number newest = kNone;
     Number tag = 0;  // of the key
   };
+  // What a walk along a chain looks at: many would lie in as many cache lines of entries.
+  struct Link {
+    Number next = kNone;      // of the key; none: it is the newest
+    std::uint32_t asked = 0;  // sectors, of an entry as large as this or larger
+  };
   // Of an entry that `exact` finds; none: an empty one.
   struct Exact {
     Number entry = kNone;
@@ -134,6 +139,7 @@ class PlacementLog {
   // The key's chain, or the empty slot where it belongs. Requires: there are slots.
   [[nodiscard]] std::size_t slot_of(const Key& key) const;
   [[nodiscard]] Number behind(Number place) const { return place + 1 == ring_.size() ? 0 : place + 1; }
+  [[nodiscard]] bool may_serve(Number number, Sectors sectors) const;
   [[nodiscard]] bool serves(Number number, Sectors sectors) const;
   [[nodiscard]] bool is_exact(Number number, const Key& key, const Key& taken, Sectors sectors) const {
     const Entry& entry = ring_[number];
@@ -156,7 +162,8 @@ class PlacementLog {
   Key state_;
   Key taken_;
   std::vector<Entry> ring_;
-  Number oldest_ = 0;  // a place in the ring
+  std::vector<Link> links_;  // of the ring's entries
+  Number oldest_ = 0;        // a place in the ring
   std::size_t size_ = 0;
   std::vector<Chain> slots_;  // a power of two, at least twice the ring's: open addressing
   std::vector<Exact> exact_;  // as many: open addressing
