@@ -54,7 +54,7 @@ export CISTERN_TEST_SCALE=${CISTERN_TEST_SCALE:-$scale}
 export TSAN_OPTIONS="atexit_sleep_ms=0 ${TSAN_OPTIONS:-}"
 
 # Folders that a preset leaves out (CMakePresets.json): a sanitizer has nothing to say about them,
-# or, for ThreadSanitizer, what they test works on one thread (docs/decisions/0033-*).
+# or, for ThreadSanitizer, what they test works on one thread (docs/decisions/0035-*).
 left_out() {
   sed -n 's/^CISTERN_TEST_FOLDERS_WITHOUT:[A-Z]*=//p' "$root/build/$1/CMakeCache.txt" | tr ';' ' '
 }
