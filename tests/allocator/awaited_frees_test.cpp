@@ -11,7 +11,7 @@ namespace cistern {
 namespace {
 
 // Events are their numbers; a driver that says of each what the test says.
-class AwaitedFreesTest : public testing::Test {
+class AwaitedFreesTest : public ::testing::Test {
  protected:
   AwaitedFreesTest() {
     api_.event_query = {this, [](void* self, CUevent event) {

@@ -23,16 +23,14 @@
 #include <vector>
 
 #include "runtime/stream_access.h"
+#include "tests/byte_units.h"
 
 namespace cistern {
 namespace {
 
 using namespace std::chrono_literals;
 
-constexpr std::size_t kKibi = 1024;
-constexpr std::size_t kMega = 1024 * kKibi;
-
-class StreamWaitsTest : public testing::Test {
+class StreamWaitsTest : public ::testing::Test {
  protected:
   StreamWaitsTest() {
     for (int i = 0; i < 4; ++i) turn(allocator_, kKibi);
@@ -223,9 +221,9 @@ TEST_F(StreamWaitsTest, ABlockThatTwoStreamsUsedWaitsForBoth) {
 TEST_F(StreamWaitsTest, ASecondFreeFreesNothing) {
   driver_.occupy(reader_handle_, 10ms);
   void* const block = turn(allocator_, kKibi);
-  testing::internal::CaptureStderr();
+  ::testing::internal::CaptureStderr();
   allocator_.deallocate(block);
-  EXPECT_NE(testing::internal::GetCapturedStderr().find("nothing was freed"), std::string::npos);
+  EXPECT_NE(::testing::internal::GetCapturedStderr().find("nothing was freed"), std::string::npos);
   EXPECT_EQ(stats().active.all.current, 1);
   allocator_.check();
 }
