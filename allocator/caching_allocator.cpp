@@ -134,6 +134,10 @@ std::string CachingAllocator::memory_report(int device) const { return state_->h
 std::vector<TagStats> CachingAllocator::tag_stats(int device) const { return state_->heaps.tag_stats(device); }
 std::vector<StreamStats> CachingAllocator::stream_stats(int device) const { return state_->heaps.stream_stats(device); }
 
+std::vector<HandOverStats> CachingAllocator::hand_over_stats(int device) const {
+  return state_->heaps.hand_over_stats(device);
+}
+
 std::optional<PendingFree> CachingAllocator::oldest_pending_free(int device) const {
   return state_->heaps.oldest_pending_free(device);
 }

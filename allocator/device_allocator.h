@@ -177,23 +177,49 @@ class DeviceAllocator : public StreamHits {
     StreamHeap* heap = nullptr;
     std::shared_ptr<StreamEnd> end;
     StreamNumber number = 0;
-    bool is_done = false;  // it was waited for
+    bool is_done = false;  // nothing is to be waited for any more
+    // Of a plan, where `end` is all that the owner had queued when it was made.
+    PagePlacement::Mark mark = PagePlacement::kNoMark;
+    std::shared_ptr<StreamEnd> last_use = nullptr;  // of the bytes; null: it is not known better than by `end`
+    PagePlacement::Mark last_mark = PagePlacement::kNoMark;
+    bool is_held_up = false;  // the request's stream waits
   };
-  [[nodiscard]] std::vector<PlanOrder> orders_of(const PagePlan& plan) const;
   // What other streams' bytes are had behind.
   enum class Behind {
     done,    // work that is over
     queued,  // all that they have queued: the device waits for it
   };
-  [[nodiscard]] DevicePages::Outcome carry_out(const PagePlan& plan, const std::vector<PlanOrder>& orders,
+  [[nodiscard]] DevicePages::Outcome carry_out(const PagePlan& plan, std::vector<PlanOrder>& orders,
                                                const Request& request, Behind behind, Lock& lock) noexcept;
-  [[nodiscard]] CUresult order_behind(const std::vector<PlanOrder>& orders, const StreamUse& user, bool during_capture,
-                                      Behind behind) noexcept;
-  [[nodiscard]] CUresult order_behind(CUevent event, const StreamUse& user, Behind behind) const noexcept;
   [[nodiscard]] PagedBlock commit(PagePlan& plan, const Lock& lock) noexcept;
   [[nodiscard]] StreamNumber paged_stream(StreamHeap& heap);
   void make_room_for_paged(StreamHeap& heap);
   void set_page_limit(Growth growth, std::int64_t pages_left) noexcept;
+
+  // paged_orders.cpp: bytes of other streams.
+  [[nodiscard]] bool may_take_others(StreamNumber stream, Growth growth) const noexcept;
+  [[nodiscard]] std::vector<PlanOrder> orders_of(const PagePlan& plan);
+  [[nodiscard]] CUresult order_behind(const PagePlan& plan, std::vector<PlanOrder>& orders, const StreamUse& user,
+                                      bool during_capture, Behind behind, Lock& lock) noexcept;
+  [[nodiscard]] CUresult record_ends(std::vector<PlanOrder>& orders, bool during_capture) noexcept;
+  [[nodiscard]] CUresult order_behind(PlanOrder& order, const StreamUse& user, Behind behind) const noexcept;
+  void find_last_uses(const PagePlan& plan, std::vector<PlanOrder>& orders) const noexcept;
+  void find_last_use(PagePlacement::Mark last, PlanOrder& order) const noexcept;
+  void keep_marks(const std::vector<PlanOrder>& orders) noexcept;
+  void note_hand_overs(const PagePlan& plan, const std::vector<PlanOrder>& orders, bool is_held_up) noexcept;
+
+  // paged_claims.cpp: pending frees.
+  struct Claim;
+  [[nodiscard]] bool may_claim(const PageRequest& wanted) const noexcept;
+  [[nodiscard]] std::vector<Block*> claimable_frees() const;
+  void claim_known_place(const Request& request, const PageRequest& wanted, Lock& lock);
+  [[nodiscard]] bool claim_for(const PagePlan& plan, const Request& request, Lock& lock);
+  [[nodiscard]] static std::vector<KnownPlaces::Number> places_of(const std::vector<Block*>& blocks);
+  static void keep_blocks_at(std::vector<Block*>& blocks, const std::vector<KnownPlaces::Number>& places);
+  void find_last_uses(Claim& claim) noexcept;
+  [[nodiscard]] bool claim(std::vector<Block*> blocks, const Request& request, StreamNumber stream, Lock& lock);
+  [[nodiscard]] CUresult order_behind(Claim& claim, const StreamUse& user, bool during_capture) noexcept;
+  void finish(Claim& claim, bool is_ordered, const Lock& lock) noexcept;
 
   // paged_release.cpp
   std::size_t release_paged(std::size_t most, Lock& lock);

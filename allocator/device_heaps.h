@@ -138,6 +138,7 @@ class DeviceHeaps final : private PeerListener, private SnapshotSource {
   // See stats.h; of a device without a heap, what such a device has. Throw InvalidArgument.
   [[nodiscard]] std::vector<TagStats> tag_stats(int device) const;
   [[nodiscard]] std::vector<StreamStats> stream_stats(int device) const;
+  [[nodiscard]] std::vector<HandOverStats> hand_over_stats(int device) const;
   [[nodiscard]] std::optional<PendingFree> oldest_pending_free(int device) const;
   [[nodiscard]] FragmentationStats fragmentation(std::size_t request_bytes, int device) const;
 

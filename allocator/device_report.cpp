@@ -67,6 +67,7 @@ std::string DeviceHeaps::report(int device) {
   report.free_private_bytes = usage.free_private;
   report.largest_free_block_bytes = usage.largest_free_block;
   report.streams = std::move(figures.streams);
+  report.hand_overs = std::move(figures.hand_overs);
   report.oldest_pending_free = figures.oldest_pending_free;
   report.now = std::chrono::steady_clock::now();
   report.tags = std::move(figures.tags);

@@ -137,6 +137,17 @@ bool FreeRuns::is_free_of(Sectors address, Sectors count, StreamNumber stream) c
   return run != runs_.end() && run->second.stream == stream && run->first + run->second.sectors >= address + count;
 }
 
+Sectors FreeRuns::sectors_in(Sectors address, Sectors count) const {
+  Sectors sectors = 0;
+  const Sectors end = address + count;
+  for_each_from(address, [&](const FreeRun& run) {
+    if (run.address >= end) return false;
+    sectors += std::min(end, run.end()) - std::max(address, run.address);
+    return true;
+  });
+  return sectors;
+}
+
 bool FreeRuns::is_one_run(Sectors address, Sectors count) const {
   const auto run = holding(address);
   return run != runs_.end() && run->first + run->second.sectors >= address + count;

@@ -50,6 +50,8 @@ class FreeRuns {
   [[nodiscard]] bool is_free(Sectors address, Sectors count) const;
   // The same on one stream.
   [[nodiscard]] bool is_free_of(Sectors address, Sectors count, StreamNumber stream) const;
+  // How much of it is free, on whatever stream.
+  [[nodiscard]] Sectors sectors_in(Sectors address, Sectors count) const;
   // Whether all of it is in one run.
   [[nodiscard]] bool is_one_run(Sectors address, Sectors count) const;
   // How many pieces `take` adds. Requires: is_free.

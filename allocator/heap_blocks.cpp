@@ -101,7 +101,7 @@ void HeapBlocks::free_at_once(Block* block) {
 
 // Returns the free block that it is, or is a part of, now; null for paged memory, where there are none.
 Block* HeapBlocks::complete_free(Block* block, const Lock& lock) {
-  if (block->segment->is_paged()) return complete_paged_free(block, lock);
+  if (block->segment->is_paged()) return complete_paged_free(block, block->segment->paged_stream, lock);
   recorder_.trace(TraceAction::free_completed, [&] { return point_of(*block, lock); });
   const std::size_t bytes = block->bytes;
   const std::size_t requested = block->requested;

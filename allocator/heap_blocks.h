@@ -52,7 +52,7 @@ class HeapBlocks : public HeapReports {
   // paged_blocks.cpp
   void free_paged_at_once(Block* block) noexcept;
   void put_free_paged(Block* block, BlockSpares& spares) noexcept;
-  Block* complete_paged_free(Block* block, const Lock& lock);
+  Block* complete_paged_free(Block* block, StreamNumber to, const Lock& lock);
 
   // guarded_free.cpp: frees that wait for other streams.
   [[nodiscard]] bool is_own_stream(const Block& block, const StreamUse& use) const {

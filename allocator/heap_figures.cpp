@@ -77,6 +77,10 @@ std::vector<StreamStats> HeapReports::stream_stats_locked() const {
   };
   pools_.for_each(add_bytes);
   private_pools_.for_each([&](const PrivatePool& pool) { pool.streams.for_each(add_bytes); });
+  if (paged_ != nullptr)
+    paged_->for_each_stream([&](StreamNumber number, const PagedMemory::Stream& stream) {
+      if (paged_->hand_overs.stands_alone(number)) table.of(stream.heap->stream, device_).stands_alone = true;
+    });
   const TickClock::Conversion time(history_.clock());
   for_each_awaited([&](const Block& block, const StreamIdentity& stream, int device) {
     StreamStats& stats = table.of(stream, device);
@@ -86,6 +90,21 @@ std::vector<StreamStats> HeapReports::stream_stats_locked() const {
     stats.awaited_since = std::min(stats.awaited_since.value_or(since), since);
   });
   return table.take();
+}
+
+std::vector<HandOverStats> HeapReports::hand_over_stats_locked() const {
+  std::vector<HandOverStats> all;
+  if (paged_ == nullptr) return all;
+  paged_->hand_overs.for_each([&](StreamNumber to, StreamNumber from, const HandOverTally::Pair& pair) {
+    const StreamIdentity& taker = paged_->stream(to).heap->stream;
+    const StreamIdentity& owner = paged_->stream(from).heap->stream;
+    all.push_back(
+        {stream_number(taker), taker.id, stream_number(owner), owner.id, pair.hand_overs, pair.bytes, pair.held_up});
+  });
+  std::sort(all.begin(), all.end(), [](const HandOverStats& a, const HandOverStats& b) {
+    return std::pair(a.to_id, a.from_id) < std::pair(b.to_id, b.from_id);
+  });
+  return all;
 }
 
 std::vector<HeapReports::StackFigures> HeapReports::stack_figures_locked() const {
@@ -142,6 +161,11 @@ std::vector<StreamStats> HeapReports::stream_stats() const {
   return stream_stats_locked();
 }
 
+std::vector<HandOverStats> HeapReports::hand_over_stats() const {
+  const Lock lock(mutex_);
+  return hand_over_stats_locked();
+}
+
 std::optional<PendingFree> HeapReports::oldest_pending_free() const {
   const Lock lock(mutex_);
   return oldest_pending_free_locked();
@@ -152,6 +176,7 @@ HeapReports::Figures HeapReports::figures() const {
   Figures figures{usage_locked(),
                   tag_stats_locked(),
                   stream_stats_locked(),
+                  hand_over_stats_locked(),
                   stack_figures_locked(),
                   oldest_pending_free_locked(),
                   {},

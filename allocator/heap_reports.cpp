@@ -57,6 +57,7 @@ void HeapReports::reset_peak_stats() {
 void HeapReports::reset_accumulated_stats() {
   const Lock lock(mutex_);
   recorder_.reset_accumulated();
+  if (paged_ != nullptr) paged_->hand_overs.reset();
   private_pools_.for_each([](PrivatePool& pool) { pool.reserved.reset_accumulated(); });
 }
 

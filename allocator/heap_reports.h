@@ -91,6 +91,7 @@ class HeapReports : protected HeapState {
     Usage usage;
     std::vector<TagStats> tags;
     std::vector<StreamStats> streams;
+    std::vector<HandOverStats> hand_overs;
     std::vector<StackFigures> stacks;  // the largest first; empty if no live block's stack is known
     std::optional<PendingFree> oldest_pending_free;
     std::optional<std::size_t> limit_bytes;
@@ -100,6 +101,7 @@ class HeapReports : protected HeapState {
   // heap_figures.cpp: whose the heap's memory is. See stats.h for these.
   [[nodiscard]] std::vector<TagStats> tag_stats() const;
   [[nodiscard]] std::vector<StreamStats> stream_stats() const;
+  [[nodiscard]] std::vector<HandOverStats> hand_over_stats() const;
   [[nodiscard]] std::optional<PendingFree> oldest_pending_free() const;
   [[nodiscard]] FragmentationStats fragmentation(std::size_t request_bytes) const;
   [[nodiscard]] DeviceMemoryStats device_memory_stats() const;
@@ -160,6 +162,7 @@ class HeapReports : protected HeapState {
   void check_private_pools() const;
   [[nodiscard]] std::vector<TagStats> tag_stats_locked() const;
   [[nodiscard]] std::vector<StreamStats> stream_stats_locked() const;
+  [[nodiscard]] std::vector<HandOverStats> hand_over_stats_locked() const;
   [[nodiscard]] std::vector<StackFigures> stack_figures_locked() const;
   [[nodiscard]] std::optional<PendingFree> oldest_pending_free_locked() const;
   void check_tags() const;

@@ -28,6 +28,11 @@ std::vector<TagStats> DeviceHeaps::tag_stats(int device) const {
   return {TagStats{}};
 }
 
+std::vector<HandOverStats> DeviceHeaps::hand_over_stats(int device) const {
+  const DeviceAllocator* heap = existing(device);
+  return heap == nullptr ? std::vector<HandOverStats>{} : heap->hand_over_stats();
+}
+
 std::vector<StreamStats> DeviceHeaps::stream_stats(int device) const {
   const DeviceAllocator* heap = existing(device);
   return heap == nullptr ? std::vector<StreamStats>{} : heap->stream_stats();

@@ -32,6 +32,8 @@ struct alignas(64) KnownPlace {
   bool is_live = false;
   bool is_taken = false;    // in the free runs: its bytes are not free there
   bool is_changed = false;  // in the list of these
+  // The mark after which its bytes became free, or another stream's, last.
+  std::uint32_t left_at = 0;
 };
 
 class KnownPlaces {

@@ -108,6 +108,7 @@ std::string divisions_text(const std::array<std::uint32_t, 16>& buckets) {
 }
 
 std::string_view name_of(StreamHandOver hand_over) {
+  if (hand_over == StreamHandOver::fair) return "fair";
   if (hand_over == StreamHandOver::wait) return "wait";
   return hand_over == StreamHandOver::done ? "done" : "never";
 }

@@ -17,7 +17,7 @@ constexpr std::array<std::string_view, 5> kPolicies{"classic", "expandable", "pa
 constexpr std::array<std::string_view, 2> kRules{"current", "2.4"};
 constexpr std::array<std::string_view, 2> kBackends{"native", "cudaMallocAsync"};
 constexpr std::array<std::string_view, 2> kTitles{"cistern", "PyTorch"};
-constexpr std::array<std::string_view, 3> kHandOvers{"wait", "done", "never"};
+constexpr std::array<std::string_view, 4> kHandOvers{"fair", "wait", "done", "never"};
 constexpr std::array<std::string_view, 3> kHistoryKinds{"none", "state", "all"};
 constexpr std::array<std::string_view, 4> kHistoryContexts{"none", "state", "alloc", "all"};
 

@@ -103,6 +103,7 @@ PageTable::Handle PagePlacement::add_handle(std::int32_t pages) {
       ages_.provide(count);
       parts_.provide(count);
       if (decided_.size() < count) decided_.resize(count);
+      if (left_at_.size() < count) left_at_.resize(count);
     } catch (...) {
       table_.remove_handle(handle);
       throw;
@@ -169,6 +170,7 @@ void PagePlacement::plan_miss(PagePlan& plan) {
         donors.push_back(*larger);
         created -= larger->pages;
       }
+    plan.exceeds_peak = created > 0;
     if (created > 0) {
       const bool is_refused = created > page_limit_ - table_.pages();
       if ((is_refused || request.sectors > page.sectors() / 2) &&

@@ -49,6 +49,7 @@ PagedBlock PagePlacement::commit_known(PagePlan& plan) {
   KnownPlace& place = places_[plan.known];
   place.less = static_cast<std::uint32_t>(plan.logged_sectors - place.sectors);
   place.pages_then = static_cast<std::int32_t>(table_.pages());
+  mark_handed_over(plan);
   log_.changed_hands(plan.change);
   log_.arrived(place.less == 0 ? place.mark : PlacementLog::mark_of({place.address, plan.logged_sectors}), place.mark);
   live_ += place.sectors;
@@ -57,6 +58,7 @@ PagedBlock PagePlacement::commit_known(PagePlan& plan) {
   plan.is_out = false;
   --plans_out_;
   ++blocks_;
+  ++turnover_[static_cast<std::size_t>(plan.request.stream)].came;
   return block_at(plan.known);
 }
 
@@ -80,21 +82,39 @@ void PagePlacement::abandon_known(const PagePlan& plan) {
   --plans_out_;
 }
 
-// What the plan's bytes of other streams add as its stream's, less what they add as theirs.
-PlacementLog::Key PagePlacement::change_of_hands(const PagePlan& plan) const noexcept {
+PagePlacement::Mark PagePlacement::last_free(const PagePlan& plan, StreamNumber owner) const {
+  catch_up();
+  Mark last = kFirstMark;  // handles have none until marks are set
+  for (const FreeRun& piece : plan.taken)
+    if (piece.stream == owner)
+      table_.for_each_handle_in(piece.address, piece.sectors, [&](PageTable::Handle handle) {
+        last = std::max(last, left_at_[static_cast<std::size_t>(handle)]);
+      });
+  return last;
+}
+
+// Its stream waits for the others from here on: who has these bytes of it later is to be behind that.
+void PagePlacement::mark_handed_over(const PagePlan& plan) noexcept {
+  if (plan.owners.empty()) return;
+  for (const FreeRun& piece : plan.taken)
+    table_.for_each_handle_in(piece.address, piece.sectors,
+                              [&](PageTable::Handle handle) { left_at_[static_cast<std::size_t>(handle)] = mark_; });
+}
+
+// What bytes of other streams add as that stream's, less what they add as theirs.
+PlacementLog::Key PagePlacement::change_of_hands(std::span<const FreeRun> pieces, StreamNumber to) const noexcept {
   PlacementLog::Key change;
-  if (plan.owners.empty()) return change;
   const auto add = [&change](const PlacementLog::Key& key, bool is_less) {
     change.hash += is_less ? 0 - key.hash : key.hash;
     change.check += is_less ? 0 - key.check : key.check;
   };
-  for (const FreeRun& piece : plan.taken) {
-    if (piece.stream == plan.request.stream) continue;
+  for (const FreeRun& piece : pieces) {
+    if (piece.stream == to) continue;
     for (Sectors at = piece.address; at < piece.end();) {
       const PageTable::Handle handle = table_.handle_at(at);
       const Sectors mapped = table_.mapping_begin(at);
       const Sectors end = std::min(piece.end(), mapped + table_.sectors_of(handle));
-      for (const StreamNumber stream : {plan.request.stream, piece.stream}) {
+      for (const StreamNumber stream : {to, piece.stream}) {
         const bool is_theirs = stream == piece.stream;
         add(PlacementLog::mark_of_bound(handle, end - mapped, stream), is_theirs);
         add(PlacementLog::mark_of_bound(handle, at - mapped, stream), !is_theirs);

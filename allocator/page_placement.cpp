@@ -30,6 +30,8 @@ PagePlacement::PagePlacement(PageSize page, std::int64_t page_limit, std::int64_
 void PagePlacement::add_stream(StreamNumber stream) {
   free_.add_stream(stream);
   harm_.add_stream(stream);
+  const auto count = static_cast<std::size_t>(stream) + 1;
+  if (turnover_.size() < count) turnover_.resize(count);
 }
 
 PageTable::Arena PagePlacement::arena_of(StreamNumber stream) {
@@ -58,6 +60,13 @@ bool PagePlacement::is_worth_a_window(const PageRequest& request) const {
   return request.sectors > page.sectors() / 2 && request.sectors <= page.sectors(kMostPagesOfAWindow) &&
          spending_.affords_window(page.whole(request.sectors) + 2, table_.pages()) &&
          harm_.of(request.sectors, request.stream) >= kLeastHarm;
+}
+
+// What is known first may be a hand-over, and the request may have none: what it gets is to be known in its place.
+void PagePlacement::pass_over_hand_over(const PagePlan& plan) {
+  if (plan.request.may_take_others) return;
+  const PlacementLog::Number first = log_.exact(plan.key, plan.request.sectors);
+  if (first != PlacementLog::kNone && hand_overs_.find(log_.entry(first).known) != nullptr) log_.pass_over(first);
 }
 
 // Takes free bytes for the plan, with room for giving them back. All or nothing.
@@ -115,6 +124,7 @@ void PagePlacement::choose_place(PagePlan& plan) {
   plan.taken_then = log_.taken();
 
   log_.candidates(plan.key, request.sectors, candidates_);
+  pass_over_hand_over(plan);
   for (const PlacementLog::Number number : candidates_) {
     const LoggedPlace place = log_.entry(number).place;
     if (!usable(place.address)) continue;
@@ -201,7 +211,9 @@ PagedBlock PagePlacement::commit(PagePlan& plan) {
   if (!plan.gather.empty()) adopt(plan);
   const KnownPlaces::Number known = know(plan, move_covered_homes(plan));
   const LoggedPlace place{plan.address, plan.logged_sectors != 0 ? plan.logged_sectors : sectors};
-  const PlacementLog::Key change = change_of_hands(plan);
+  mark_handed_over(plan);
+  const PlacementLog::Key change =
+      plan.owners.empty() ? PlacementLog::Key{} : change_of_hands(plan.taken, plan.request.stream);
   note(plan, place, known, change);
   log_.changed_hands(change);
   log_.arrived(PlacementLog::mark_of(place), places_[known].mark);
@@ -211,6 +223,7 @@ PagedBlock PagePlacement::commit(PagePlan& plan) {
   plan.is_out = false;
   --plans_out_;
   ++blocks_;
+  ++turnover_[static_cast<std::size_t>(plan.request.stream)].came;
   return block_at(known);
 }
 
@@ -221,8 +234,10 @@ PagedBlock PagePlacement::block_at(KnownPlaces::Number known) const {
 }
 
 void PagePlacement::freed(KnownPlaces::Number known) {
-  const KnownPlace& place = places_[known];
+  KnownPlace& place = places_[known];
+  place.left_at = mark_;
   live_ -= place.sectors;
+  ++turnover_[static_cast<std::size_t>(place.stream)].went;
   const bool is_whole = place.less == 0;
   log_.left(is_whole ? place.mark : PlacementLog::mark_of({place.address, place.sectors + place.less}));
   harm_.ended_of_class(place.size_class, place.stream, table_.pages() > place.pages_then);

@@ -32,6 +32,7 @@
 #include <cstdint>
 #include <limits>
 #include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -83,6 +84,7 @@ struct PagePlan {
   PlacementLog::Key taken_then;                       // likewise
   PlacementLog::Number logged = PlacementLog::kNone;  // the log's entry; none: the place is new to it
   Sectors logged_sectors = 0;                         // of it
+  bool exceeds_peak = false;                          // memory is created beyond what was ever live
   bool is_exact = false;                              // it was of a request of this size
   bool keeps_exact = false;                           // the gather becomes a window of this size
   bool keeps_length = false;                          // and one for smaller requests
@@ -172,6 +174,29 @@ class PagePlacement {
   // A block was freed, settled and taken again so many times while nothing else happened.
   void turned(KnownPlaces::Number known, std::int64_t times);
 
+  // page_hand_over.cpp: marks tell frees that came before something from later ones. What is freed from here on is of
+  // the next mark; none is left at the end of all numbers.
+  using Mark = std::uint32_t;
+  static constexpr Mark kFirstMark = 1;
+  static constexpr Mark kNoMark = ~Mark{0};
+  [[nodiscard]] Mark set_mark() noexcept { return mark_ == kNoMark ? kNoMark : mark_++; }
+  // The mark of the last free in the handles of what the plan has of the stream: all that was queued on the stream
+  // before this mark is all that may use these bytes. O(handles), and what the free runs are behind.
+  [[nodiscard]] Mark last_free(const PagePlan& plan, StreamNumber owner) const;
+
+  // page_pending.cpp: where the request goes in this state, if that is not free. Throws std::bad_alloc.
+  [[nodiscard]] std::optional<Sectors> taken_place(const PageRequest& request);
+  // Of these places, whose blocks were freed and not settled, those that have bytes of what the request would take
+  // there; none, if more is in its way. Throws std::bad_alloc.
+  [[nodiscard]] std::vector<KnownPlaces::Number> in_the_way(Sectors address, const PageRequest& request,
+                                                            const std::vector<KnownPlaces::Number>& pending) const;
+  // Of these places, the oldest first, those without which the request would take more new memory: one that is as
+  // large, or such as make handles wholly free that it can have, up to its size. Throws std::bad_alloc.
+  [[nodiscard]] std::vector<KnownPlaces::Number> worth_a_wait(const PageRequest& request,
+                                                              const std::vector<KnownPlaces::Number>& pending) const;
+  // As `settle`: the bytes are the stream's, whoever had them.
+  void settle_for(KnownPlaces::Number known, StreamNumber stream) noexcept;
+
   // page_release.cpp: as few wholly free handles as hold so many pages, or all; those at the highest addresses.
   [[nodiscard]] Departure leave(std::int64_t pages);
   void left(const Departure& departure);
@@ -197,6 +222,15 @@ class PagePlacement {
   }
   [[nodiscard]] const DriverSpending& spending() const { return spending_; }
   [[nodiscard]] const PlacementCounts& counts() const { return counts_; }
+  // How many blocks came to the stream so far, and how many of these were freed.
+  struct Turnover {
+    std::int64_t came = 0;
+    std::int64_t went = 0;
+  };
+  [[nodiscard]] Turnover turnover(StreamNumber stream) const {
+    const auto index = static_cast<std::size_t>(stream);
+    return index < turnover_.size() ? turnover_[index] : Turnover{};
+  }
 
   // page_retirement.cpp: mappings that nobody uses go, when there are many for the memory that they show. The caller
   // begins, records events on all streams that have or had blocks here, and when these are done takes some at a time,
@@ -227,6 +261,7 @@ class PagePlacement {
   }
   [[nodiscard]] bool is_usable(Sectors address, const PageRequest& request) const;
   void choose_place(PagePlan& plan);
+  void pass_over_hand_over(const PagePlan& plan);
   [[nodiscard]] bool is_worth_a_window(const PageRequest& request) const;
   void place_at(PagePlan& plan, Sectors address, std::int64_t& count);
   void take(PagePlan& plan, Sectors address, Sectors sectors);
@@ -238,7 +273,8 @@ class PagePlacement {
   // page_hand_over.cpp
   [[nodiscard]] PlacementLog::Number note_hand_over(const PagePlan& plan, KnownPlaces::Number known,
                                                     const PlacementLog::Key& change);
-  [[nodiscard]] PlacementLog::Key change_of_hands(const PagePlan& plan) const noexcept;
+  [[nodiscard]] PlacementLog::Key change_of_hands(std::span<const FreeRun> pieces, StreamNumber to) const noexcept;
+  void mark_handed_over(const PagePlan& plan) noexcept;
   PagedBlock commit_known(PagePlan& plan);
   void abandon_known(const PagePlan& plan);
 
@@ -252,6 +288,7 @@ class PagePlacement {
     if (!places_.changed().empty()) carry_out_changes();
   }
   void carry_out_changes() const noexcept;
+  void mark_left(const KnownPlace& place) const noexcept;
   void give_left_bytes(bool of_live_ones) const noexcept;
   void bring_homes() const noexcept;
   void take_known_bytes() const noexcept;
@@ -310,10 +347,13 @@ class PagePlacement {
   mutable std::uint32_t round_ = 0;
   mutable bool hands_changed_ = false;  // bytes of known places became other streams', and the free runs do not know
   std::uint64_t clock_ = 0;             // of KnownPlace::came_at
+  Mark mark_ = kFirstMark;              // of frees that come
+  mutable std::vector<Mark> left_at_;   // of handles: the mark of the last free there
   HandOvers hand_overs_;
   std::int64_t plans_out_ = 0;
-  std::int64_t departures_ = 0;  // under way
-  std::int64_t blocks_ = 0;      // live and unsettled
+  std::int64_t departures_ = 0;     // under way
+  std::int64_t blocks_ = 0;         // live and unsettled
+  std::vector<Turnover> turnover_;  // of streams
   PlacementLog log_;
   PastWindows windows_;
   CreationHarm harm_;

@@ -44,6 +44,7 @@ KnownPlaces::Number PagePlacement::take(PlacementLog::Number known, StreamNumber
   peak_live_ = std::max(peak_live_, live_);
   ++counts_.logged;
   ++blocks_;
+  ++turnover_[static_cast<std::size_t>(stream)].came;
   return number;
 }
 
@@ -61,6 +62,7 @@ void PagePlacement::come(KnownPlaces::Number known, StreamNumber stream) {
 void PagePlacement::settle(KnownPlaces::Number known) {
   KnownPlace& place = places_[known];
   place.is_live = false;
+  place.left_at = mark_;
   log_.came_free(place.mark);
   places_.change(known);
   --blocks_;
@@ -69,11 +71,16 @@ void PagePlacement::settle(KnownPlaces::Number known) {
 void PagePlacement::turned(KnownPlaces::Number known, std::int64_t times) {
   const KnownPlace& place = places_[known];
   harm_.ended_of_class(place.size_class, place.stream, table_.pages() > place.pages_then, times);
+  Turnover& turnover = turnover_[static_cast<std::size_t>(place.stream)];
+  turnover.came += times;
+  turnover.went += times;
 }
 
 // Where homes move, what came back to its place lies elsewhere than the free runs have it.
 void PagePlacement::carry_out_changes() const noexcept {
   if (ages_.are_kept()) note_uses();
+  if (mark_ != kFirstMark)
+    for (const KnownPlaces::Number number : places_.changed()) mark_left(places_[number]);
   std::sort(places_.changed().begin(), places_.changed().end(),
             [this](KnownPlaces::Number a, KnownPlaces::Number b) { return places_[a].came_at > places_[b].came_at; });
   const bool moves = hands_changed_ || some_homes_move();
@@ -90,6 +97,13 @@ void PagePlacement::carry_out_changes() const noexcept {
     place.came_at = 0;
   }
   places_.changed().clear();
+}
+
+void PagePlacement::mark_left(const KnownPlace& place) const noexcept {
+  table_.for_each_handle_in(place.address, place.sectors, [&](PageTable::Handle handle) {
+    Mark& left_at = left_at_[static_cast<std::size_t>(handle)];
+    left_at = std::max(left_at, place.left_at);
+  });
 }
 
 // Bytes that the free runs have as taken. No two such places share one.

@@ -95,6 +95,16 @@ class PageTable {
   template <class Visit>
   bool for_each_piece(Sectors address, Sectors count, Visit&& visit) const;
 
+  // Calls visit(handle) for each mapping that has some of the range.
+  template <class Visit>
+  void for_each_handle_in(Sectors address, Sectors count, Visit&& visit) const {
+    for (const Sectors end = address + count; address < end;) {
+      const Handle handle = handle_at(address);
+      visit(handle);
+      address = mapping_begin(address) + sectors_of(handle);
+    }
+  }
+
   // Throws std::logic_error where the invariant does not hold.
   void audit() const;
 

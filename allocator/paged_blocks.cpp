@@ -114,17 +114,24 @@ std::optional<PagedBlock> DeviceAllocator::find_place(const Request& request, Re
 // One attempt. Nothing: the limit forbids it, or the driver has no memory; any other failure of the driver is thrown.
 std::optional<PagedBlock> DeviceAllocator::try_place(const Request& request, Growth growth, Refusals& refusals,
                                                      Lock& lock) {
-  wait_for_grants(lock);
   retire_mappings(lock);
   PagePlacement& placement = paged_->placement;
-  const bool may_take_others = options_.stream_hand_over != StreamHandOver::never;
-  PageRequest wanted{PagedMemory::sectors_for(request.rounded), paged_stream(*request.pools), may_take_others};
+  const StreamNumber stream = paged_stream(*request.pools);
+  PageRequest wanted{PagedMemory::sectors_for(request.rounded), stream, may_take_others(stream, growth)};
+  claim_known_place(request, wanted, lock);
+  bool may_claim_more = true;
   const bool must_be_done = options_.stream_hand_over == StreamHandOver::done && growth != Growth::left;
   for (;;) {
+    wait_for_grants(lock);  // whenever the lock was given up, and while no plan is out
     set_page_limit(growth, refusals.pages_left);
     auto known = placement.plan_known(wanted);
     PagePlan plan = known ? *std::move(known) : placement.plan(wanted);
-    if (plan.kind != PlanKind::placed) return std::nullopt;
+    const bool is_placed = plan.kind == PlanKind::placed;
+    if (may_claim_more && (!is_placed || (plan.exceeds_peak && creates(plan)))) {
+      may_claim_more = claim_for(plan, request, lock);
+      if (may_claim_more || is_placed) continue;
+    }
+    if (!is_placed) return std::nullopt;
     if (plan.gather.empty() && plan.owners.empty()) return placement.commit(plan);
     if (growth == Growth::unasked && creates(plan)) {
       placement.abandon(plan);
@@ -133,8 +140,9 @@ std::optional<PagedBlock> DeviceAllocator::try_place(const Request& request, Gro
     DevicePages::Outcome outcome;
     try {
       if (!plan.gather.empty()) paged_->provide_for(PageTable::arena_of(plan.gather.address));
-      const std::vector<PlanOrder> orders = orders_of(plan);
+      std::vector<PlanOrder> orders = orders_of(plan);
       outcome = carry_out(plan, orders, request, must_be_done ? Behind::done : Behind::queued, lock);
+      if (outcome.result == CUDA_SUCCESS) note_hand_overs(plan, orders, false);
     } catch (...) {
       placement.abandon(plan);
       throw;
@@ -186,24 +194,17 @@ void DeviceAllocator::set_page_limit(Growth growth, std::int64_t pages_left) noe
   placement.set_page_limit(limit);
 }
 
-// Throws std::bad_alloc.
-std::vector<DeviceAllocator::PlanOrder> DeviceAllocator::orders_of(const PagePlan& plan) const {
-  std::vector<PlanOrder> orders;
-  orders.reserve(plan.owners.size());
-  for (const StreamNumber owner : plan.owners) {
-    StreamHeap* heap = paged_->stream(owner).heap;
-    orders.push_back({StreamUse{heap->stream, device_, nullptr}, heap, heap->end, owner});
-  }
-  return orders;
-}
-
 // The driver's part of a plan. Meanwhile nobody's stream is destroyed that the plan has bytes of.
-DevicePages::Outcome DeviceAllocator::carry_out(const PagePlan& plan, const std::vector<PlanOrder>& orders,
+DevicePages::Outcome DeviceAllocator::carry_out(const PagePlan& plan, std::vector<PlanOrder>& orders,
                                                 const Request& request, Behind behind, Lock& lock) noexcept {
   const std::size_t arriving = paged_->bytes_of(created_pages(plan));
   arriving_bytes_ += arriving;
   ++range_operations_;
-  for (const PlanOrder& order : orders) ++order.heap->waiters;
+  const PagePlacement::Mark mark = orders.empty() ? PagePlacement::kNoMark : paged_->placement.set_mark();
+  for (PlanOrder& order : orders) {
+    order.mark = mark;
+    ++order.heap->waiters;
+  }
   const bool during_capture = !routing_.empty();
   const bool shareable = !follows_2_4();
   const StreamUse user{request.pools->stream, device_, nullptr};
@@ -213,7 +214,7 @@ DevicePages::Outcome DeviceAllocator::carry_out(const PagePlan& plan, const std:
   DevicePages::Outcome outcome{CUDA_ERROR_INVALID_CONTEXT, DriverEntryId::ctx_set_current};
   try {
     const DriverScope scope(api_, context_, during_capture);
-    outcome = {order_behind(orders, user, during_capture, behind), DriverEntryId::stream_wait_event};
+    outcome = {order_behind(plan, orders, user, during_capture, behind, lock), DriverEntryId::stream_wait_event};
     if (outcome.result == CUDA_SUCCESS && !plan.gather.empty())
       outcome = paged_->driver.carry_out(plan.gather, peers_, shareable);
   } catch (...) {  // no context: nothing was mapped
@@ -225,36 +226,6 @@ DevicePages::Outcome DeviceAllocator::carry_out(const PagePlan& plan, const std:
   arriving_bytes_ -= arriving;
   reclaimed_.notify_all();
   return outcome;
-}
-
-// Orders later work of `user` behind what the others have queued, or sees that they have done it. What was waited for
-// stays so: a wait keeps what the event had recorded. The host waits for nothing, which would also break a capture that
-// nobody told us of: where a stream's handle is not to be used its bytes are not had.
-CUresult DeviceAllocator::order_behind(const std::vector<PlanOrder>& orders, const StreamUse& user, bool during_capture,
-                                       Behind behind) noexcept {
-  if (orders.empty()) return CUDA_SUCCESS;
-  if (is_captured(user)) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-  for (const PlanOrder& order : orders) {
-    if (order.heap->is_ended) {
-      if (order.end == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-      if (order.end->event == nullptr) continue;
-      const CUresult result = order_behind(order.end->event, user, behind);
-      if (result != CUDA_SUCCESS) return result;
-      continue;
-    }
-    PendingFrees::Entry entry{nullptr, device_, order.owner.stream, nullptr};
-    CUresult result = record_event(order.owner, &entry, during_capture, false);
-    if (result == CUDA_SUCCESS && entry.event != nullptr) {
-      result = order_behind(entry.event, user, behind);
-      surroundings_.event_pools.of(device_).release(entry.event);
-    }
-    if (result != CUDA_SUCCESS) return result;
-  }
-  return CUDA_SUCCESS;
-}
-
-CUresult DeviceAllocator::order_behind(CUevent event, const StreamUse& user, Behind behind) const noexcept {
-  return behind == Behind::done ? api_.event_query(event) : api_.stream_wait_event(user.stream.handle, event, 0);
 }
 
 PagedBlock DeviceAllocator::commit(PagePlan& plan, const Lock& lock) noexcept {
@@ -299,7 +270,8 @@ void HeapBlocks::put_free_paged(Block* block, BlockSpares& spares) noexcept {
   spares.give(block);
 }
 
-Block* HeapBlocks::complete_paged_free(Block* block, const Lock& lock) {
+// Its bytes are that stream's.
+Block* HeapBlocks::complete_paged_free(Block* block, StreamNumber to, const Lock& lock) {
   recorder_.trace(TraceAction::free_completed, [&] { return point_of(*block, lock); });
   const std::size_t bytes = block->bytes;
   const std::size_t requested = block->requested;
@@ -307,7 +279,10 @@ Block* HeapBlocks::complete_paged_free(Block* block, const Lock& lock) {
   const PoolKind kind = block->segment->kind;
   if (std::exchange(block->has_uses, false)) retire(block->uses, *block->segment->owner);
   history_.let_go(block->stack);
-  paged_->placement.settle(PagedMemory::place_of(*block));
+  if (to == block->segment->paged_stream)
+    paged_->placement.settle(PagedMemory::place_of(*block));
+  else
+    paged_->placement.settle_for(PagedMemory::place_of(*block), to);
   paged_->detach(*block);
   arena_.give_back(block);
   recorder_.free_completed(kind, as_signed(bytes), as_signed(requested), {}, of);

@@ -9,9 +9,11 @@
 
 #include "allocator/block.h"
 #include "allocator/device_pages.h"
+#include "allocator/hand_over_tally.h"
 #include "allocator/page_placement.h"
 #include "allocator/page_source.h"
 #include "allocator/stream_heap.h"
+#include "allocator/stream_marks.h"
 #include "runtime/driver_api.h"
 
 #include <algorithm>
@@ -28,6 +30,7 @@ class PagedMemory {
   struct Stream {
     StreamHeap* heap = nullptr;  // null: the number is nobody's
     Segment* segment = nullptr;
+    StreamMarks marks = {};
   };
 
   // `source` outlives it. Throws DriverError.
@@ -50,10 +53,12 @@ class PagedMemory {
     streams_[static_cast<std::size_t>(stream)].segment = segment;
   }
   void remove(StreamNumber stream) noexcept {
+    hand_overs.forget(stream);
     Stream& one = streams_[static_cast<std::size_t>(stream)];
     one.heap->paged_stream = -1;
     one = {};
   }
+  [[nodiscard]] StreamMarks& marks(StreamNumber number) { return streams_[static_cast<std::size_t>(number)].marks; }
   [[nodiscard]] const Stream& stream(StreamNumber number) const { return streams_[static_cast<std::size_t>(number)]; }
   template <class Visit>
   void for_each_stream(Visit&& visit) const {
@@ -130,6 +135,7 @@ class PagedMemory {
 
   PagePlacement placement;
   DevicePages driver;
+  HandOverTally hand_overs;
 
   // The work of streams when something began that is to wait for it.
   struct StreamWork {

@@ -101,6 +101,27 @@ void PendingFrees::take_all(Batch& batch) noexcept {
   batches_ = &batch;
 }
 
+void PendingFrees::take(std::span<Block* const> blocks, Batch& batch) noexcept {
+  Node** end = &batch.first;
+  for (Queue& queue : queues_) {
+    queue.last = nullptr;
+    for (Node** link = &queue.first; *link != nullptr;) {
+      Node* const node = *link;
+      if (!std::binary_search(blocks.begin(), blocks.end(), node->block)) {
+        queue.last = node;
+        link = &node->next;
+        continue;
+      }
+      *link = std::exchange(node->next, nullptr);
+      *end = node;
+      end = &node->next;
+      --size_;
+    }
+  }
+  batch.next = batches_;
+  batches_ = &batch;
+}
+
 Block* PendingFrees::finish_first(Batch& batch) noexcept {
   Node* node = std::exchange(batch.first, batch.first->next);
   return finish(node);

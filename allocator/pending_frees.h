@@ -69,6 +69,13 @@ class PendingFrees {
   [[nodiscard]] Block* finish_first(const Entry& entry) noexcept;
   void drop_ended() noexcept { drop_empty_queues(); }
 
+  // Visits every entry but those.
+  template <class Visit>
+  void for_each_queued(Visit&& visit) const {
+    for (const Queue& queue : queues_)
+      for (const Node* node = queue.first; node != nullptr; node = node->next) visit(*node);
+  }
+
   // Entries that somebody waits for, in the order of polling. Not to be moved meanwhile. Whoever
   // took them may read them without the lock.
   struct Batch {
@@ -78,6 +85,8 @@ class PendingFrees {
   // Takes every entry out into a batch, for a caller that will wait for them and then put the rest
   // back.
   void take_all(Batch& batch) noexcept;
+  // The same of those blocks' entries that are queued. Requires: the blocks are by address of their records.
+  void take(std::span<Block* const> blocks, Batch& batch) noexcept;
   // Ends the batch's first entry, whose event is done: returns its block if that was the last event.
   [[nodiscard]] Block* finish_first(Batch& batch) noexcept;
   // Puts what is left of a batch back, before what was added since; the batch is over.

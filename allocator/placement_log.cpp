@@ -136,10 +136,14 @@ void PlacementLog::append(const Key& key, const Key& taken, const LoggedPlace& p
 void PlacementLog::note_free(Number number, const Key& key, const Key& taken, const LoggedPlace& place, Number known) {
   if (number >= ring_.size() || ring_[number].key != key || ring_[number].place != place) return;
   ring_[number].known = known;
-  if (ring_[number].taken == taken) return;
+  if (ring_[number].is_foremost && ring_[number].taken == taken) return;
   make_unfound(number);
   ring_[number].taken = taken;
   make_foremost(number);
+}
+
+void PlacementLog::pass_over(Number number) {
+  if (ring_[number].is_foremost) find_another(number);
 }
 
 // Puts the entry at the end of its key's chain.
@@ -166,16 +170,22 @@ void PlacementLog::forget() {
 
 void PlacementLog::grow(std::size_t capacity) { capacity_ = std::max(capacity_, capacity); }
 
-// The oldest entry of all is the oldest of its key. The next one of its kind is found in its place, if it is not far.
-void PlacementLog::drop_oldest() {
-  const Entry& dropped = ring_[oldest_];
+// The next one of its kind is found in its place, if it is not far.
+void PlacementLog::find_another(Number place) {
+  const Entry& passed = ring_[place];
+  make_unfound(place);
   int looked_at = 0;
-  const Number next = links_[oldest_].next;
-  Number heir = dropped.is_foremost ? next : kNone;
-  make_unfound(oldest_);
-  while (heir != kNone && !is_exact(heir, dropped.key, dropped.taken, dropped.asked()))
+  Number heir = links_[place].next;
+  while (heir != kNone && !is_exact(heir, passed.key, passed.taken, passed.asked()))
     heir = ++looked_at < kMostLookedAt ? links_[heir].next : kNone;
   if (heir != kNone) make_foremost(heir);
+}
+
+// The oldest entry of all is the oldest of its key.
+void PlacementLog::drop_oldest() {
+  const Entry& dropped = ring_[oldest_];
+  if (dropped.is_foremost) find_another(oldest_);
+  const Number next = links_[oldest_].next;
   const std::size_t slot = slot_of(dropped.key);
   if (next == kNone)
     empty_slot(slot);

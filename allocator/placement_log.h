@@ -49,7 +49,7 @@ class PlacementLog {
     Number known = kNone;
     std::uint32_t less = 0;    // sectors that the request was smaller than the place's
     Number served_by = kNone;  // the entry that said so, if it was smaller
-    bool is_foremost = false;  // `exact` finds it: none of its key, size and second sum was older when it came
+    bool is_foremost = false;  // `exact` finds it: of its key, size and second sum the oldest that was not passed over
     [[nodiscard]] Sectors asked() const { return place.sectors - static_cast<Sectors>(less); }
   };
 
@@ -103,6 +103,8 @@ class PlacementLog {
               const Served& by = {0, kNone});
   // The same of an entry, if it is still that of the key and place, and what the owner knows of it now.
   void note_free(Number number, const Key& key, const Key& taken, const LoggedPlace& place, Number known);
+  // What `exact` finds is not to be found by it; another one of the same key, size and second sum is.
+  void pass_over(Number number);
   // All entries go; the state stays.
   void forget();
   // More entries than now; never fewer.
@@ -155,6 +157,7 @@ class PlacementLog {
   void empty_slot(std::size_t slot);
   void make_foremost(Number place);
   void make_unfound(Number place);
+  void find_another(Number place);
   void drop_oldest();
   void enlarge_ring();
 

@@ -250,6 +250,11 @@ std::vector<TagStats> tag_stats(Device device) {
   return existing == nullptr ? std::vector<TagStats>{TagStats{}} : existing->tag_stats(index_for_reading(device));
 }
 
+std::vector<HandOverStats> hand_over_stats(Device device) {
+  DeviceHeaps* existing = heaps_for_reading();
+  return existing == nullptr ? std::vector<HandOverStats>{} : existing->hand_over_stats(index_for_reading(device));
+}
+
 std::vector<StreamStats> stream_stats(Device device) {
   DeviceHeaps* existing = heaps_for_reading();
   return existing == nullptr ? std::vector<StreamStats>{} : existing->stream_stats(index_for_reading(device));

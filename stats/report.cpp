@@ -125,6 +125,23 @@ void add_figures(std::string& text, const MemoryReport& report) {
                    stream_name(oldest->waits_for), std::chrono::duration<double>(report.now - oldest->since).count());
 }
 
+// Who had whose bytes, the most first; and who has memory of its own because of that.
+void add_hand_overs(std::string& text, const MemoryReport& report) {
+  constexpr std::size_t kPairs = 4;
+  std::vector<HandOverStats> pairs = report.hand_overs;
+  std::stable_sort(pairs.begin(), pairs.end(),
+                   [](const HandOverStats& a, const HandOverStats& b) { return a.bytes > b.bytes; });
+  if (pairs.size() > kPairs) pairs.resize(kPairs);
+  for (const HandOverStats& pair : pairs)
+    fmt::format_to(std::back_inserter(text), "Handed over from {} to {}: {} in {} {}, held up by work in {}.\n",
+                   stream_name(pair.from), stream_name(pair.to), format_signed_size(pair.bytes), pair.hand_overs,
+                   pair.hand_overs == 1 ? "request" : "requests", pair.held_up);
+  for (const StreamStats& stream : report.streams)
+    if (stream.stands_alone)
+      fmt::format_to(std::back_inserter(text), "Held up too often, {} takes no other stream's memory.\n",
+                     stream_name(stream.stream));
+}
+
 // The largest, and all others in one line, so that the lines add up.
 void add_owners(std::string& text, std::string_view title, std::vector<MemoryReport::Owner> owners) {
   std::erase_if(owners, [](const MemoryReport::Owner& owner) {
@@ -170,6 +187,7 @@ std::string format_report(const MemoryReport& report) {
   std::string text = fmt::format("Memory of device {} ({}), in bytes:\n", report.device, plain(report.device_name, 60));
   add_picture(text, report);
   add_figures(text, report);
+  add_hand_overs(text, report);
   if (report.tags.size() > 1) add_owners(text, "Owners by tag", owners_by_tag(report));
   add_owners(text, "Owners by stack", report.stacks);
   const std::vector<std::string> advice = advice_of(report);

@@ -36,6 +36,7 @@ struct MemoryReport {
   std::size_t largest_free_block_bytes = 0;
 
   std::vector<StreamStats> streams;
+  std::vector<HandOverStats> hand_overs;
   std::optional<PendingFree> oldest_pending_free;
   std::chrono::steady_clock::time_point now;  // what its age is reckoned to
   std::vector<TagStats> tags;

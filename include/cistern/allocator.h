@@ -6,7 +6,7 @@
 // again at once, since later work there is ordered behind earlier. If other streams used
 // it (record_stream), it waits until the work queued on them before the free is done. Under
 // policy `paged` its bytes may serve another stream, whose later work the device orders behind
-// all that was queued on the first: see the option stream_hand_over.
+// the work that used them: see the option stream_hand_over.
 // The free functions act on one process-wide heap for each device; a CachingAllocator is
 // the same as an object of one's own.
 //
@@ -182,6 +182,7 @@ class CISTERN_EXPORT CachingAllocator {
   [[nodiscard]] std::string memory_report(int device = 0) const;
   [[nodiscard]] std::vector<TagStats> tag_stats(int device = 0) const;
   [[nodiscard]] std::vector<StreamStats> stream_stats(int device = 0) const;
+  [[nodiscard]] std::vector<HandOverStats> hand_over_stats(int device = 0) const;
   [[nodiscard]] std::optional<PendingFree> oldest_pending_free(int device = 0) const;
   [[nodiscard]] FragmentationStats fragmentation_stats(std::size_t request_bytes = 0, int device = 0) const;
   [[nodiscard]] DeviceMemoryStats device_memory_stats(int device = 0) const;

@@ -32,6 +32,7 @@ enum class PytorchRules { current, v2_4 };
 
 // Which free bytes of other streams a request of policy `paged` may have.
 enum class StreamHandOver {
+  fair,   // as `wait`; but a stream that others stall at every other block, 16 times, has its own from then on
   wait,   // any: the device waits, on the request's stream, for what theirs have queued
   done,   // those whose streams have nothing queued; any where the driver or a limit refuses more
   never,  // none
@@ -53,7 +54,7 @@ struct AllocatorOptions {
   // Memory of policy `paged` that is free, and that nobody used for so many milliseconds, is given back to the driver
   // by a request that comes then, without waiting for the device; 0: off.
   std::uint64_t decay_ms = 0;
-  StreamHandOver stream_hand_over = StreamHandOver::wait;
+  StreamHandOver stream_hand_over = StreamHandOver::fair;
   // Share of the device's memory that may be held; 1: all of it.
   double per_process_memory_fraction = 1.0;
   // Search the free blocks again after a full flush, before asking the driver.

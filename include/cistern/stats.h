@@ -114,6 +114,20 @@ struct StreamStats {
   std::int64_t awaited_bytes = 0;   // their sizes: a block that waits for two streams counts with both
   // When the free of the oldest of them was requested; none without them.
   std::optional<std::chrono::steady_clock::time_point> awaited_since;
+  // Under policy `paged`: others held it up so often that it takes no free bytes of theirs: see stream_hand_over.
+  bool stands_alone = false;
+};
+
+// Free bytes that a stream had of another's under policy `paged`, since the last accumulated reset.
+struct HandOverStats {
+  std::int64_t to = 0;  // raw handles as numbers; 0: the default stream
+  std::uint64_t to_id = 0;
+  std::int64_t from = 0;
+  std::uint64_t from_id = 0;
+  std::int64_t hand_overs = 0;  // requests of `to` that took some
+  std::int64_t bytes = 0;       // what they took
+  // Of these requests: they found work of `from` that was not done, for which the device has `to` wait.
+  std::int64_t held_up = 0;
 };
 
 // A free that waits for other streams, and who keeps it waiting.
@@ -168,7 +182,7 @@ struct DeviceMemoryStats {
 
 // All peaks become the current values. Nothing is released.
 CISTERN_EXPORT void reset_peak_memory_stats(Device device = {});
-// `allocated` and `freed` of all statistics, and the event counters, become 0.
+// `allocated` and `freed` of all statistics, the event counters and what was handed over become 0.
 CISTERN_EXPORT void reset_accumulated_memory_stats(Device device = {});
 
 // The tags that have any figure but 0 on the device, by name, and first the one without a name, which
@@ -178,6 +192,9 @@ CISTERN_EXPORT void reset_accumulated_memory_stats(Device device = {});
 // default stream last. Under the device's lock, O(segments + pending frees). Does not look whether
 // awaited work is done: an allocation does.
 [[nodiscard]] CISTERN_EXPORT std::vector<StreamStats> stream_stats(Device device = {});
+// Who had whose bytes, by the ids of `to` and `from`: of streams that have memory of policy `paged` now. Under the
+// device's lock, O(pairs).
+[[nodiscard]] CISTERN_EXPORT std::vector<HandOverStats> hand_over_stats(Device device = {});
 // The free that has waited for the longest time, and the stream that keeps it waiting: one of them
 // if there are several. None if no free waits. As stream_stats; a free that another thread is in
 // the middle of is not seen.

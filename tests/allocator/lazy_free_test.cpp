@@ -49,7 +49,8 @@ class LazyFreeTest : public ::testing::TestWithParam<Policy> {
 
   SimulatedDriver driver_{{.capacity_bytes = std::size_t{1} << 30, .backing = Backing::none}};
   CachingAllocator allocator_{
-      {.driver = &driver_.api(), .options = AllocatorOptions::parse(std::string("policy:") + to_string(GetParam()))}};
+      {.driver = &driver_.api(),
+       .options = AllocatorOptions::parse(std::string("stream_hand_over:done,policy:") + to_string(GetParam()))}};
 };
 
 TEST_P(LazyFreeTest, TheBlockComesBackAndEveryTurnIsCounted) {

@@ -91,6 +91,19 @@ TEST_F(PagedSmallDevice, PendingFreesAreAwaitedBeforeTheRequestFails) {
   allocator.record_stream(block, side);
   give(block);
   EXPECT_NE(take(20 * kMega), nullptr);
+  EXPECT_EQ(allocator.memory_stats().num_alloc_retries, 0) << "the device waits";
+  EXPECT_EQ(driver.host_synchronizations(), 0U);
+  judge();
+}
+
+TEST_F(PagedSmallDevice, WhereStreamsAreNotToWaitAFlushAwaitsPendingFrees) {
+  allocator.set_options("stream_hand_over:done");
+  const StreamHandle side = driver.create_stream();
+  void* block = take(24 * kMega);
+  driver.occupy(side, std::chrono::milliseconds(1));
+  allocator.record_stream(block, side);
+  give(block);
+  EXPECT_NE(take(20 * kMega), nullptr);
   EXPECT_EQ(allocator.memory_stats().num_alloc_retries, 1);
   judge();
 }

@@ -126,6 +126,7 @@ TEST_F(Paged, ABlockThatOthersUseIsFreeWhenTheyAreDone) {
   give(block);
   judge();
   EXPECT_EQ(allocator.memory_stats().active_bytes.all.current, mebibytes(4));
+  allocator.set_options("stream_hand_over:done");
   void* next = take(4 * kMega);
   EXPECT_EQ(reserved(), mebibytes(8)) << "the first is awaited";
   work(next, 4 * kMega, nullptr);

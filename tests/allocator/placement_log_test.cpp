@@ -68,6 +68,27 @@ TEST(PlacementLogTest, RequestsUpToAnEighthSmallerTheSmallestPlaceFirstThenTheOl
   EXPECT_EQ(candidates(log, 1, 80), Places());
 }
 
+TEST(PlacementLogTest, WhatIsPassedOverIsFoundNoMoreUnlessItIsNotedAgain) {
+  PlacementLog log(100);
+  const auto key = log.key_of(0);
+  log.append(key, log.taken(), {1, 80});
+  log.append(key, log.taken(), {2, 80});
+  const PlacementLog::Number first = log.exact(key, 80);
+  ASSERT_EQ(log.entry(first).place.address, 1);
+  log.pass_over(first);
+  const PlacementLog::Number second = log.exact(key, 80);
+  ASSERT_NE(second, PlacementLog::kNone);
+  EXPECT_EQ(log.entry(second).place.address, 2);
+  log.audit();
+  log.pass_over(second);
+  EXPECT_EQ(log.exact(key, 80), PlacementLog::kNone);
+  EXPECT_EQ(candidates(log, 0, 80), (Places{{1, 80}, {2, 80}}));
+  log.audit();
+  log.note_free(first, key, log.taken(), {1, 80}, 5);
+  EXPECT_EQ(log.exact(key, 80), first);
+  log.audit();
+}
+
 // A state may be passed twice with much the same request.
 TEST(PlacementLogTest, ASmallerRequestPrefersWhatCameNextAndGetsTheSameAgain) {
   PlacementLog log(100);

@@ -60,6 +60,7 @@ TEST_F(ProcessHeap, AllocatesOnTheCurrentDeviceAndStream) {
 
 // The event of the free goes on the stream itself: nobody waits, and the work still guards.
 TEST_F(ProcessHeap, ARecordedStreamLivesUntilTheFreeIsGuarded) {
+  set_options("stream_hand_over:done");
   void* pointer = allocate(kMega);
   {
     const Stream temporary = Stream::create();

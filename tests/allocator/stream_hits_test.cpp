@@ -53,9 +53,9 @@ class StreamHitsTest : public ::testing::TestWithParam<Policy> {
   }
 
   SimulatedDriver driver_{{.capacity_bytes = 4096 * kMega, .backing = Backing::none}};
-  CachingAllocator allocator_{
-      {.driver = &driver_.api(),
-       .options = AllocatorOptions::parse(std::string("oom_dump:off,policy:") + to_string(GetParam()))}};
+  CachingAllocator allocator_{{.driver = &driver_.api(),
+                               .options = AllocatorOptions::parse(
+                                   std::string("oom_dump:off,stream_hand_over:done,policy:") + to_string(GetParam()))}};
   const StreamHandle first_ = driver_.create_stream();
   const StreamHandle second_ = driver_.create_stream();
 };

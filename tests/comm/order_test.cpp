@@ -1,5 +1,6 @@
 // What the race detector, virtual time and the call counters say of the collectives.
 
+#include <cistern/allocator.h>
 #include <cistern/error.h>
 
 #include <algorithm>
@@ -171,6 +172,7 @@ TEST_P(CommUses, OnOtherStreamsAreRecorded) {
 INSTANTIATE_TEST_SUITE_P(FromElement, CommUses, ::testing::Values(0, 1, 999), ::testing::PrintToStringParamName());
 
 TEST_F(CommOrder, ResultsOfTheDefaultStreamAreRecordedOnTheCurrentOne) {
+  set_options("stream_hand_over:done");
   const Given given(counted(1000), {1000}, 0);
   const Stream stream = Stream::create({.device = 1});
   const StreamGuard guard(stream);

@@ -251,7 +251,9 @@ TEST_F(ReplayCommandTest, EventLagKeepsBlocksPendingForThatManyOperations) {
       write("lag.trace", "a 1 512 0\nr 1 1\nf 1\na 2 512 0\na 3 512 0\na 4 512 0\nf 2\nf 3\nf 4\n");
   const auto active_after = [&](const std::string& lag) {
     std::vector<std::int64_t> active;
-    for (const auto& line : run({"replay", trace, "--stats-checkpoints", "9", "--event-lag", lag}).objects())
+    for (const auto& line :
+         run({"replay", trace, "--config", "stream_hand_over:done", "--stats-checkpoints", "9", "--event-lag", lag})
+             .objects())
       if (line.contains("stats")) active.push_back(line["stats"]["active.all"][0]);
     return active;
   };

@@ -251,6 +251,18 @@ void gathered_from_streams(World& world) {
   world.allocator.trim(50 * kMega);
 }
 
+// A free of the side stream's that the other still uses goes to a third, before either is done.
+void claimed(World& world) {
+  const StreamHandle third = world.driver.create_stream();
+  void* block = world.take(12 * kMega, world.side);
+  world.driver.occupy(world.side, 1ms);
+  world.driver.occupy(nullptr, 2ms);
+  world.allocator.record_stream(block, nullptr);
+  world.give(block);
+  world.give(world.take(12 * kMega, third));
+  world.take(10 * kMega, world.side);
+}
+
 const std::vector<Scenario> kScenarios = {
     {"MissAndHit", "oom_dump:off", miss_and_hit},
     {"UsedElsewhere", "oom_dump:off", used_elsewhere},
@@ -301,6 +313,7 @@ const std::vector<Scenario> kScenarios = {
     {"PagedDecaying", "oom_dump:off,policy:paged,decay_ms:3000", decaying},
     {"PagedGrowingOverAGap", "oom_dump:off,policy:paged", growing_over_a_gap},
     {"PagedGatheredFromStreams", "oom_dump:off,policy:paged,per_process_memory_fraction:0.5", gathered_from_streams},
+    {"PagedClaimed", "oom_dump:off,policy:paged", claimed},
     {"PagedPrivatePool", "oom_dump:off,policy:paged", private_pool},
     {"PagedMemPools", "oom_dump:off,policy:paged", mem_pools},
     {"PagedOverflowPool", "oom_dump:off,policy:paged", overflow_pool},

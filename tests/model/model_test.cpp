@@ -85,7 +85,7 @@ RC_GTEST_PROP(Model, EqualWithExpandableSegmentsUnder24, ()) {
 }
 
 RC_GTEST_PROP(Model, EqualInPagedMemory, ()) {
-  run_random_program({"paged", 4096 * kMega, "policy:paged", 0, false, false, true});
+  run_random_program({"paged", 4096 * kMega, "policy:paged,stream_hand_over:done", 0, false, false, true});
 }
 
 RC_GTEST_PROP(Model, EqualWhenExpandableSegmentsAreSwitched, ()) {

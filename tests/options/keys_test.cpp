@@ -136,8 +136,9 @@ TEST(OptionKeys, HandOversAreOneOfThree) {
   EXPECT_THAT(done.describe(), HasSubstr("stream_hand_over: done\n"));
   EXPECT_EQ(AllocatorOptions::parse("oom_dump:off", done).stream_hand_over, StreamHandOver::done);
   EXPECT_EQ(AllocatorOptions::parse("stream_hand_over:never", done).stream_hand_over, StreamHandOver::never);
-  EXPECT_EQ(AllocatorOptions{}.stream_hand_over, StreamHandOver::wait);
-  EXPECT_THAT(refusal("stream_hand_over:no"), AllOf(HasSubstr("'no'"), HasSubstr("wait or done or never")));
+  EXPECT_EQ(AllocatorOptions{}.stream_hand_over, StreamHandOver::fair);
+  EXPECT_EQ(AllocatorOptions::parse("stream_hand_over:wait").stream_hand_over, StreamHandOver::wait);
+  EXPECT_THAT(refusal("stream_hand_over:no"), AllOf(HasSubstr("'no'"), HasSubstr("fair or wait or done or never")));
   EXPECT_THAT(AllocatorOptions::parse("policy:classic,stream_hand_over:done").without_effect,
               ::testing::ElementsAre("stream_hand_over: acts under policy paged alone"));
 }
@@ -152,7 +153,7 @@ TEST(OptionKeys, DescriptionListsEveryOptionInForce) {
             "roundup_power2_divisions: off\n"
             "garbage_collection_threshold: 0.8\n"
             "decay_ms: off\n"
-            "stream_hand_over: wait\n"
+            "stream_hand_over: fair\n"
             "per_process_memory_fraction: 1\n"
             "research_after_flush: False\n"
             "graph_capture_record_stream_reuse: False\n"

@@ -54,7 +54,9 @@ MemoryReport full_example() {
   reader.pending_bytes = kSignedMega;
   reader.awaited_frees = 2;
   reader.awaited_bytes = 4 * kSignedMega;
+  reader.stands_alone = true;
   report.streams = {reader, owner};
+  report.hand_overs = {{0, 0, reader.stream, 7, 1, kSignedMega, 0}, {reader.stream, 7, 0, 0, 12, 3 * kSignedMega, 10}};
   PendingFree oldest;
   oldest.waits_for = reader.stream;
   oldest.since = report.now - std::chrono::milliseconds(1250);
@@ -112,6 +114,9 @@ cistern holds 40.00 MiB (live to free, private): 4.000 held for each live byte.
 Peaks since the last reset: 12.00 MiB allocated, 44.00 MiB held. Largest free block: 20.00 MiB.
 Work on stream 0x7f12ab00 of device 0 keeps 4.00 MiB in 2 freed blocks waiting.
 The oldest of these has waited for stream 0x7f12ab00 for 1.250 s.
+Handed over from default stream to stream 0x7f12ab00: 3.00 MiB in 12 requests, held up by work in 10.
+Handed over from stream 0x7f12ab00 to default stream: 1024.00 KiB in 1 request, held up by work in 0.
+Held up too often, stream 0x7f12ab00 takes no other stream's memory.
 Owners by tag, of 10.00 MiB in callers' blocks:
   optimizer's master copies            9437184     9.00 MiB  90.0 %  2 blocks, 7.00 MiB at the peak
   (no tag)                             1048576  1024.00 KiB  10.0 %  1 block, 1024.00 KiB at the peak

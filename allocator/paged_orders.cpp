@@ -1,0 +1,128 @@
+// Bytes that one stream has of another's: what the device orders them behind, and what is counted of it.
+
+#include "allocator/device_allocator.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+namespace cistern {
+
+// Whether the stream's requests may have other streams' bytes now.
+bool DeviceAllocator::may_take_others(StreamNumber stream, Growth growth) const noexcept {
+  if (options_.stream_hand_over == StreamHandOver::never) return false;
+  // Where the driver or a limit refuses more, those of a stream that stands alone, too.
+  return options_.stream_hand_over != StreamHandOver::fair || growth == Growth::left ||
+         !paged_->hand_overs.stands_alone(stream);
+}
+
+// Throws std::bad_alloc.
+std::vector<DeviceAllocator::PlanOrder> DeviceAllocator::orders_of(const PagePlan& plan) {
+  EventPool& pool = surroundings_.event_pools.of(device_);
+  std::vector<PlanOrder> orders;
+  orders.reserve(plan.owners.size());
+  for (const StreamNumber owner : plan.owners) {
+    StreamHeap* heap = paged_->stream(owner).heap;
+    orders.push_back({StreamUse{heap->stream, device_, nullptr}, heap,
+                      heap->is_ended ? heap->end : std::make_shared<StreamEnd>(pool, nullptr), owner});
+  }
+  paged_->hand_overs.provide(plan.request.stream, plan.owners);
+  return orders;
+}
+
+// Orders later work of `user` behind the last use of what the plan has of others, or sees that it is over. What was
+// waited for stays so: a wait keeps what the event had recorded. The host waits for nothing, which would also break a
+// capture that nobody told us of: where a stream's handle is not to be used its bytes are not had.
+// Requires: the lock is given up.
+CUresult DeviceAllocator::order_behind(const PagePlan& plan, std::vector<PlanOrder>& orders, const StreamUse& user,
+                                       bool during_capture, Behind behind, Lock& lock) noexcept {
+  if (orders.empty()) return CUDA_SUCCESS;
+  if (is_captured(user)) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  CUresult result = record_ends(orders, during_capture);
+  if (result != CUDA_SUCCESS) return result;
+  lock.lock();
+  keep_marks(orders);
+  const bool is_done = std::all_of(orders.begin(), orders.end(), [](const PlanOrder& order) { return order.is_done; });
+  if (!is_done) find_last_uses(plan, orders);
+  lock.unlock();
+  for (PlanOrder& order : orders)
+    if (!order.is_done && result == CUDA_SUCCESS) result = order_behind(order, user, behind);
+  return result;
+}
+
+// Events behind all that the owners have queued, and whether they are done with that.
+CUresult DeviceAllocator::record_ends(std::vector<PlanOrder>& orders, bool during_capture) noexcept {
+  for (PlanOrder& order : orders) {
+    if (order.is_done || order.last_use != nullptr) continue;
+    if (order.heap->is_ended) {
+      if (order.end == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+    } else {
+      PendingFrees::Entry entry{nullptr, device_, order.owner.stream, nullptr};
+      const CUresult result = record_event(order.owner, &entry, during_capture, false);
+      order.end->event = entry.event;
+      if (result != CUDA_SUCCESS) return result;
+    }
+    const CUresult result = order.end->event == nullptr ? CUDA_SUCCESS : api_.event_query(order.end->event);
+    if (result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_READY) return result;
+    order.is_done = result == CUDA_SUCCESS;
+  }
+  return CUDA_SUCCESS;
+}
+
+// What was queued behind the last use of the bytes need not be waited for, where an event tells the two apart.
+void DeviceAllocator::find_last_uses(const PagePlan& plan, std::vector<PlanOrder>& orders) const noexcept {
+  for (PlanOrder& order : orders) {
+    if (!order.is_done) find_last_use(paged_->placement.last_free(plan, order.number), order);
+  }
+}
+
+void DeviceAllocator::find_last_use(PagePlacement::Mark last, PlanOrder& order) const noexcept {
+  if (order.heap->is_ended) return;
+  const StreamMarks& marks = paged_->stream(order.number).marks;
+  order.is_done = marks.is_done(last);
+  const StreamMarks::Mark* const mark = marks.behind(last);
+  if (order.is_done || mark == nullptr) return;
+  order.last_use = mark->event;
+  order.last_mark = mark->number;
+}
+
+// For later plans.
+void DeviceAllocator::keep_marks(const std::vector<PlanOrder>& orders) noexcept {
+  for (const PlanOrder& order : orders) {
+    if (order.mark == PagePlacement::kNoMark || order.heap->is_ended) continue;
+    if (order.is_done)
+      paged_->marks(order.number).done(order.mark);
+    else
+      paged_->marks(order.number).keep(order.mark, order.end);
+  }
+}
+
+CUresult DeviceAllocator::order_behind(PlanOrder& order, const StreamUse& user, Behind behind) const noexcept {
+  const CUevent event = (order.last_use != nullptr ? order.last_use : order.end)->event;
+  if (order.last_use != nullptr || behind == Behind::done) {
+    const CUresult result = api_.event_query(event);
+    order.is_done = result == CUDA_SUCCESS;
+    if (result != CUDA_ERROR_NOT_READY || behind == Behind::done) return result;
+  }
+  order.is_held_up = true;
+  return api_.stream_wait_event(user.stream.handle, event, 0);
+}
+
+// A request held up by several streams was held up once.
+void DeviceAllocator::note_hand_overs(const PagePlan& plan, const std::vector<PlanOrder>& orders,
+                                      bool is_held_up) noexcept {
+  for (const PlanOrder& order : orders) {
+    Sectors sectors = 0;
+    for (const FreeRun& piece : plan.taken)
+      if (piece.stream == order.number) sectors += piece.sectors;
+    paged_->hand_overs.note(plan.request.stream, order.number, sectors * kSectorBytes, order.is_held_up);
+    is_held_up = is_held_up || order.is_held_up;
+    if (order.is_done && order.last_mark != PagePlacement::kNoMark) paged_->marks(order.number).done(order.last_mark);
+  }
+  if (!is_held_up || options_.stream_hand_over != StreamHandOver::fair) return;
+  const PagePlacement::Turnover turnover = paged_->placement.turnover(plan.request.stream);
+  paged_->hand_overs.held_up(plan.request.stream, turnover.came, turnover.went);
+}
+
+}  // namespace cistern
