@@ -5,7 +5,7 @@
 //
 // Not thread-safe: the heap's lock is held, and the free runs stay as they are meanwhile. Complexity: O(sizes of
 // handles), and O(log streams) a handle that is chosen and what lies before it in its run; of other streams, O(n log n)
-// for n handles that are free in parts.
+// for n handles that are free in parts, and the runs that touch around each.
 
 #include <array>
 #include <cstdint>

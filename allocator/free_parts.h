@@ -8,8 +8,8 @@
 // parts of several. A handle has one of the first, or of the others at most three, so that what comes and goes takes no
 // host memory if there is room for all handles.
 // Complexity: a change of a run O(log n) for each size of handles in it, and O(handles) that what was given or taken
-// touches; what is cut out of the middle of a run, O(handles) in the smaller rest of it. Not thread-safe: the heap's
-// lock is held.
+// touches, each with its runs up to the first gap; what is cut out of the middle of a run, O(handles) in the smaller
+// rest of it. Not thread-safe: the heap's lock is held.
 
 #include <array>
 #include <cstddef>

@@ -24,8 +24,9 @@
 // a known place (page_hand_over.cpp).
 // Invariant: every byte of every handle is free at home, part of one block, had by one plan under way, or leaving.
 // Complexity: take_known, freed and settle O(1) expected, plan_known O(pieces); else see the parts: a miss is O(log n)
-// for n free runs and what it gathers, but where a limit refuses it. Each place that changed costs O(log n) a piece,
-// once, when the free runs are looked at. Not thread-safe.
+// for n free runs and what it gathers, and sorts the handles that several streams have parts of; O(n) where a limit
+// refuses it. Each place that changed costs a change of the free runs and of their index (free_parts.h) a piece, once,
+// when they are looked at. Not thread-safe.
 
 #include <array>
 #include <cstddef>
