@@ -103,7 +103,8 @@ class PlacementLog {
               const Served& by = {0, kNone});
   // The same of an entry, if it is still that of the key and place, and what the owner knows of it now.
   void note_free(Number number, const Key& key, const Key& taken, const LoggedPlace& place, Number known);
-  // What `exact` finds is not to be found by it; another one of the same key, size and second sum is.
+  // What `exact` finds is not to be found by it; another one of the same key, size and second sum is, if it is not far.
+  // It is found again if it is noted again, or when the ring has grown.
   void pass_over(Number number);
   // All entries go; the state stays.
   void forget();
