@@ -63,11 +63,14 @@ bool DeviceAllocator::claim_for(const PagePlan& plan, const Request& request, Lo
   if (plan.kind == PlanKind::placed) paged_->placement.abandon(plan);
   if (!may_claim(wanted)) return false;
   std::vector<Block*> blocks = claimable_frees();
-  // At the limit any bytes help.
-  if (plan.kind == PlanKind::placed) keep_blocks_at(blocks, paged_->placement.worth_a_wait(wanted, places_of(blocks)));
-  std::size_t count = 0;
-  for (std::size_t bytes = 0; count < blocks.size() && bytes < request.rounded; ++count) bytes += blocks[count]->bytes;
-  if (plan.kind != PlanKind::placed) blocks.resize(count);
+  if (plan.kind == PlanKind::placed) {
+    keep_blocks_at(blocks, paged_->placement.worth_a_wait(wanted, places_of(blocks)));
+  } else {  // at the limit any bytes help
+    std::size_t count = 0;
+    for (std::size_t bytes = 0; count < blocks.size() && bytes < request.rounded; ++count)
+      bytes += blocks[count]->bytes;
+    blocks.resize(count);
+  }
   return !blocks.empty() && claim(std::move(blocks), request, wanted.stream, lock);
 }
 
