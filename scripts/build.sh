@@ -5,14 +5,11 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 # shellcheck source=scripts/packages.sh
 . "$root/scripts/packages.sh"
 
-# configure PRESET: makes build/PRESET, once; Ninja configures again when a CMake file changes.
+# configure PRESET: makes build/PRESET, once; Ninja configures again when a CMake file changes. It takes ccache where
+# CMAKE_CXX_COMPILER_LAUNCHER says so, and not because it is there: with an empty cache a build takes twice as long.
 configure() {
   local folder=$root/build/$1
   [[ -e $folder/build.ninja ]] && return 0
-  if command -v ccache >/dev/null; then
-    # Another clone's results serve too: paths are taken relative to the root.
-    export CMAKE_CXX_COMPILER_LAUNCHER=ccache
-  fi
   (cd "$root" && cmake --preset "$1")
 }
 
@@ -25,6 +22,7 @@ compile() {
   (
     # One build at a time in a folder: Ninja does not see to that itself.
     if command -v flock >/dev/null; then flock 9; fi
+    # Another clone's results in a cache serve too: paths are taken relative to the root.
     export CCACHE_BASEDIR=$root CCACHE_NOHASHDIR=1
     configure "$preset" && ninja -C "$root/build/$preset" -j "$(nproc)" "$@"
   ) 9>"$root/build/$preset.lock"

@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/driver_api.h"
 #include "tests/byte_units.h"
 
 namespace cistern {
