@@ -97,14 +97,8 @@ StreamUse DeviceHeaps::use_of(const Stream& stream) const {
   return {identity, device, StreamAccess::owner(stream)};
 }
 
-DeviceHeaps::StreamOfDevice DeviceHeaps::request_of(const Stream& stream) const {
-  const DriverApi* driver = StreamAccess::driver(stream);
-  // The legacy default stream needs no driver to be known: it is that of any.
-  const bool is_ours =
-      driver == nullptr ? is_of_process_ || stream.native_handle() == nullptr : driver == &contexts_.api();
-  if (!is_ours)
-    throw InvalidArgument(fmt::format("{}: it belongs to another driver than the allocator", stream.to_string()));
-  return {StreamAccess::identity(stream), StreamAccess::device(stream)};
+void DeviceHeaps::refuse(const Stream& stream) {
+  throw InvalidArgument(fmt::format("{}: it belongs to another driver than the allocator", stream.to_string()));
 }
 
 StreamUse DeviceHeaps::use_of(StreamHandle stream, int device) {

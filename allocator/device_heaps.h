@@ -54,7 +54,15 @@ class DeviceHeaps final : private PeerListener, private SnapshotSource {
     StreamIdentity stream;
     int device = 0;
   };
-  [[nodiscard]] StreamOfDevice request_of(const Stream& stream) const;
+  [[nodiscard]] StreamOfDevice request_of(const Stream& stream) const {
+    const DriverApi* driver = StreamAccess::driver(stream);
+    // The legacy default stream needs no driver to be known: it is that of any.
+    const bool is_ours =
+        driver == nullptr ? is_of_process_ || stream.native_handle() == nullptr : driver == &contexts_.api();
+    if (!is_ours) [[unlikely]]
+      refuse(stream);
+    return {StreamAccess::identity(stream), StreamAccess::device(stream)};
+  }
   // What a driver's handle means: a default stream is that of `device` (and, if it is the
   // per-thread one, of the calling thread), another has a device of its own. Throws DriverError.
   [[nodiscard]] StreamUse use_of(StreamHandle stream, int device);
@@ -168,6 +176,7 @@ class DeviceHeaps final : private PeerListener, private SnapshotSource {
 
  private:
   [[nodiscard]] DeviceAllocator& make_heap(int device);
+  [[noreturn, gnu::cold]] static void refuse(const Stream& stream);
   // A capture of any thread that a pool of any device is begun for.
   [[nodiscard]] bool knows_capture() const;
   void warn_of_fixed_segments(Policy policy, int device);

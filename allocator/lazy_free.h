@@ -36,7 +36,7 @@ struct LazyFree {
   }
   [[nodiscard]] bool is_freed() const noexcept { return state >= State::free; }
 
-  Block* block = nullptr;      // null: something else happened
+  Block* block = nullptr;      // null: something else happened; then it is not freed, and no turns are counted
   InactiveSplitChange change;  // that it brought; a free takes it back
   std::int64_t turns = 0;      // times that it was freed and handed out again since
   State state = State::in_use;

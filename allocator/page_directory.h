@@ -3,7 +3,8 @@
 // PageDirectory: from a page's number to an object, read by any thread without a lock while one changes it.
 //
 // Pages that follow each other lie side by side, 512 to a leaf, so that what a program's frees look up stays in the
-// processor's cache; leaves are found in a PublishedMap, and stay. An entry is one atomic pointer.
+// processor's cache. Leaves stay. Those of 64 in a row are found by their number alone, as long as no other has the
+// same place; all are in a PublishedMap. An entry is one atomic pointer.
 // Thread safety: find may be called from any thread at any time; the rest by one thread at a time. What is
 // found may be gone from the directory already: it must be storage that stays, which says whose it is.
 
@@ -50,19 +51,29 @@ class PageDirectory {
   template <class T>
   using Atomic = typename Processors::template Atomic<T>;
   static constexpr std::uint64_t kPagesOfLeaf = 512;
+  static constexpr std::uint64_t kLatest = 64;
   struct Leaf {
+    explicit Leaf(std::uint64_t own_number) : number(own_number) {}
+    const std::uint64_t number;
     std::array<Atomic<Value*>, kPagesOfLeaf> values{};
   };
 
+  [[nodiscard]] Leaf* leaf_of(std::uint64_t page) const noexcept {
+    const std::uint64_t number = page / kPagesOfLeaf;
+    Leaf* const latest = latest_[number % kLatest].load(std::memory_order_acquire);
+    return latest != nullptr && latest->number == number ? latest : by_number_.find(key_of(number));
+  }
   // A key is not 0.
-  [[nodiscard]] Leaf* leaf_of(std::uint64_t page) const noexcept { return by_number_.find(page / kPagesOfLeaf + 1); }
+  [[nodiscard]] static std::uint64_t key_of(std::uint64_t number) noexcept { return number + 1; }
   void add_leaf(std::uint64_t number) {
-    auto leaf = std::make_unique<Leaf>();
+    auto leaf = std::make_unique<Leaf>(number);
     by_number_.reserve(1);
     leaves_.push_back(std::move(leaf));
-    by_number_.put(number + 1, leaves_.back().get());
+    by_number_.put(key_of(number), leaves_.back().get());
+    latest_[number % kLatest].store(leaves_.back().get(), std::memory_order_release);
   }
 
+  std::array<Atomic<Leaf*>, kLatest> latest_{};  // that came with this remainder
   PublishedMap<Leaf, Processors> by_number_;
   std::vector<std::unique_ptr<Leaf>> leaves_;
 };

@@ -15,7 +15,11 @@ StreamHeap& StreamHeapArena::take(const StreamIdentity& stream, PrivatePool* hom
   heap.next_unused = nullptr;
   heap.stream = stream;
   heap.home = home;
-  if (home == nullptr) by_stream_.put(key_of(stream.id), &heap);
+  if (home != nullptr) return heap;
+  const std::uint64_t key = key_of(stream.id);
+  by_stream_.put(key, &heap);
+  heap.key.store(key, std::memory_order_relaxed);
+  latest_[key % kLatest].store(&heap, std::memory_order_release);
   return heap;
 }
 
@@ -36,7 +40,10 @@ void StreamHeapArena::add_slab() {
 
 void StreamHeapArena::end(StreamHeap& heap) noexcept {
   if (heap.ledger.is_apart) put_to_sleep(heap);
-  if (heap.home == nullptr) by_stream_.erase(key_of(heap.stream.id));
+  if (heap.home == nullptr) {
+    heap.key.store(0, std::memory_order_relaxed);
+    by_stream_.erase(key_of(heap.stream.id));
+  }
   heap.is_ended = true;
 }
 

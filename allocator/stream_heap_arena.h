@@ -15,6 +15,8 @@
 #include "allocator/stream_heap.h"
 #include "stats/recorder.h"
 
+#include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -31,7 +33,11 @@ class StreamHeapArena {
 
   // Of the default pool; null: not known without the heap's lock. O(1).
   [[nodiscard]] StreamHeap* find(const StreamIdentity& stream) const noexcept {
-    return by_stream_.find(key_of(stream.id));
+    const std::uint64_t key = key_of(stream.id);
+    StreamHeap* const latest = latest_[key % kLatest].load(std::memory_order_acquire);
+    if (latest != nullptr && latest->key.load(std::memory_order_relaxed) == key) [[likely]]
+      return latest;
+    return by_stream_.find(key);
   }
   // Whose live blocks around that address are found in StreamHeap::live; null: not known. O(1).
   [[nodiscard]] StreamHeap* find_by_page(std::uint64_t address) const noexcept {
@@ -68,6 +74,8 @@ class StreamHeapArena {
   static constexpr std::uint64_t kPage = std::uint64_t{2} << 20;
   // What is made at once, at most: memory that is touched first costs more than the rest of a new stream.
   static constexpr std::size_t kSlab = 8;
+  // Streams in a row that are found by their ids alone.
+  static constexpr std::uint64_t kLatest = 16;
   // Streams that stay awake although they do nothing.
   static constexpr std::size_t kAwakeAtLeast = 8;
 
@@ -88,6 +96,7 @@ class StreamHeapArena {
   std::vector<std::unique_ptr<StreamHeap[]>> slabs_;
   std::size_t count_ = 0;  // in those
   StreamHeap* unused_ = nullptr;
+  std::array<std::atomic<StreamHeap*>, kLatest> latest_{};  // that came with this remainder of its key
   PublishedMap<StreamHeap> by_stream_;
   PageDirectory<StreamHeap> by_page_;
 };

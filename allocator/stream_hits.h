@@ -122,7 +122,9 @@ inline bool StreamHits::count_free(StreamHeap& heap, const Block& block, const F
 // Carries out what the stream left for later. False: that takes the heap's lock.
 inline bool StreamHits::settle_by_stream(StreamHeap& heap) noexcept {
   LazyFree& lazy = heap.lazy_free;
-  if (lazy.block != nullptr && (lazy.is_freed() || lazy.turns != 0)) return carry_out(heap);
+  // One jump: whether there is a block nobody could foresee.
+  if (lazy.is_freed() | (lazy.turns != 0)) [[unlikely]]
+    return carry_out(heap);
   lazy.block = nullptr;
   return true;
 }
