@@ -20,14 +20,15 @@ void FreeRuns::add_stream(StreamNumber stream) {
   if (parts_ != nullptr) parts_->add_stream(stream);
 }
 
-void FreeRuns::add(const FreeRun& run, std::uint32_t classes) {
-  runs_.emplace(run.address, Tail{run.sectors, run.stream, classes});
-  by_size_[static_cast<std::size_t>(run.stream)]->emplace(run.sectors, run.address);
+FreeRuns::ByAddress::iterator FreeRuns::add(const FreeRun& run, std::uint32_t classes,
+                                            ByAddress::const_iterator next) {
+  const auto by_size = by_size_[static_cast<std::size_t>(run.stream)]->emplace(run.sectors, run.address).first;
   sectors_ += run.sectors;
+  return runs_.emplace_hint(next, run.address, Tail{run.sectors, run.stream, classes, by_size});
 }
 
 FreeRuns::ByAddress::iterator FreeRuns::remove(ByAddress::iterator run) {
-  by_size_[static_cast<std::size_t>(run->second.stream)]->erase({run->second.sectors, run->first});
+  by_size_[static_cast<std::size_t>(run->second.stream)]->erase(run->second.by_size);
   sectors_ -= run->second.sectors;
   return runs_.erase(run);
 }
@@ -67,7 +68,7 @@ void FreeRuns::give(Sectors address, Sectors count, StreamNumber stream) {
     parts_->change_edges(std::span(gone).first(merged), std::span(&run, 1));
     parts_->add_handles(run, handles);
   }
-  add(run, handles.classes());
+  add(run, handles.classes(), next);
   if (parts_ != nullptr) parts_->came_beside(run, is_beside_before, is_beside_next, *this);
 }
 
@@ -110,9 +111,9 @@ FreeRun FreeRuns::take_from_run(Sectors address, Sectors end) {
     parts_->add_handles(behind, of_behind);
     parts_->took(address, until);
   }
-  remove(run);
-  if (before.sectors > 0) add(before, of_before.classes());
-  if (behind.sectors > 0) add(behind, of_behind.classes());
+  auto next = remove(run);
+  if (behind.sectors > 0) next = add(behind, of_behind.classes(), next);
+  if (before.sectors > 0) add(before, of_before.classes(), next);
   return {address, until - address, whole.stream};
 }
 

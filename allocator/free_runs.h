@@ -87,11 +87,13 @@ class FreeRuns {
     Sectors sectors;
     StreamNumber stream;
     std::uint32_t classes = 0;  // of the handles in it, as FreeParts has them
+    BySize::iterator by_size;
   };
   using ByAddress = std::pmr::map<Sectors, Tail>;
 
   FreeRun take_from_run(Sectors address, Sectors end);
-  void add(const FreeRun& run, std::uint32_t classes);
+  // `next`: the run behind it, or the end.
+  ByAddress::iterator add(const FreeRun& run, std::uint32_t classes, ByAddress::const_iterator next);
   ByAddress::iterator remove(ByAddress::iterator run);
   [[nodiscard]] ByAddress::const_iterator holding(Sectors address) const;
 

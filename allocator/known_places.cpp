@@ -17,7 +17,7 @@ void KnownPlaces::provide(std::size_t places, std::size_t most) {
   if (room() >= places && 2 * room() >= size()) return;  // it will take a while until the next time
   std::size_t larger = std::max(kFirstPlaces, places_.size());
   while (larger < places_.size() + places) larger *= 2;
-  std::vector<Number> slots(std::bit_ceil(2 * larger));
+  std::vector<Slot> slots(std::bit_ceil(2 * larger));
   unused_.reserve(slots.size() / 2);
   changed_.reserve(slots.size() / 2);
   places_.reserve(slots.size() / 2);
@@ -25,9 +25,13 @@ void KnownPlaces::provide(std::size_t places, std::size_t most) {
   fill_slots();
 }
 
+void KnownPlaces::fetch(Sectors address, Sectors sectors) const noexcept {
+  if (!slots_.empty()) __builtin_prefetch(&slots_[hash_of(address, sectors) & (slots_.size() - 1)], 1);
+}
+
 KnownPlaces::Number KnownPlaces::obtain(Sectors address, Sectors sectors) noexcept {
   const std::size_t slot = slot_of(address, sectors);
-  if (slots_[slot] != kNone) return slots_[slot];
+  if (slots_[slot].number != kNone) return slots_[slot].number;
   auto number = static_cast<Number>(places_.size());
   if (unused_.empty()) {
     places_.emplace_back();  // there is room
@@ -39,18 +43,18 @@ KnownPlaces::Number KnownPlaces::obtain(Sectors address, Sectors sectors) noexce
   place = {};
   place.address = address;
   place.sectors = sectors;
-  slots_[slot] = number;
+  slots_[slot] = {number, tag_of(hash_of(address, sectors))};
   return number;
 }
 
 // The slot of the place, or the empty one where it belongs.
 std::size_t KnownPlaces::slot_of(Sectors address, Sectors sectors) const {
+  const std::uint64_t hash = hash_of(address, sectors);
   const std::size_t last = slots_.size() - 1;
-  std::uint64_t bits = static_cast<std::uint64_t>(address) * 0x9E3779B97F4A7C15ULL;
-  bits ^= static_cast<std::uint64_t>(sectors) * 0xC2B2AE3D27D4EB4FULL;
-  for (std::size_t slot = static_cast<std::size_t>(bits ^ bits >> 32) & last;; slot = (slot + 1) & last) {
-    const Number number = slots_[slot];
-    if (number == kNone || (places_[number].address == address && places_[number].sectors == sectors)) return slot;
+  for (std::size_t slot = hash & last;; slot = (slot + 1) & last) {
+    const auto [number, tag] = slots_[slot];
+    if (number == kNone) return slot;
+    if (tag == tag_of(hash) && places_[number].address == address && places_[number].sectors == sectors) return slot;
   }
 }
 
@@ -66,10 +70,13 @@ void KnownPlaces::forget_idle() noexcept {
 }
 
 void KnownPlaces::fill_slots() noexcept {
-  std::fill(slots_.begin(), slots_.end(), kNone);
-  for (std::size_t i = 0; i < places_.size(); ++i)
-    if (const KnownPlace& place = places_[i]; place.sectors != 0)
-      slots_[slot_of(place.address, place.sectors)] = static_cast<Number>(i);
+  std::fill(slots_.begin(), slots_.end(), Slot{});
+  for (std::size_t i = 0; i < places_.size(); ++i) {
+    const KnownPlace& place = places_[i];
+    if (place.sectors != 0)
+      slots_[slot_of(place.address, place.sectors)] = {static_cast<Number>(i),
+                                                       tag_of(hash_of(place.address, place.sectors))};
+  }
 }
 
 void KnownPlaces::audit() const {
@@ -78,7 +85,7 @@ void KnownPlaces::audit() const {
     const KnownPlace& place = places_[i];
     if (place.sectors == 0) continue;
     ++known;
-    if (slots_[slot_of(place.address, place.sectors)] != i) throw std::logic_error("a known place is not found");
+    if (slots_[slot_of(place.address, place.sectors)].number != i) throw std::logic_error("a known place is not found");
   }
   if (known != size()) throw std::logic_error("the count of known places is not their number");
 }

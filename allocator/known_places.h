@@ -44,6 +44,8 @@ class KnownPlaces {
   // So many `obtain`s take no host memory from here on, and no `change` does. Where there is no room and `most` places
   // are known, those that no block has are forgotten, if no change waits. Throws std::bad_alloc, unchanged.
   void provide(std::size_t places, std::size_t most);
+  // Has the processor bring what `obtain` looks at first: where many places are known it lies in no cache.
+  void fetch(Sectors address, Sectors sectors) const noexcept;
   // The place; a new one if it is not known. Requires: provide.
   [[nodiscard]] Number obtain(Sectors address, Sectors sectors) noexcept;
   [[nodiscard]] bool has(Number number) const { return number < places_.size(); }
@@ -73,14 +75,28 @@ class KnownPlaces {
   void audit() const;
 
  private:
+  // With a part of the hash: what another place lies in the slot's way is not looked up.
+  struct Slot {
+    Number number = kNone;
+    std::uint32_t tag = 0;
+  };
+
   [[nodiscard]] std::size_t room() const { return unused_.size() + slots_.size() / 2 - places_.size(); }
+  [[nodiscard]] static std::uint64_t hash_of(Sectors address, Sectors sectors) noexcept {
+    const std::uint64_t bits = static_cast<std::uint64_t>(address) * 0x9E3779B97F4A7C15ULL ^
+                               static_cast<std::uint64_t>(sectors) * 0xC2B2AE3D27D4EB4FULL;
+    return bits ^ bits >> 32;
+  }
+  [[nodiscard]] static std::uint32_t tag_of(std::uint64_t hash) noexcept {
+    return static_cast<std::uint32_t>(hash >> 32);
+  }
   [[nodiscard]] std::size_t slot_of(Sectors address, Sectors sectors) const;
   void forget_idle() noexcept;
   void fill_slots() noexcept;
 
   std::vector<KnownPlace> places_;
   std::vector<Number> unused_;
-  std::vector<Number> slots_;  // a power of two, twice the places for which there is room: open addressing
+  std::vector<Slot> slots_;  // a power of two, twice the places for which there is room: open addressing
   std::vector<Number> changed_;
 };
 

@@ -80,6 +80,7 @@ void PagePlacement::take(PagePlan& plan, Sectors address, Sectors sectors) {
 }
 
 void PagePlacement::place_at(PagePlan& plan, Sectors address, std::int64_t& count) {
+  places_.fetch(address, plan.request.sectors);
   table_.for_each_piece(address, plan.request.sectors, [&](Sectors home, Sectors length) {
     take(plan, home, length);
     return true;
@@ -98,6 +99,7 @@ void PagePlan::list_owners() {
 PagePlan PagePlacement::plan(const PageRequest& request) {
   PagePlan plan;
   plan.request = request;
+  log_.fetch(log_.key_of(request.stream), request.sectors);
   catch_up();
   try {
     add_stream(request.stream);

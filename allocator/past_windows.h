@@ -2,11 +2,13 @@
 
 // Address ranges that were mapped for a request once and stay mapped: found again by size.
 //
-// Complexity: O(log n), and at most 8 or 16 questions. Not thread-safe: the heap's lock is held.
+// Complexity: O(1) expected for a size, O(log n) for a longer one, and at most 8 or 16 questions. Not thread-safe: the heap's lock is held.
 
-#include <map>
+#include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <set>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -55,8 +57,15 @@ class PastWindows {
   static constexpr std::size_t kKept = 8;
   static constexpr int kTries = 16;
 
-  std::map<std::pair<Sectors, StreamNumber>, std::vector<Sectors>> exact_;  // oldest first
-  std::vector<ByLength> by_length_;                                         // a stream
+  struct Hash {
+    [[nodiscard]] std::size_t operator()(const std::pair<Sectors, StreamNumber>& of) const noexcept {
+      const auto bits = static_cast<std::uint64_t>(of.first) + (static_cast<std::uint64_t>(of.second) << 48);
+      return bits * 0x9E3779B97F4A7C15ULL >> 16;
+    }
+  };
+
+  std::unordered_map<std::pair<Sectors, StreamNumber>, std::vector<Sectors>, Hash> exact_;  // oldest first
+  std::vector<ByLength> by_length_;                                                         // a stream
 };
 
 }  // namespace cistern

@@ -94,6 +94,18 @@ std::size_t PlacementLog::exact_slot_of(const Key& key, const Key& taken, Sector
   return slot;
 }
 
+// Also where the oldest entry is found, which makes way for the next.
+void PlacementLog::fetch(const Key& key, Sectors sectors) const noexcept {
+  if (size_ == 0) return;
+  __builtin_prefetch(&slots_[first_slot(key)], 1);
+  __builtin_prefetch(&exact_[hash_of(key, taken_, sectors) >> shift_], 1);
+  if (size_ < capacity_) return;
+  const Entry& oldest = ring_[oldest_];
+  __builtin_prefetch(&slots_[first_slot(oldest.key)], 1);
+  __builtin_prefetch(&exact_[hash_of(oldest.key, oldest.taken, oldest.asked()) >> shift_], 1);
+  __builtin_prefetch(&ring_[behind(oldest_)]);
+}
+
 // Unless an older entry is found in its place.
 void PlacementLog::make_foremost(Number place) {
   Entry& entry = ring_[place];

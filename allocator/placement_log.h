@@ -79,6 +79,9 @@ class PlacementLog {
   // Of the bytes that blocks have whose bytes are not free: also of those that were freed and wait for events.
   [[nodiscard]] const Key& taken() const { return taken_; }
 
+  // Has the processor bring what `candidates` and `append` look at, before they do: most of it lies in no cache.
+  void fetch(const Key& key, Sectors sectors) const noexcept;
+
   // What places are known under, now.
   [[nodiscard]] Key key_of(StreamNumber stream) const {
     const auto number = static_cast<std::uint64_t>(stream);

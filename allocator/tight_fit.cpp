@@ -35,29 +35,66 @@ constexpr int kBestChange = -2;
 // over hundreds each time.
 constexpr int kMostRuns = 32;
 
+// The best position so far.
+struct Best {
+  std::int64_t pages;
+  int change;  // of fragments
+  Sectors size;
+  Sectors begin;
+};
+
+// Whether a position in this run can be better than one that touches no whole page: it uses up a fragment, or parts of
+// the two at one page edge.
+bool may_leave_less(Range run, Sectors sectors, PageSize page, int change) {
+  const Sectors head = page.up(run.begin) - run.begin;
+  const Sectors tail = page.offset(run.end);
+  return head == sectors || tail == sectors || (change >= 0 && run.end - run.begin == head + tail);
+}
+
+// No position in the run touches fewer whole pages: it would begin with more of a fragment than there is.
+std::int64_t fewest_pages(Range run, Sectors sectors, PageSize page) {
+  const Sectors first = page.up(run.begin);
+  const Sectors last = page.down(run.end);
+  if (first >= last) return 0;
+  const Sectors fragment = std::max(first - run.begin, run.end - last);
+  return sectors <= fragment ? 0 : std::min(page.whole(last - first), page.covering(sectors - fragment));
+}
+
+// Looks at the run's ends and its first and last page edge. Runs come by size.
+void look_at(Range run, Sectors sectors, PageSize page, std::optional<Best>& best) {
+  const int before = fragments_of(run, page);
+  for (const Sectors begin : {run.begin, run.end - sectors, page.up(run.begin), page.down(run.end) - sectors}) {
+    const Range block{begin, begin + sectors};
+    if (block.begin < run.begin || block.end > run.end) continue;
+    const std::int64_t pages = touched_whole_pages(run, block, page);
+    if (best && pages > best->pages) continue;
+    const int change = fragments_of({run.begin, block.begin}, page) + fragments_of({block.end, run.end}, page) - before;
+    const Sectors size = run.end - run.begin;
+    if (!best || std::tie(pages, change, size, begin) < std::tie(best->pages, best->change, best->size, best->begin))
+      best = {pages, change, size, begin};
+  }
+}
+
 }  // namespace
 
 std::optional<TightFit> tight_fit(const FreeRuns::BySize& runs, Sectors sectors, PageSize page) {
-  using Score = std::tuple<std::int64_t, int, Sectors, Sectors>;
-  std::optional<Score> best;
+  std::optional<Best> best;
   int looked_at = 0;
   for (auto at = runs.lower_bound({sectors, 0}); at != runs.end() && looked_at < kMostRuns; ++at, ++looked_at) {
     const auto& [size, address] = *at;
     if (size == sectors) return TightFit{address, 0};
-    if (best && std::get<0>(*best) == 0 && std::get<1>(*best) == kBestChange) break;
     const Range run{address, address + size};
-    const int before = fragments_of(run, page);
-    for (const Sectors begin : {run.begin, run.end - sectors, page.up(run.begin), page.down(run.end) - sectors}) {
-      const Range block{begin, begin + sectors};
-      if (block.begin < run.begin || block.end > run.end) continue;
-      const int change =
-          fragments_of({run.begin, block.begin}, page) + fragments_of({block.end, run.end}, page) - before;
-      const Score score{touched_whole_pages(run, block, page), change, size, begin};
-      if (!best || score < *best) best = score;
+    if (best && best->pages == 0) {
+      if (best->change == kBestChange) break;
+      if (!may_leave_less(run, sectors, page, best->change)) continue;
+    } else if (best) {
+      const std::int64_t pages = fewest_pages(run, sectors, page);
+      if (pages > best->pages || (pages == best->pages && best->change == kBestChange)) continue;
     }
+    look_at(run, sectors, page, best);
   }
   if (!best) return std::nullopt;
-  return TightFit{std::get<3>(*best), std::get<0>(*best)};
+  return TightFit{best->begin, best->pages};
 }
 
 }  // namespace cistern

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <optional>
 #include <random>
+#include <tuple>
 
 namespace cistern {
 namespace {
@@ -75,6 +76,53 @@ TEST(TightFitTest, NoPositionInAnyRunTouchesFewerWholePages) {
     if (!fit) continue;
     ASSERT_TRUE(is_inside);
     ASSERT_EQ(fit->pages, is_exact ? 0 : *least) << "round " << round;
+  }
+}
+
+// The header's words, of each position in turn.
+std::optional<TightFit> plainly(const FreeRuns::BySize& runs, Sectors sectors) {
+  const auto fragments = [](Sectors begin, Sectors end) {
+    if (begin == end) return 0;
+    if (kPageOf8.up(begin) > kPageOf8.down(end)) return 3;
+    return (kPageOf8.offset(begin) != 0 ? 2 : 0) + (kPageOf8.offset(end) != 0 ? 2 : 0);
+  };
+  std::optional<std::tuple<std::int64_t, int, Sectors, Sectors>> best;
+  int looked_at = 0;
+  for (auto at = runs.lower_bound({sectors, 0}); at != runs.end() && looked_at < 32; ++at, ++looked_at) {
+    const auto& [size, run] = *at;
+    if (size == sectors) return TightFit{run, 0};
+    const Sectors end = run + size;
+    for (const Sectors block : {run, end - sectors, kPageOf8.up(run), kPageOf8.down(end) - sectors}) {
+      if (block < run || block + sectors > end) continue;
+      const int change = fragments(run, block) + fragments(block + sectors, end) - fragments(run, end);
+      const std::tuple score{touched(run, size, block, sectors), change, size, block};
+      if (!best || score < *best) best = score;
+    }
+  }
+  if (!best) return std::nullopt;
+  return TightFit{std::get<3>(*best), std::get<0>(*best)};
+}
+
+TEST(TightFitTest, WhatItDoesNotLookAtIsNotBetter) {
+  std::mt19937_64 random(20261123);
+  for (int round = 0; round < 5000; ++round) {
+    FreeRuns::BySize runs;
+    Sectors address = 0;
+    const auto longest = 2 + random() % 40;
+    const auto count = 1 + random() % 50;
+    for (std::size_t i = 0; i < count; ++i) {
+      address += 1 + static_cast<Sectors>(random() % 9);
+      const auto size = static_cast<Sectors>(1 + random() % longest);
+      runs.emplace(size, address);
+      address += size;
+    }
+    const auto sectors = static_cast<Sectors>(1 + random() % longest);
+    const auto found = tight_fit(runs, sectors, kPageOf8);
+    const auto expected = plainly(runs, sectors);
+    ASSERT_EQ(found.has_value(), expected.has_value()) << "round " << round;
+    if (!found) continue;
+    ASSERT_EQ(found->address, expected->address) << "round " << round << ", " << sectors << " sectors";
+    ASSERT_EQ(found->pages, expected->pages) << "round " << round << ", " << sectors << " sectors";
   }
 }
 
