@@ -20,8 +20,7 @@ void FreeRuns::add_stream(StreamNumber stream) {
   if (parts_ != nullptr) parts_->add_stream(stream);
 }
 
-FreeRuns::ByAddress::iterator FreeRuns::add(const FreeRun& run, std::uint32_t classes,
-                                            ByAddress::const_iterator next) {
+FreeRuns::ByAddress::iterator FreeRuns::add(const FreeRun& run, std::uint32_t classes, ByAddress::const_iterator next) {
   const auto by_size = by_size_[static_cast<std::size_t>(run.stream)]->emplace(run.sectors, run.address).first;
   sectors_ += run.sectors;
   return runs_.emplace_hint(next, run.address, Tail{run.sectors, run.stream, classes, by_size});

@@ -2,7 +2,8 @@
 
 // Address ranges that were mapped for a request once and stay mapped: found again by size.
 //
-// Complexity: O(1) expected for a size, O(log n) for a longer one, and at most 8 or 16 questions. Not thread-safe: the heap's lock is held.
+// Complexity: O(1) expected for a size, O(log n) for a longer one, and at most 8 or 16 questions. Not thread-safe: the
+// heap's lock is held.
 
 #include <cstddef>
 #include <cstdint>
