@@ -114,6 +114,8 @@ std::optional<PagedBlock> DeviceAllocator::find_place(const Request& request, Re
 // One attempt. Nothing: the limit forbids it, or the driver has no memory; any other failure of the driver is thrown.
 std::optional<PagedBlock> DeviceAllocator::try_place(const Request& request, Growth growth, Refusals& refusals,
                                                      Lock& lock) {
+  // A plan for more than there can be would take host memory for its addresses before the driver says no.
+  if (request.rounded > device_total_bytes_) return std::nullopt;
   retire_mappings(lock);
   PagePlacement& placement = paged_->placement;
   const StreamNumber stream = paged_stream(*request.pools);

@@ -84,6 +84,26 @@ TEST_F(PagedSmallDevice, WhatCannotBeServedIsReported) {
   judge();
 }
 
+TEST_F(PagedSmallDevice, WhatTheDeviceCannotHoldIsAskedOfNobody) {
+  give(take(kMega));
+  const auto calls_of_memory = [this] {
+    auto calls = driver.calls_by_name();
+    return calls["cuMemCreate"] + calls["cuMemAddressReserve"] + calls["cuMemMap"];
+  };
+  const auto before = calls_of_memory();
+  try {
+    take(std::size_t{1} << 40);
+    FAIL() << "1 TiB were served";
+  } catch (const OutOfMemoryError& error) {
+    EXPECT_EQ(error.report().cause, OutOfMemoryCause::too_large);
+    EXPECT_EQ(error.report().requested_bytes, std::size_t{1} << 40);
+  }
+  EXPECT_EQ(calls_of_memory(), before);
+  EXPECT_EQ(allocator.memory_stats().num_ooms, 1);
+  EXPECT_EQ(allocator.memory_stats().num_alloc_retries, 1);
+  judge();
+}
+
 TEST_F(PagedSmallDevice, PendingFreesAreAwaitedBeforeTheRequestFails) {
   const StreamHandle side = driver.create_stream();
   void* block = take(24 * kMega);
