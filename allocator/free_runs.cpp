@@ -196,6 +196,8 @@ void FreeRuns::audit() const {
   require(indexed == runs_.size(), "a free run is in one index alone");
   Sectors sum = 0;
   FreeRun before;
+  for (const auto& [address, tail] : runs_)
+    require(*tail.by_size == std::pair(tail.sectors, address), "a free run has another's place by size");
   for_each([&](const FreeRun& run) {
     require(run.sectors > 0, "an empty free run");
     require(of(run.stream).contains({run.sectors, run.address}), "a free run is not found by its size");

@@ -87,9 +87,10 @@ class FreeRuns {
     Sectors sectors;
     StreamNumber stream;
     std::uint32_t classes = 0;  // of the handles in it, as FreeParts has them
-    BySize::iterator by_size;
+    BySize::iterator by_size;   // where the run is by its size
   };
   using ByAddress = std::pmr::map<Sectors, Tail>;
+  static_assert(sizeof(ByAddress::value_type) <= 32, "with a tree's links it fills one of SpareNodes' nodes");
 
   FreeRun take_from_run(Sectors address, Sectors end);
   // `next`: the run behind it, or the end.

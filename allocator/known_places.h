@@ -75,7 +75,7 @@ class KnownPlaces {
   void audit() const;
 
  private:
-  // With a part of the hash: what another place lies in the slot's way is not looked up.
+  // With a part of the hash: the slot of another place on the way is passed over without a look at that place.
   struct Slot {
     Number number = kNone;
     std::uint32_t tag = 0;

@@ -3,8 +3,8 @@
 // PageDirectory: from a page's number to an object, read by any thread without a lock while one changes it.
 //
 // Pages that follow each other lie side by side, 512 to a leaf, so that what a program's frees look up stays in the
-// processor's cache. Leaves stay. Those of 64 in a row are found by their number alone, as long as no other has the
-// same place; all are in a PublishedMap. An entry is one atomic pointer.
+// processor's cache. Leaves stay. In front of the PublishedMap that has them all stands a table of 64, by the
+// remainder of their number, of those that came last. An entry is one atomic pointer.
 // Thread safety: find may be called from any thread at any time; the rest by one thread at a time. What is
 // found may be gone from the directory already: it must be storage that stays, which says whose it is.
 
@@ -73,7 +73,7 @@ class PageDirectory {
     latest_[number % kLatest].store(leaves_.back().get(), std::memory_order_release);
   }
 
-  std::array<Atomic<Leaf*>, kLatest> latest_{};  // that came with this remainder
+  std::array<Atomic<Leaf*>, kLatest> latest_{};  // the one that came last with each remainder
   PublishedMap<Leaf, Processors> by_number_;
   std::vector<std::unique_ptr<Leaf>> leaves_;
 };

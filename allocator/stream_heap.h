@@ -58,7 +58,6 @@ struct StreamHeap {
   ReturnedBlocks returned;                            // by other threads than the one that allocates
   std::atomic<const ThreadMark*> allocates{nullptr};  // who did last
   std::atomic<bool> is_awake{false};                  // may serve with its own mutex alone; see StreamHeapArena
-  std::atomic<std::uint64_t> key{0};                  // that it is found by in the default pool; 0: by none
   std::int32_t paged_stream = -1;                     // its number in paged memory, if it has bytes there
   std::uint32_t hits_until_look = 0;                  // at the clock, while memory decays
 

@@ -18,8 +18,10 @@ StreamHeap& StreamHeapArena::take(const StreamIdentity& stream, PrivatePool* hom
   if (home != nullptr) return heap;
   const std::uint64_t key = key_of(stream.id);
   by_stream_.put(key, &heap);
-  heap.key.store(key, std::memory_order_relaxed);
-  latest_[key % kLatest].store(&heap, std::memory_order_release);
+  Latest& latest = latest_[key % kLatest];
+  latest.key.store(0, std::memory_order_relaxed);
+  latest.heap.store(&heap, std::memory_order_release);
+  latest.key.store(key, std::memory_order_release);
   return heap;
 }
 
@@ -41,8 +43,10 @@ void StreamHeapArena::add_slab() {
 void StreamHeapArena::end(StreamHeap& heap) noexcept {
   if (heap.ledger.is_apart) put_to_sleep(heap);
   if (heap.home == nullptr) {
-    heap.key.store(0, std::memory_order_relaxed);
-    by_stream_.erase(key_of(heap.stream.id));
+    const std::uint64_t key = key_of(heap.stream.id);
+    if (Latest& latest = latest_[key % kLatest]; latest.key.load(std::memory_order_relaxed) == key)
+      latest.key.store(0, std::memory_order_release);
+    by_stream_.erase(key);
   }
   heap.is_ended = true;
 }

@@ -34,9 +34,9 @@ class StreamHeapArena {
   // Of the default pool; null: not known without the heap's lock. O(1).
   [[nodiscard]] StreamHeap* find(const StreamIdentity& stream) const noexcept {
     const std::uint64_t key = key_of(stream.id);
-    StreamHeap* const latest = latest_[key % kLatest].load(std::memory_order_acquire);
-    if (latest != nullptr && latest->key.load(std::memory_order_relaxed) == key) [[likely]]
-      return latest;
+    const Latest& latest = latest_[key % kLatest];
+    if (latest.key.load(std::memory_order_acquire) == key) [[likely]]
+      return latest.heap.load(std::memory_order_acquire);
     return by_stream_.find(key);
   }
   // Whose live blocks around that address are found in StreamHeap::live; null: not known. O(1).
@@ -74,8 +74,13 @@ class StreamHeapArena {
   static constexpr std::uint64_t kPage = std::uint64_t{2} << 20;
   // What is made at once, at most: memory that is touched first costs more than the rest of a new stream.
   static constexpr std::size_t kSlab = 8;
-  // Streams in a row that are found by their ids alone.
+  // Streams in a row that are found without the map.
   static constexpr std::uint64_t kLatest = 16;
+  // While it changes, another stream's heap may be found by a key.
+  struct Latest {
+    std::atomic<std::uint64_t> key{0};  // 0: no stream's
+    std::atomic<StreamHeap*> heap{nullptr};
+  };
   // Streams that stay awake although they do nothing.
   static constexpr std::size_t kAwakeAtLeast = 8;
 
@@ -96,7 +101,7 @@ class StreamHeapArena {
   std::vector<std::unique_ptr<StreamHeap[]>> slabs_;
   std::size_t count_ = 0;  // in those
   StreamHeap* unused_ = nullptr;
-  std::array<std::atomic<StreamHeap*>, kLatest> latest_{};  // that came with this remainder of its key
+  std::array<Latest, kLatest> latest_{};  // the one that came last with each remainder of its key
   PublishedMap<StreamHeap> by_stream_;
   PageDirectory<StreamHeap> by_page_;
 };

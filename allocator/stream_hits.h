@@ -122,7 +122,7 @@ inline bool StreamHits::count_free(StreamHeap& heap, const Block& block, const F
 // Carries out what the stream left for later. False: that takes the heap's lock.
 inline bool StreamHits::settle_by_stream(StreamHeap& heap) noexcept {
   LazyFree& lazy = heap.lazy_free;
-  // One jump: whether there is a block nobody could foresee.
+  // Without a block neither holds. One jump: one on whether there is a block could not be foreseen.
   if (lazy.is_freed() | (lazy.turns != 0)) [[unlikely]]
     return carry_out(heap);
   lazy.block = nullptr;

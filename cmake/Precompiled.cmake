@@ -1,6 +1,6 @@
 # cistern_precompile(TARGET HEADER...): what most of a target's C++ files read is read once.
 # cistern_precompile(TARGET REUSE_FROM OTHER): what OTHER has read, which is compiled with the same options.
-# Not where ccache serves, which knows a file by what it includes itself: there all files are compiled
+# Not where CMAKE_CXX_COMPILER_LAUNCHER is ccache, which knows a file by what it includes itself: there all files are compiled
 # without, and so seen to include what they use.
 function(cistern_precompile target)
   if(CMAKE_CXX_COMPILER_LAUNCHER MATCHES "ccache")

@@ -51,6 +51,26 @@ RC_GTEST_PROP(PageDirectoryProperties, FindsWhatAMapFinds, ()) {
   }
 }
 
+TEST(PageDirectory, LeavesWithOnePlaceInFrontAreToldApart) {
+  constexpr std::uint64_t kNear = 5;
+  constexpr std::uint64_t kFar = 64 * 512 + kNear;
+  int near = 0;
+  int far = 0;
+  PageDirectory<int> directory;
+  directory.reserve(kNear, kNear);
+  directory.put(kNear, &near);
+  EXPECT_EQ(directory.find(kFar), nullptr);
+  directory.erase(kFar);
+  EXPECT_EQ(directory.find(kNear), &near);
+  directory.reserve(kFar, kFar);
+  EXPECT_EQ(directory.find(kFar), nullptr);
+  directory.put(kFar, &far);
+  EXPECT_EQ(directory.find(kNear), &near);
+  EXPECT_EQ(directory.find(kFar), &far);
+  directory.erase(kNear);
+  EXPECT_EQ(directory.find(kFar), &far);
+}
+
 TEST(PageDirectory, RoomIsThereForAllPagesBetween) {
   int value = 0;
   PageDirectory<int> directory;
