@@ -6,8 +6,8 @@
 // memory was created, the last ones weighing more; a class that is not known yet has all of it.
 // Complexity: O(1). Not thread-safe: the heap's lock is held.
 
-#include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -37,8 +37,12 @@ class CreationHarm {
   }
   // So many did, one after the other.
   void ended_of_class(std::size_t size_class, StreamNumber stream, bool memory_was_created, std::int64_t times) {
-    constexpr std::int64_t kEnough = 256;  // after which the first ones weigh nothing
-    for (times = std::min(times, kEnough); times > 0; --times) ended_of_class(size_class, stream, memory_was_created);
+    if (times <= 0) return;
+    add_stream(stream);
+    double& harm = streams_[static_cast<std::size_t>(stream)][size_class];
+    const double last = memory_was_created ? 1.0 : 0.0;
+    constexpr std::int64_t kEnough = 64;  // after which what was before weighs nothing
+    harm = last + (times >= kEnough ? 0.0 : (harm - last) * std::pow(1 - kWeightOfLast, static_cast<double>(times)));
   }
   [[nodiscard]] double of(Sectors sectors, StreamNumber stream) const;
 

@@ -3,8 +3,8 @@
 // DeviceAllocator: one device's heap. The walk from a request to a block, the walk back,
 // and the ladder when the driver refuses; each rung is a file of its own.
 //
-// One malloc, in this order: allocate below; stream_hits.cpp, where the stream's own lock suffices; else
-// device_allocator.cpp, with heap_blocks.cpp; then on a miss miss.cpp (the ladder's order) with segments.cpp,
+// One malloc, in this order: allocate below; stream_hits.cpp, where the stream's own lock suffices (stream_steps.cpp,
+// where its steps come again); else device_allocator.cpp, with heap_blocks.cpp; then on a miss miss.cpp (the ladder's order) with segments.cpp,
 // garbage_collection.cpp, oversize_release.cpp, full_flush.cpp and out_of_memory.cpp.
 // One free: stream_hits.cpp; else device_allocator.cpp, with heap_blocks.cpp, and guarded_free.cpp when other
 // streams used the block (capture_reuse.cpp within a capture).

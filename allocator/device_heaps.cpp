@@ -119,7 +119,7 @@ StreamUse DeviceHeaps::use_of(StreamHandle stream, int device) {
 int DeviceHeaps::device_of(void* pointer) const noexcept {
   const auto address = reinterpret_cast<std::uintptr_t>(pointer);
   int device = -1;
-  find_owner(address, [&](const DeviceAllocator& heap) {
+  find_owner(address, [&](DeviceAllocator& heap) {
     const bool found = heap.owns(address);
     if (found) device = heap.device();
     return found;

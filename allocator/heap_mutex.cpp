@@ -12,6 +12,8 @@ void HeapMutex::lock() {
   mutex_.lock();
   if (!waking_.empty()) take_in_waking();
   for (StreamHeap* stream : streams_) stream->mutex.lock();
+  // Of all before the first is settled: that may move room below the peaks, which steps that are followed rely on.
+  for (StreamHeap* stream : streams_) heap_.forget_steps(*stream);
   bool sleeps = false;
   for (StreamHeap* stream : streams_) {
     heap_.settle(*stream);
@@ -27,6 +29,7 @@ void HeapMutex::lock() {
 void HeapMutex::unlock() {
   heap_.serves_by_stream_ = heap_.can_serve_by_stream();
   heap_.one_stream_serves_ = streams_.size() == 1;
+  heap_.most_steps_ = heap_.worthwhile_steps();
   heap_.hits_are_plain_ = heap_.one_stream_serves_ && !heap_.decays_;
   for (StreamHeap* stream : streams_) stream->mutex.unlock();
   mutex_.unlock();

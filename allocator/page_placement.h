@@ -174,6 +174,8 @@ class PagePlacement {
   void settle(const PagedBlock& block) { settle(block.known); }
   // A block was freed, settled and taken again so many times while nothing else happened.
   void turned(KnownPlaces::Number known, std::int64_t times);
+  // Likewise of a block among others that all came and went so, to the same places in the end.
+  void recurred(StreamNumber stream, Sectors sectors, std::int64_t times);
 
   // page_hand_over.cpp: marks tell frees that came before something from later ones. What is freed from here on is of
   // the next mark; none is left at the end of all numbers.

@@ -76,6 +76,13 @@ void PagePlacement::turned(KnownPlaces::Number known, std::int64_t times) {
   turnover.went += times;
 }
 
+void PagePlacement::recurred(StreamNumber stream, Sectors sectors, std::int64_t times) {
+  harm_.ended_of_class(CreationHarm::class_of(sectors), stream, false, times);
+  Turnover& turnover = turnover_[static_cast<std::size_t>(stream)];
+  turnover.came += times;
+  turnover.went += times;
+}
+
 // Where homes move, what came back to its place lies elsewhere than the free runs have it.
 void PagePlacement::carry_out_changes() const noexcept {
   if (ages_.are_kept()) note_uses();

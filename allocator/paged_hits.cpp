@@ -12,7 +12,6 @@
 namespace cistern {
 namespace {
 
-constexpr auto kAllocated = static_cast<std::uint64_t>(TraceAction::alloc);
 // The clock may take longer than a hit.
 constexpr std::uint32_t kHitsBetweenLooks = 32;
 
@@ -30,12 +29,22 @@ bool take_known(PagedMemory& memory, PlacementLog::Number known, StreamNumber st
 
 // Requires: what the stream left for later is carried out.
 void* StreamHits::take_paged_hit(StreamHeap& heap, std::size_t bytes) noexcept {
-  if (!heap.live.has_room() || heap.spares.size() == 0) return nullptr;
   std::unique_lock turn(paged_mutex_, std::defer_lock);
   if (!hits_are_plain_) {
     if (decays_ && is_look_due(heap)) return nullptr;
     if (!one_stream_serves_) turn.lock();
   }
+  Block* const block = take_paged_block(heap, bytes);
+  if (block == nullptr) return nullptr;
+  // Another stream's requests would have to find it carried out, and its turns do not look at the clock.
+  if (hits_are_plain_) heap.lazy_free.begin(block, {});
+  note_step<StreamStep::Kind::allocation>(heap, *block, {});
+  return handed_out(heap, block->address, block->bytes, bytes);
+}
+
+// Null, with nothing changed: not without the heap's lock.
+Block* StreamHits::take_paged_block(StreamHeap& heap, std::size_t bytes) noexcept {
+  if (!heap.live.has_room() || heap.spares.size() == 0) return nullptr;
   PagePlacement& placement = paged_->placement;
   const Sectors sectors = PagedMemory::sectors_for(policy_.round(bytes));
   const PlacementLog::Number known = placement.find_known({sectors, heap.paged_stream, true});
@@ -52,17 +61,10 @@ void* StreamHits::take_paged_hit(StreamHeap& heap, std::size_t bytes) noexcept {
     heap.spares.give(block);
     return nullptr;
   }
-  if (const ThreadMark* self = ThreadMark::of_this_thread(); heap.allocates.load(std::memory_order_relaxed) != self)
-    heap.allocates.store(self, std::memory_order_relaxed);
   block->state = BlockState::active_allocated;
   block->requested = bytes;
   heap.live.insert(address, block);
-  if (!heap.has_served_alone) heap.has_served_alone = true;  // on a line that other threads' frees read
-  // Another stream's requests would have to find it carried out, and its turns do not look at the clock.
-  if (hits_are_plain_) heap.lazy_free.begin(block, {});
-  trace_by_stream<kAllocated>(heap, *block);
-  api_.note_allocate(address, block->bytes, heap.stream.handle);
-  return reinterpret_cast<void*>(address);
+  return block;
 }
 
 // Whether some memory may have become old enough to go back, which takes the heap's lock. Requires: memory decays.
@@ -82,8 +84,8 @@ bool StreamHits::free_paged_hit(StreamHeap& heap, const BlockMap::Place& place) 
   std::unique_lock turn(paged_mutex_, std::defer_lock);
   if (!one_stream_serves_) turn.lock();
   if (!count_paged_free(heap, *block)) return false;
-  api_.note_free(block->address, block->bytes, heap.stream.handle);
-  trace_by_stream<kFreed>(heap, *block);
+  tell_free(heap, *block);
+  note_step<StreamStep::Kind::free>(heap, *block, {});
   heap.live.erase(place);
   put_free_paged(block, heap.spares);
   return true;

@@ -12,6 +12,7 @@
 #include "allocator/block_pool.h"
 #include "allocator/block_spares.h"
 #include "allocator/lazy_free.h"
+#include "allocator/recurrence.h"
 #include "allocator/returned_blocks.h"
 #include "allocator/thread_mark.h"
 #include "allocator/use_nodes.h"
@@ -53,6 +54,7 @@ struct StreamHeap {
   BlockSpares spares;
   UseNodes use_nodes;
   LazyFree lazy_free;
+  Recurrence recurrence;
   AwaitedFrees awaited;
   HistoryStage stage;
   ReturnedBlocks returned;                            // by other threads than the one that allocates

@@ -7,12 +7,6 @@
 #include <utility>
 
 namespace cistern {
-namespace {
-
-constexpr auto kAllocated = static_cast<std::uint64_t>(TraceAction::alloc);
-
-}  // namespace
-
 void say_nothing_was_freed(std::uint64_t address) noexcept {
   std::fprintf(stderr, "cistern: deallocate(%#" PRIx64 "): not the address of a live block; nothing was freed\n",
                address);
@@ -20,20 +14,27 @@ void say_nothing_was_freed(std::uint64_t address) noexcept {
 
 [[gnu::flatten]] void* StreamHits::allocate_by_stream(std::size_t bytes, const StreamIdentity& stream) noexcept {
   StreamHeap* const heap = stream_heaps_.find(stream);
-  if (heap == nullptr || gathering().includes(HistoryContext::state)) return nullptr;
+  if (heap == nullptr) return nullptr;
+  if (heap->recurrence.is_followed()) {
+    if (void* const pointer = allocate_as_expected(*heap, bytes, stream)) return pointer;
+  } else if (heap->recurrence.wants_room()) {
+    provide_for_steps(*heap);
+  }
+  if (gathering().includes(HistoryContext::state)) return nullptr;
   history_.provide();
   const std::lock_guard lock(heap->mutex);
   if (!may_serve(*heap) || heap->stream.id != stream.id || current_tag() != kUntagged) return nullptr;
   if (awaiting_.load(std::memory_order_relaxed) != nullptr && !complete_awaited(*heap)) [[unlikely]]
     return nullptr;
+  stop_following(*heap);
   if (heap->returned.first() == 0) [[likely]] {
     LazyFree& lazy = heap->lazy_free;
     if (lazy.state == LazyFree::State::free && lazy.block->requested == bytes) {
       lazy.state = LazyFree::State::in_use;
       ++lazy.turns;
-      trace_by_stream<kAllocated>(*heap, *lazy.block);
-      api_.note_allocate(lazy.block->address, lazy.block->bytes, stream.handle);
-      return reinterpret_cast<void*>(lazy.block->address);
+      Block* const block = lazy.block;
+      note_step<StreamStep::Kind::allocation>(*heap, *block, lazy.change);
+      return handed_out(*heap, block->address, block->bytes, bytes);
     }
   } else if (!take_returned(*heap)) {
     return nullptr;
@@ -43,21 +44,24 @@ void say_nothing_was_freed(std::uint64_t address) noexcept {
 
 [[gnu::flatten]] bool StreamHits::free_by_stream(std::uint64_t address) noexcept {
   StreamHeap* const heap = stream_heaps_.find_by_page(address);
-  if (heap == nullptr || gathering().includes(HistoryContext::all)) return false;
+  if (heap == nullptr) return false;
   const bool is_of_another = heap->allocates.load(std::memory_order_relaxed) != ThreadMark::of_this_thread();
+  if (!is_of_another && heap->recurrence.is_followed() && free_as_expected(*heap, address)) return true;
+  if (gathering().includes(HistoryContext::all)) return false;
   if (is_of_another && hands_back_ && hand_back(*heap, address)) return true;
   history_.provide();
   {
     const std::lock_guard lock(heap->mutex);
     if (!may_serve(*heap)) return false;
+    stop_following(*heap);
     // No room: with the lock at hand, room for the next ones.
     if (is_of_another && heap->returned.first() != 0 && !take_returned(*heap)) return false;
     LazyFree& lazy = heap->lazy_free;
     const bool is_last = lazy.block != nullptr && lazy.block->address == address;
     if (is_last && lazy.state == LazyFree::State::in_use) {
-      api_.note_free(address, lazy.block->bytes, heap->stream.handle);
-      trace_by_stream<kFreed>(*heap, *lazy.block);
+      tell_free(*heap, *lazy.block);
       lazy.state = LazyFree::State::free;
+      note_step<StreamStep::Kind::free>(*heap, *lazy.block, {-lazy.change.count, -lazy.change.bytes});
       return true;
     }
     const bool is_shared = is_last && lazy.state == LazyFree::State::shared;
@@ -71,6 +75,7 @@ bool StreamHits::record_use_by_stream(std::uint64_t address, StreamUse& use) {
   if (heap == nullptr) return false;
   const std::lock_guard lock(heap->mutex);
   if (!may_serve(*heap)) return false;
+  forget_steps(*heap);
   LazyFree& lazy = heap->lazy_free;
   if (lazy.block != nullptr && lazy.block->address == address && !lazy.is_freed()) {
     add_use(lazy.block, std::move(use));
@@ -84,18 +89,19 @@ bool StreamHits::record_use_by_stream(std::uint64_t address, StreamUse& use) {
   return true;
 }
 
-bool StreamHits::owns(std::uint64_t address) const noexcept {
+bool StreamHits::owns(std::uint64_t address) noexcept {
   if (owns_by_stream(address)) return true;
   const Lock lock(mutex_);
   return find_live(address) != nullptr;
 }
 
 // False: not that the stream knows by itself.
-bool StreamHits::owns_by_stream(std::uint64_t address) const noexcept {
+bool StreamHits::owns_by_stream(std::uint64_t address) noexcept {
   StreamHeap* const heap = stream_heaps_.find_by_page(address);
   if (heap == nullptr) return false;
   const std::lock_guard lock(heap->mutex);
   if (!may_serve(*heap) || heap->returned.first() != 0) return false;
+  stop_following(*heap);
   const LazyFree& lazy = heap->lazy_free;
   const bool is_freed_last = lazy.block != nullptr && lazy.block->address == address && lazy.is_freed();
   return !is_freed_last && heap->live.find(address) != nullptr;
@@ -127,34 +133,12 @@ bool StreamHits::can_serve_by_stream() const noexcept {
     // Those of segments, and frees that stand, do not look at the clock.
     if (pointer != nullptr || !heap.lacks_addresses || decays_) return pointer;
   }
-  const std::size_t rounded = policy_.round(bytes);
-  const PoolKind kind = policy_.pool(rounded);
-  BlockPool& pool = heap.of(kind);
-  Block* const free = pool.best_fit(rounded);
-  if (free == nullptr || (heap.has_hidden_segments && !free->segment->is_found_by_page) || !heap.live.has_room() ||
-      heap.spares.size() == 0 || !policy_.may_serve(free->bytes, rounded))
-    return nullptr;
-  heap.live.fetch_place_of(free->address);
-  const std::size_t taken = policy_.should_split(free->bytes, rounded, kind) ? rounded : free->bytes;
-  const InactiveSplitChange change = change_by_taking(*free, taken);
-  if (!heap.ledger.blocks.came(kind, as_signed(taken), as_signed(bytes), change)) {
-    heap.ledger.blocks.take_back(kind, as_signed(taken), as_signed(bytes), change);
-    return nullptr;
-  }
-  if (const ThreadMark* self = ThreadMark::of_this_thread(); heap.allocates.load(std::memory_order_relaxed) != self)
-    heap.allocates.store(self, std::memory_order_relaxed);
-  Block* const block = take_front(free, taken, pool, heap.spares);
-  block->state = BlockState::active_allocated;
-  block->kind = kind;
-  block->requested = bytes;
-  block->tag = kUntagged;
-  block->oversize = false;
-  heap.live.insert(block->address, block);
-  if (!heap.has_served_alone) heap.has_served_alone = true;  // on a line that other threads' frees read
+  InactiveSplitChange change;
+  Block* const block = take_block(heap, bytes, change);
+  if (block == nullptr) return nullptr;
   heap.lazy_free.begin(block, change);
-  trace_by_stream<kAllocated>(heap, *block);
-  api_.note_allocate(block->address, block->bytes, heap.stream.handle);
-  return reinterpret_cast<void*>(block->address);
+  note_step<StreamStep::Kind::allocation>(heap, *block, change);
+  return handed_out(heap, block->address, block->bytes, bytes);
 }
 
 // False, with nothing changed: it takes the heap's lock.
@@ -166,17 +150,18 @@ bool StreamHits::can_serve_by_stream() const noexcept {
   if (heap.paged_stream >= 0 && block->segment->is_paged()) return free_paged_hit(heap, place);
   const FreeNeighbours free(*block);
   if (!count_free(heap, *block, free)) return false;
-  api_.note_free(block->address, block->bytes, heap.stream.handle);
-  trace_by_stream<kFreed>(heap, *block);
+  tell_free(heap, *block);
+  note_step<StreamStep::Kind::free>(heap, *block, change_by_freeing(*block, free));
   heap.live.erase(place);
   put_free(block, free, heap.of(block->kind), heap.spares);
   return true;
 }
 
-// Frees what other threads returned. False: some of it takes the heap's lock.
+// Frees what other threads returned; nothing is followed then. False: some of it takes the heap's lock.
 bool StreamHits::take_returned(StreamHeap& heap) noexcept {
   for (std::uint64_t address = heap.returned.first(); address != 0; address = heap.returned.first()) {
     if (!free_hit(heap, address)) return false;
+    stop_following(heap);  // it may have begun with this
     heap.returned.drop_first();
   }
   return true;

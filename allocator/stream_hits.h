@@ -23,7 +23,7 @@ void say_nothing_was_freed(std::uint64_t address) noexcept;
 class StreamHits : public HeapBlocks {
  public:
   // Whether a live block begins at `address`.
-  [[nodiscard]] bool owns(std::uint64_t address) const noexcept;
+  [[nodiscard]] bool owns(std::uint64_t address) noexcept;
   // Frees the live block at exactly `address`; false, with nothing changed, where the lock of its stream does not
   // suffice.
   [[nodiscard]] bool free_by_stream(std::uint64_t address) noexcept;
@@ -41,26 +41,32 @@ class StreamHits : public HeapBlocks {
  private:
   friend class HeapMutex;
   [[nodiscard]] bool may_serve(const StreamHeap& heap) const noexcept;
-  [[nodiscard]] bool owns_by_stream(std::uint64_t address) const noexcept;
+  [[nodiscard]] bool owns_by_stream(std::uint64_t address) noexcept;
   [[nodiscard]] bool can_serve_by_stream() const noexcept;
   [[nodiscard]] void* take_hit(StreamHeap& heap, std::size_t bytes) noexcept;
   [[nodiscard]] bool free_hit(StreamHeap& heap, std::uint64_t address) noexcept;
   // paged_hits.cpp
   [[nodiscard, gnu::noinline]] void* take_paged_hit(StreamHeap& heap, std::size_t bytes) noexcept;
+  [[nodiscard]] Block* take_paged_block(StreamHeap& heap, std::size_t bytes) noexcept;
   [[nodiscard]] bool is_look_due(StreamHeap& heap) const noexcept;
   [[nodiscard, gnu::noinline]] bool free_paged_hit(StreamHeap& heap, const BlockMap::Place& place) noexcept;
   [[nodiscard]] static bool count_paged_free(StreamHeap& heap, const Block& block) noexcept;
   [[nodiscard]] static bool count_free(StreamHeap& heap, const Block& block, const FreeNeighbours& free) noexcept;
+  // Null, with nothing changed: not without the heap's lock.
+  [[nodiscard]] Block* take_block(StreamHeap& heap, std::size_t bytes, InactiveSplitChange& change) noexcept;
+  [[nodiscard]] void* handed_out(StreamHeap& heap, std::uint64_t address, std::size_t bytes,
+                               std::size_t requested) noexcept;
+  void tell_free(StreamHeap& heap, const Block& block) noexcept;
   [[nodiscard]] bool settle_by_stream(StreamHeap& heap) noexcept;
   [[nodiscard, gnu::noinline]] bool carry_out(StreamHeap& heap) noexcept;
   // `kAction`: alloc, one of a free, or kFreed.
   template <std::uint64_t kAction>
-  void trace_by_stream(StreamHeap& heap, const Block& block) noexcept;
+  void trace_by_stream(StreamHeap& heap, std::uint64_t address, std::size_t requested) noexcept;
   template <std::uint64_t kAction>
-  void write_by_stream(StreamHeap& heap, const Block& block) noexcept;
+  void write_by_stream(StreamHeap& heap, std::uint64_t address, std::size_t requested) noexcept;
   void write_staged_alone(StreamHeap& heap) noexcept;
   void write_staged(StreamHeap& heap) noexcept;
-  // The same by who has the heap's lock.
+  // The same by who has the heap's lock. Requires: no stream's steps are followed.
   void settle(StreamHeap& heap) noexcept {
     if (heap.lazy_free.block != nullptr) settle_lazy_free(heap);
     if (!heap.awaited.empty()) hand_over_awaited(heap);
@@ -78,6 +84,37 @@ class StreamHits : public HeapBlocks {
   }
   void settle_lazy_free(StreamHeap& heap) noexcept;
 
+  // stream_steps.cpp: steps that come again (Recurrence). Null and false, with nothing changed but frees that were
+  // expected: it is not the step that is expected.
+  [[nodiscard, gnu::noinline]] void* allocate_as_expected(StreamHeap& heap, std::size_t bytes,
+                                                          const StreamIdentity& stream) noexcept;
+  [[nodiscard, gnu::noinline]] bool free_as_expected(StreamHeap& heap, std::uint64_t address) noexcept;
+  // All of these require the stream's lock.
+  template <StreamStep::Kind kKind>
+  void note_step(StreamHeap& heap, const Block& block, const InactiveSplitChange& splits) noexcept;
+  [[nodiscard]] bool is_paged_step(const StreamHeap& heap, const Block& block) const noexcept;
+  [[gnu::noinline]] void begin_following(StreamHeap& heap) noexcept;
+  // False, with nothing changed: nothing is followed, or that is not the next step.
+  [[nodiscard]] bool follow_free(StreamHeap& heap, std::uint64_t address) noexcept;
+  // All that was followed is carried out.
+  void stop_following(StreamHeap& heap) noexcept {
+    if (!heap.recurrence.is_followed()) return;
+    carry_out_steps(heap);
+    heap.recurrence.go_on();
+  }
+  // Something else is about to happen on the stream.
+  void forget_steps(StreamHeap& heap) noexcept {
+    if (heap.recurrence.is_followed()) carry_out_steps(heap);
+    heap.recurrence.cut();
+  }
+  [[gnu::noinline]] void carry_out_steps(StreamHeap& heap) noexcept;
+  [[gnu::noinline]] void carry_out_step(StreamHeap& heap, const StreamStep& step) noexcept;
+  void count_laps(StreamHeap& heap, const StreamStep& step, std::int64_t laps) noexcept;
+  // As many as are worth their host memory. Requires: the heap's lock.
+  [[nodiscard]] std::size_t worthwhile_steps() const noexcept;
+  // Takes host memory, and so requires that no lock is held.
+  [[gnu::noinline]] void provide_for_steps(StreamHeap& heap) noexcept;
+
   // stream_waits.cpp: frees that wait for another stream, with the lock of their own alone.
   [[nodiscard, gnu::noinline]] bool free_behind_event(StreamHeap& heap, std::uint64_t address) noexcept;
   [[nodiscard]] Block* begin_awaiting(StreamHeap& heap, std::uint64_t address) noexcept;
@@ -91,25 +128,92 @@ class StreamHits : public HeapBlocks {
 
 // Not inline, for what has no history.
 template <std::uint64_t kAction>
-[[gnu::noinline]] void StreamHits::write_by_stream(StreamHeap& heap, const Block& block) noexcept {
+[[gnu::noinline]] void StreamHits::write_by_stream(StreamHeap& heap, std::uint64_t address,
+                                                   std::size_t requested) noexcept {
   if (one_stream_serves_) {
-    history_.add_own<kAction>(block.address, as_signed(block.requested), stream_number(heap.stream));
+    history_.add_own<kAction>(address, as_signed(requested), stream_number(heap.stream));
     return;
   }
   if (heap.stage.is_full()) write_staged_alone(heap);
-  heap.stage.add(history_.staged(kAction, block.address, as_signed(block.requested)));
+  heap.stage.add(history_.staged(kAction, address, as_signed(requested)));
 }
 
 // A stream that serves alone writes to the history itself; else what it does waits for others.
 template <std::uint64_t kAction>
-inline void StreamHits::trace_by_stream(StreamHeap& heap, const Block& block) noexcept {
-  if (history_.is_on()) write_by_stream<kAction>(heap, block);
+inline void StreamHits::trace_by_stream(StreamHeap& heap, std::uint64_t address, std::size_t requested) noexcept {
+  if (history_.is_on()) write_by_stream<kAction>(heap, address, requested);
+}
+
+// The block's address, of which all hear who want to.
+inline void* StreamHits::handed_out(StreamHeap& heap, std::uint64_t address, std::size_t bytes,
+                                  std::size_t requested) noexcept {
+  // Both on lines that other threads' frees read.
+  if (const ThreadMark* self = ThreadMark::of_this_thread(); heap.allocates.load(std::memory_order_relaxed) != self)
+    heap.allocates.store(self, std::memory_order_relaxed);
+  if (!heap.has_served_alone) heap.has_served_alone = true;
+  trace_by_stream<static_cast<std::uint64_t>(TraceAction::alloc)>(heap, address, requested);
+  api_.note_allocate(address, bytes, heap.stream.handle);
+  return reinterpret_cast<void*>(address);
+}
+
+// Before the block can serve another request.
+inline void StreamHits::tell_free(StreamHeap& heap, const Block& block) noexcept {
+  api_.note_free(block.address, block.bytes, heap.stream.handle);
+  trace_by_stream<kFreed>(heap, block.address, block.requested);
+}
+
+// Whether the step is one of those that depend on the blocks of this stream alone. Places are all streams'; a block that
+// took a part of a larger request's place adds another mark to their state.
+inline bool StreamHits::is_paged_step(const StreamHeap& heap, const Block& block) const noexcept {
+  return hits_are_plain_ && !heap.lacks_addresses && block.segment->is_paged() &&
+         paged_->placement.place(PagedMemory::place_of(block)).less == 0;
+}
+
+template <StreamStep::Kind kKind>
+inline void StreamHits::note_step(StreamHeap& heap, const Block& block, const InactiveSplitChange& splits) noexcept {
+  if (heap.paged_stream >= 0 && !is_paged_step(heap, block)) [[unlikely]]
+    return heap.recurrence.cut();
+  if (heap.recurrence.note(kKind, {block.address, block.bytes, block.requested, block.kind}, splits)) [[unlikely]]
+    begin_following(heap);
+}
+
+inline bool StreamHits::follow_free(StreamHeap& heap, std::uint64_t address) noexcept {
+  const StreamStep* const step = heap.recurrence.is_followed() ? heap.recurrence.follow_free(address) : nullptr;
+  if (step == nullptr) return false;
+  api_.note_free(address, step->bytes(), heap.stream.handle);
+  trace_by_stream<kFreed>(heap, address, step->requested());
+  return true;
 }
 
 // Requires: the stream's lock is held. The rest of the heap is read only if it is awake: else its owner
 // may be changing it.
 inline bool StreamHits::may_serve(const StreamHeap& heap) const noexcept {
   return heap.is_awake.load(std::memory_order_relaxed) && serves_by_stream_;
+}
+
+inline Block* StreamHits::take_block(StreamHeap& heap, std::size_t bytes, InactiveSplitChange& change) noexcept {
+  const std::size_t rounded = policy_.round(bytes);
+  const PoolKind kind = policy_.pool(rounded);
+  BlockPool& pool = heap.of(kind);
+  Block* const free = pool.best_fit(rounded);
+  if (free == nullptr || (heap.has_hidden_segments && !free->segment->is_found_by_page) || !heap.live.has_room() ||
+      heap.spares.size() == 0 || !policy_.may_serve(free->bytes, rounded))
+    return nullptr;
+  heap.live.fetch_place_of(free->address);
+  const std::size_t taken = policy_.should_split(free->bytes, rounded, kind) ? rounded : free->bytes;
+  change = change_by_taking(*free, taken);
+  if (!heap.ledger.blocks.came(kind, as_signed(taken), as_signed(bytes), change)) {
+    heap.ledger.blocks.take_back(kind, as_signed(taken), as_signed(bytes), change);
+    return nullptr;
+  }
+  Block* const block = take_front(free, taken, pool, heap.spares);
+  block->state = BlockState::active_allocated;
+  block->kind = kind;
+  block->requested = bytes;
+  block->tag = kUntagged;
+  block->oversize = false;
+  heap.live.insert(block->address, block);
+  return block;
 }
 
 inline bool StreamHits::count_free(StreamHeap& heap, const Block& block, const FreeNeighbours& free) noexcept {

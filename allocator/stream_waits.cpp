@@ -40,6 +40,7 @@ bool StreamHits::free_behind_event(StreamHeap& heap, std::uint64_t address) noex
 // Requires: the stream's lock. The block waits, for an event that comes; null, with nothing changed: not here.
 Block* StreamHits::begin_awaiting(StreamHeap& heap, std::uint64_t address) noexcept {
   if (!may_serve(heap) || !heap.awaited.has_room()) return nullptr;
+  stop_following(heap);
   Block* const block = heap.live.find(address);
   if (!can_await(block)) return nullptr;
   LazyFree& lazy = heap.lazy_free;
@@ -52,9 +53,10 @@ Block* StreamHits::begin_awaiting(StreamHeap& heap, std::uint64_t address) noexc
     lazy.state = LazyFree::State::awaited;
   else
     heap.live.erase(address);
+  heap.recurrence.cut();
   // Before the block can serve another request.
   api_.note_free(address, block->bytes, heap.stream.handle);
-  trace_by_stream<kRequested>(heap, *block);
+  trace_by_stream<kRequested>(heap, address, block->requested);
   block->state = BlockState::active_pending_free;
   block->freed_at = history_.clock().now();
   block->pending_events = 1;
@@ -111,8 +113,9 @@ bool StreamHits::complete_awaited(StreamHeap& heap) noexcept {
 
 // False, with the free not complete: it takes the heap's lock.
 bool StreamHits::complete_by_stream(StreamHeap& heap, Block& block) noexcept {
+  forget_steps(heap);
   if (LazyFree& lazy = heap.lazy_free; lazy.block == &block) {  // it may stand
-    trace_by_stream<kCompleted>(heap, block);
+    trace_by_stream<kCompleted>(heap, block.address, block.requested);
     block.pending_events = 0;
     block.state = BlockState::active_allocated;
     lazy.state = LazyFree::State::free;
@@ -121,7 +124,7 @@ bool StreamHits::complete_by_stream(StreamHeap& heap, Block& block) noexcept {
   if (!settle_by_stream(heap)) return false;
   const FreeNeighbours free(block);
   if (!count_free(heap, block, free)) return false;
-  trace_by_stream<kCompleted>(heap, block);
+  trace_by_stream<kCompleted>(heap, block.address, block.requested);
   block.pending_events = 0;
   put_free(&block, free, heap.of(block.kind), heap.spares);
   return true;

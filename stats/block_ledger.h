@@ -53,6 +53,17 @@ class BlockLedger {
     added.splits += times * std::abs(split.count);
     added.split_bytes += times * std::abs(split.bytes);
   }
+  // A block came, or went (of 0 bytes then), so many times in rounds that led back to where they began, and below the
+  // peaks; `grown`: what inactive splits grew by with it.
+  void recurred(PoolKind pool, std::int64_t times, std::int64_t bytes, std::int64_t requested,
+                InactiveSplitChange grown) {
+    Amounts& added = added_[static_cast<std::size_t>(pool)];
+    added.blocks += bytes == 0 ? 0 : times;
+    added.bytes += times * bytes;
+    added.requested += times * requested;
+    added.splits += times * grown.count;
+    added.split_bytes += times * grown.bytes;
+  }
   // Inactive splits came or went alone.
   [[nodiscard]] bool split(PoolKind pool, InactiveSplitChange change) { return take(pool, 0, 0, 0, change); }
 

@@ -1,0 +1,248 @@
+#pragma once
+
+// Recurrence: whether a stream does step by step what it did before, and what that was.
+//
+// Programs that work in steps hand out and take back the same blocks in the same order, step after step. A stream's heap is
+// what its segments and live blocks are, where nothing but hits and frees happens: so once a stream is back in a state where it was, and goes on as
+// it went on then, what comes is known. It is followed then: a request that is the expected one gets the block that it
+// got before, and nothing else is done, nor is it for the expected free, until something else happens. Then what is
+// pending is carried out, less than one round of it, for whole rounds lead back to where they began.
+//
+// A sum over the blocks that came and went since some state tells that the stream is back in it. The state that is
+// looked for is a later one now and then, and is looked for longer, for the first ones need not come again (after
+// Brent's search for cycles). When one comes again, the steps from there on are written down, each with how many before
+// it are those from the beginning (the borders of Knuth, Morris and Pratt). Once these are enough, and the states were
+// the same, the next ones are expected, and followed. The sum has 64 bits: that two sets of blocks look alike is not to
+// be expected in the life of any machine, and that they do and go on alike even less.
+//
+// What happens on the stream beside these steps, and whatever happens under the heap's lock, is told by `cut`:
+// what was known is forgotten. So all of a round was done by steps alone, which had room for it (in the map of live
+// blocks, in spare blocks, below the peaks), and that room is as it was until somebody has cut: what is pending is
+// carried out before.
+// Not thread-safe: guarded by the stream's lock. O(1) a step, amortised, but for what leaves a recurrence: O(steps that
+// were followed, up to as many as there is room for).
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "stats/block_ledger.h"
+
+namespace cistern {
+
+// A block handed out, or taken back.
+class StreamStep {
+ public:
+  enum class Kind : std::uint8_t { allocation, free };
+  struct Of {
+    std::uint64_t address = 0;
+    std::uint64_t bytes = 0;
+    std::uint64_t requested = 0;
+    PoolKind pool = PoolKind::small;
+  };
+
+  StreamStep() = default;
+  // `splits`: the change that came with it.
+  StreamStep(Kind kind, const Of& block, const InactiveSplitChange& splits) noexcept
+      : where_(block.address << kAddressShift | block.bytes / kUnit),
+        what_(block.requested | grown(splits.bytes) / kUnit << kGrownShift | grown(splits.count) << kCountShift |
+              static_cast<std::uint64_t>(block.pool) << kPoolShift | static_cast<std::uint64_t>(kind) << kKindShift) {}
+  // Whether such a step can be told. What is larger is no part of a recurrence.
+  [[nodiscard]] static bool can_tell(const Of& block, const InactiveSplitChange& splits) noexcept {
+    return ((block.address >> kAddressBits) | (block.bytes >> kMostBits) | (grown(splits.bytes) >> kMostBits)) == 0;
+  }
+
+  [[nodiscard]] bool is_allocation_of(std::uint64_t requested) const noexcept {
+    return requested <= kRequestedMask && (what_ & (kRequestedMask | std::uint64_t{1} << kKindShift)) == requested;
+  }
+  [[nodiscard]] bool is_free_of(std::uint64_t address) const noexcept {
+    return (where_ & ~kUnitsMask) == address << kAddressShift && is_free();
+  }
+  [[nodiscard]] bool is_free() const noexcept { return what_ >> kKindShift != 0; }
+  [[nodiscard]] std::uint64_t address() const noexcept {
+    return where_ >> kUnitsBits << (kUnitsBits - kAddressShift);
+  }
+  [[nodiscard]] std::uint64_t bytes() const noexcept { return (where_ & kUnitsMask) * kUnit; }
+  [[nodiscard]] std::uint64_t requested() const noexcept { return what_ & kRequestedMask; }
+  [[nodiscard]] PoolKind pool() const noexcept { return static_cast<PoolKind>(what_ >> kPoolShift & 1); }
+  // By how much inactive splits grew; 0 if they did not.
+  [[nodiscard]] std::int64_t splits() const noexcept { return static_cast<std::int64_t>(what_ >> kCountShift & 1); }
+  [[nodiscard]] std::int64_t split_bytes() const noexcept {
+    return static_cast<std::int64_t>((what_ >> kGrownShift & kUnitsMask) * kUnit);
+  }
+  // Of a block, the same for its allocation and its free.
+  [[nodiscard]] static std::uint64_t mark_of(const Of& block) noexcept {
+    std::uint64_t bits = (block.address << kAddressShift ^ block.bytes) * 0x9E3779B97F4A7C15ULL +
+                         block.requested * 0xC2B2AE3D27D4EB4FULL;
+    bits = (bits ^ bits >> 32) * 0xBF58476D1CE4E5B9ULL;
+    return bits ^ bits >> 29;
+  }
+  friend bool operator==(const StreamStep&, const StreamStep&) = default;
+
+ private:
+  static constexpr std::uint64_t kUnit = 512;  // all addresses and sizes of blocks are multiples of it
+  static constexpr unsigned kUnitsBits = 24;
+  static constexpr std::uint64_t kUnitsMask = (std::uint64_t{1} << kUnitsBits) - 1;
+  static constexpr unsigned kMostBits = 33;     // of bytes: 8 GiB less a unit
+  static constexpr unsigned kAddressBits = 49;  // CUDA's addresses have 49 at most
+  static constexpr unsigned kAddressShift = 64 - kAddressBits;
+  static constexpr std::uint64_t kRequestedMask = (std::uint64_t{1} << kMostBits) - 1;
+  static constexpr unsigned kGrownShift = kMostBits;
+  static constexpr unsigned kCountShift = kGrownShift + kUnitsBits;
+  static constexpr unsigned kPoolShift = kCountShift + 1;
+  static constexpr unsigned kKindShift = 63;
+  static_assert(kUnit == std::uint64_t{1} << (kMostBits - kUnitsBits) && kPoolShift < kKindShift);
+  static_assert(kUnitsBits - kAddressShift == 9);
+
+  [[nodiscard]] static std::uint64_t grown(std::int64_t by) noexcept {
+    return by > 0 ? static_cast<std::uint64_t>(by) : 0;
+  }
+
+  // Not initialised: there are many, and each is written before it is read.
+  std::uint64_t where_;  // from above: the address in units, the size in units
+  std::uint64_t what_;   // from above: the kind, the pool, what splits grew by, what was asked for
+};
+
+class Recurrence {
+ public:
+  // A step that was carried out. Returns whether the next ones may be followed.
+  [[nodiscard]] bool note(StreamStep::Kind kind, const StreamStep::Of& block, const InactiveSplitChange& splits) {
+    if (idle_ != 0) {
+      --idle_;
+      return false;
+    }
+    if (learns_) [[unlikely]]
+      return learn(kind, block, splits);
+    sum_ += change_by(kind, block);
+    ++since_;
+    if ((sum_ == 0) | (since_ == longest_)) [[unlikely]]
+      look();
+    return false;
+  }
+  // Something else happened. Requires: nothing is followed.
+  void cut() noexcept { search(kFirstSteps); }
+
+  // Requires: note said so, and all that the stream left for later is carried out.
+  void follow() noexcept {
+    is_followed_.store(true, std::memory_order_relaxed);
+    round_ = next_ = room_.steps.get() + border_;
+    end_ = room_.steps.get() + size_;
+    laps_ = 0;
+    vain_ = 0;
+    has_followed_ = true;
+  }
+  // As it is without the lock, too: nobody relies on that.
+  [[nodiscard]] bool is_followed() const noexcept { return is_followed_.load(std::memory_order_relaxed); }
+  // The step, which is pending from here on, if it is the next one; else null. Requires: is_followed.
+  [[nodiscard]] const StreamStep* follow_allocation(std::uint64_t requested) noexcept {
+    return next_->is_allocation_of(requested) ? advance() : nullptr;
+  }
+  [[nodiscard]] const StreamStep* follow_free(std::uint64_t address) noexcept {
+    return next_->is_free_of(address) ? advance() : nullptr;
+  }
+  // Stops following. Calls lap(step, times) for each step of a round that was followed to its end, and carry_out(step)
+  // for each after that, in their order. Then follows `go_on` or `cut`.
+  template <class Lap, class CarryOut>
+  void stop(Lap&& lap, CarryOut&& carry_out) {
+    is_followed_.store(false, std::memory_order_relaxed);
+    if (laps_ != 0)
+      for (const StreamStep* step = round_; step != end_; ++step) lap(*step, laps_);
+    for (const StreamStep* step = round_; step != next_; ++step) carry_out(*step);
+  }
+  // What was followed is written down, as if it had been all the time, if it is not too much.
+  void go_on() noexcept;
+
+  // Host memory for what is written down.
+  struct Room {
+    std::size_t size = 0;  // steps
+    std::unique_ptr<StreamStep[]> steps;
+    std::unique_ptr<std::uint32_t[]> borders;  // up to and with each step
+    std::unique_ptr<std::uint64_t[]> sums;     // of what came and went before each kStepsOfSum-th step
+    // Empty where there is none.
+    [[nodiscard]] static Room of(std::size_t steps) noexcept;
+  };
+  // What a step takes of it, about.
+  static constexpr std::size_t kBytesOfStep = sizeof(StreamStep) + sizeof(std::uint32_t);
+  // Whether there are steps to write down that there is no room for. As it is without the lock, too.
+  [[nodiscard]] bool wants_room() const noexcept { return wanted_.load(std::memory_order_relaxed) != 0; }
+  // For how many; 0: it has as much as it may.
+  [[nodiscard]] std::size_t wanted(std::size_t most) const noexcept {
+    const std::size_t steps = std::min(wanted_.load(std::memory_order_relaxed), most);
+    return steps > room_.size ? steps : 0;
+  }
+  // Takes the room, an empty one too, and forgets what it knew. Returns the one from before, which goes without the
+  // lock. Requires: nothing is followed.
+  [[nodiscard]] Room take(Room room) noexcept;
+
+ private:
+  static constexpr std::uint64_t kFirstSteps = 512;  // that are not looked at; and that a state is looked for, at first
+  static constexpr std::uint64_t kLongest = std::uint64_t{1} << 18;
+  static constexpr std::uint64_t kStepsBesidePairs = 64;  // likewise, where a block comes and goes alone
+  static constexpr unsigned kMostVain = 6;
+
+  // So many steps come as they came before until the next ones are taken on trust.
+  static constexpr std::size_t kTried = 16;
+  // One sum for so many steps is kept.
+  static constexpr std::size_t kStepsOfSum = 64;
+
+  const StreamStep* advance() noexcept {
+    const StreamStep* const step = next_;
+    if (++next_ == end_) [[unlikely]] {
+      next_ = round_;
+      ++laps_;
+    }
+    return step;
+  }
+  [[nodiscard]] static std::uint64_t change_by(StreamStep::Kind kind, const StreamStep::Of& block) noexcept {
+    const std::uint64_t mark = StreamStep::mark_of(block);
+    return kind == StreamStep::Kind::free ? -mark : mark;
+  }
+  [[nodiscard]] static std::uint64_t change_by(const StreamStep& step) noexcept {
+    return change_by(step.is_free() ? StreamStep::Kind::free : StreamStep::Kind::allocation,
+                     {step.address(), step.bytes(), step.requested(), step.pool()});
+  }
+  // From here on the state of now is looked for.
+  void search(std::uint64_t longest) noexcept {
+    learns_ = false;
+    sum_ = 0;
+    since_ = 0;
+    longest_ = longest;
+  }
+  // False: so much was refused.
+  bool want(std::size_t steps) noexcept {
+    if (steps >= refused_) return false;
+    wanted_.store(steps, std::memory_order_relaxed);
+    return true;
+  }
+  [[gnu::noinline]] void look() noexcept;
+  [[gnu::noinline]] bool learn(StreamStep::Kind kind, const StreamStep::Of& block, const InactiveSplitChange& splits);
+  void write(const StreamStep& step, std::size_t border) noexcept;
+  void end_learning() noexcept;
+  [[nodiscard]] std::uint64_t sum_of_first(std::size_t steps) const noexcept;
+
+  std::uint64_t idle_ = kFirstSteps;  // steps that are not looked at
+  std::atomic<bool> is_followed_{false};
+  bool learns_ = false;                  // a state came again: what comes then is written down
+  std::uint64_t sum_ = 0;                // of what came and went since a state that is looked for, or that came again
+  std::uint64_t since_ = 0;              // steps; of what is looked for
+  std::uint64_t longest_ = kFirstSteps;  // that it is looked for
+  // What is written down.
+  bool has_followed_ = false;  // since the writing began
+  std::size_t size_ = 0;
+  std::size_t border_ = 0;      // so many of the last steps are the first ones
+  std::size_t last_round_ = 0;  // steps up to when the state came again last
+  // What is followed: from the end on again from `round_`.
+  const StreamStep* next_ = nullptr;
+  const StreamStep* round_ = nullptr;
+  const StreamStep* end_ = nullptr;
+  std::int64_t laps_ = 0;  // how often it came to the end
+
+  unsigned vain_ = 0;       // times that nothing came again for longest
+  std::size_t refused_ = ~std::size_t{0};
+  std::atomic<std::size_t> wanted_{0};  // steps for which there is no room; 0: there is
+  Room room_;
+};
+
+}  // namespace cistern

@@ -1,0 +1,140 @@
+#pragma once
+
+// A plain heap that is followed where its steps come again, beside one that carries each of them out.
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <stdexcept>
+
+#include "allocator/recurrence.h"
+
+namespace cistern {
+
+// First fit by address, of 1 GiB; a block is as large as what was asked for, in units of 512 bytes.
+class FirstFit {
+ public:
+  using Blocks = std::map<std::uint64_t, std::uint64_t>;  // what was asked for, by address
+
+  std::uint64_t allocate(std::uint64_t requested) {
+    std::uint64_t at = kBegin;
+    for (const auto& [address, asked] : live_) {
+      if (address - at >= rounded(requested)) break;
+      at = address + rounded(asked);
+    }
+    live_.emplace(at, requested);
+    return at;
+  }
+  void free(std::uint64_t address) {
+    if (live_.erase(address) != 1) throw std::logic_error("what is freed is no live block");
+  }
+  [[nodiscard]] const Blocks& live() const { return live_; }
+  [[nodiscard]] static std::uint64_t rounded(std::uint64_t bytes) { return (bytes + 511) / 512 * 512; }
+
+ private:
+  static constexpr std::uint64_t kBegin = std::uint64_t{1} << 40;
+  Blocks live_;
+};
+
+class FollowedHeap {
+ public:
+  // Of all that came, whether it was followed or not.
+  struct Totals {
+    std::int64_t allocations = 0, frees = 0, bytes = 0;
+    friend bool operator==(const Totals&, const Totals&) = default;
+  };
+
+  explicit FollowedHeap(std::size_t most_steps = std::size_t{1} << 18) : most_steps_(most_steps) {}
+
+  std::uint64_t allocate(std::uint64_t requested) {
+    ++told_.allocations;
+    told_.bytes += static_cast<std::int64_t>(requested);
+    const std::uint64_t expected = plain_.allocate(requested);
+    const std::uint64_t address = allocate_followed(requested);
+    if (address != expected) throw std::logic_error("a request was served otherwise than by the plain heap");
+    return address;
+  }
+  void free(std::uint64_t address) {
+    ++told_.frees;
+    plain_.free(address);
+    if (steps_.is_followed()) {
+      if (steps_.follow_free(address) != nullptr) return count_followed();
+      stop();
+      steps_.go_on();
+    }
+    const std::uint64_t requested = heap_.live().at(address);
+    heap_.free(address);
+    note(StreamStep::Kind::free, address, requested);
+    ++carried_out_.frees;
+  }
+  // Who looks finds all of it carried out, and what is known is forgotten if something else happens.
+  void look(bool something_else_happens = true) {
+    if (steps_.is_followed()) {
+      stop();
+      if (!something_else_happens) steps_.go_on();
+    }
+    if (something_else_happens) {
+      steps_.cut();
+      provide();
+    }
+    if (heap_.live() != plain_.live()) throw std::logic_error("what was followed was carried out otherwise");
+    if (!(carried_out_ == told_)) throw std::logic_error("what was followed was counted otherwise");
+  }
+  [[nodiscard]] const FirstFit::Blocks& live() const { return plain_.live(); }
+  [[nodiscard]] std::int64_t followed() const { return followed_; }
+
+ private:
+  std::uint64_t allocate_followed(std::uint64_t requested) {
+    if (steps_.is_followed()) {
+      if (const StreamStep* step = steps_.follow_allocation(requested)) {
+        count_followed();
+        if (step->bytes() != FirstFit::rounded(requested)) throw std::logic_error("the size of a step");
+        return step->address();
+      }
+      stop();
+      steps_.go_on();
+    }
+    provide();
+    const std::uint64_t address = heap_.allocate(requested);
+    ++carried_out_.allocations;
+    carried_out_.bytes += static_cast<std::int64_t>(requested);
+    note(StreamStep::Kind::allocation, address, requested);
+    return address;
+  }
+  void note(StreamStep::Kind kind, std::uint64_t address, std::uint64_t requested) {
+    if (steps_.note(kind, {address, FirstFit::rounded(requested), requested, PoolKind::large}, {})) steps_.follow();
+  }
+  void provide() {
+    if (!steps_.wants_room()) return;
+    const std::size_t wanted = steps_.wanted(most_steps_);
+    static_cast<void>(steps_.take(wanted == 0 ? Recurrence::Room() : Recurrence::Room::of(wanted)));
+  }
+  void count_followed() { ++followed_; }
+  void stop() {
+    steps_.stop(
+        [this](const StreamStep& step, std::int64_t times) {
+          (step.is_free() ? carried_out_.frees : carried_out_.allocations) += times;
+          if (!step.is_free()) carried_out_.bytes += times * static_cast<std::int64_t>(step.requested());
+        },
+        [this](const StreamStep& step) {
+          if (step.is_free()) {
+            heap_.free(step.address());
+            ++carried_out_.frees;
+            return;
+          }
+          ++carried_out_.allocations;
+          carried_out_.bytes += static_cast<std::int64_t>(step.requested());
+          if (heap_.allocate(step.requested()) != step.address()) throw std::logic_error("a step leads elsewhere");
+        });
+  }
+
+  std::size_t most_steps_;
+  FirstFit plain_;
+  FirstFit heap_;
+  Recurrence steps_;
+  Totals told_;
+  Totals carried_out_;
+  std::int64_t followed_ = 0;
+};
+
+}  // namespace cistern
