@@ -2,11 +2,12 @@
 
 // Recurrence: whether a stream does step by step what it did before, and what that was.
 //
-// Programs that work in steps hand out and take back the same blocks in the same order, step after step. A stream's heap is
-// what its segments and live blocks are, where nothing but hits and frees happens: so once a stream is back in a state where it was, and goes on as
-// it went on then, what comes is known. It is followed then: a request that is the expected one gets the block that it
-// got before, and nothing else is done, nor is it for the expected free, until something else happens. Then what is
-// pending is carried out, less than one round of it, for whole rounds lead back to where they began.
+// Programs that work in steps hand out and take back the same blocks in the same order, step after step. A stream's
+// heap is what its segments and live blocks are, where nothing but hits and frees happens: so once a stream is back in
+// a state where it was, and goes on as it went on then, what comes is known. It is followed then: a request that is the
+// expected one gets the block that it got before, and nothing else is done, nor is it for the expected free, until
+// something else happens. Then what is pending is carried out, less than one round of it, for whole rounds lead back to
+// where they began.
 //
 // A sum over the blocks that came and went since some state tells that the stream is back in it. The state that is
 // looked for is a later one now and then, and is looked for longer, for the first ones need not come again (after
@@ -61,9 +62,7 @@ class StreamStep {
     return (where_ & ~kUnitsMask) == address << kAddressShift && is_free();
   }
   [[nodiscard]] bool is_free() const noexcept { return what_ >> kKindShift != 0; }
-  [[nodiscard]] std::uint64_t address() const noexcept {
-    return where_ >> kUnitsBits << (kUnitsBits - kAddressShift);
-  }
+  [[nodiscard]] std::uint64_t address() const noexcept { return where_ >> kUnitsBits << (kUnitsBits - kAddressShift); }
   [[nodiscard]] std::uint64_t bytes() const noexcept { return (where_ & kUnitsMask) * kUnit; }
   [[nodiscard]] std::uint64_t requested() const noexcept { return what_ & kRequestedMask; }
   [[nodiscard]] PoolKind pool() const noexcept { return static_cast<PoolKind>(what_ >> kPoolShift & 1); }
@@ -107,12 +106,14 @@ class StreamStep {
 
 class Recurrence {
  public:
-  // A step that was carried out. Returns whether the next ones may be followed.
+  // Whether the step, which was carried out, is passed over: asked first of each that is to be noted.
+  [[nodiscard]] bool passes_over() noexcept {
+    if (idle_ == 0) return false;
+    --idle_;
+    return true;
+  }
+  // A step that was carried out. Returns whether the next ones may be followed. Requires: it is not passed over.
   [[nodiscard]] bool note(StreamStep::Kind kind, const StreamStep::Of& block, const InactiveSplitChange& splits) {
-    if (idle_ != 0) {
-      --idle_;
-      return false;
-    }
     if (learns_) [[unlikely]]
       return learn(kind, block, splits);
     sum_ += change_by(kind, block);
@@ -239,7 +240,7 @@ class Recurrence {
   const StreamStep* end_ = nullptr;
   std::int64_t laps_ = 0;  // how often it came to the end
 
-  unsigned vain_ = 0;       // times that nothing came again for longest
+  unsigned vain_ = 0;  // times that nothing came again for longest
   std::size_t refused_ = ~std::size_t{0};
   std::atomic<std::size_t> wanted_{0};  // steps for which there is no room; 0: there is
   Room room_;

@@ -33,8 +33,10 @@ void say_nothing_was_freed(std::uint64_t address) noexcept {
       lazy.state = LazyFree::State::in_use;
       ++lazy.turns;
       Block* const block = lazy.block;
+      trace_by_stream<kAllocated>(*heap, block->address, bytes);
+      api_.note_allocate(block->address, block->bytes, stream.handle);
       note_step<StreamStep::Kind::allocation>(*heap, *block, lazy.change);
-      return handed_out(*heap, block->address, block->bytes, bytes);
+      return reinterpret_cast<void*>(block->address);
     }
   } else if (!take_returned(*heap)) {
     return nullptr;

@@ -55,10 +55,11 @@ class StreamHits : public HeapBlocks {
   // Null, with nothing changed: not without the heap's lock.
   [[nodiscard]] Block* take_block(StreamHeap& heap, std::size_t bytes, InactiveSplitChange& change) noexcept;
   [[nodiscard]] void* handed_out(StreamHeap& heap, std::uint64_t address, std::size_t bytes,
-                               std::size_t requested) noexcept;
+                                 std::size_t requested) noexcept;
   void tell_free(StreamHeap& heap, const Block& block) noexcept;
   [[nodiscard]] bool settle_by_stream(StreamHeap& heap) noexcept;
   [[nodiscard, gnu::noinline]] bool carry_out(StreamHeap& heap) noexcept;
+  static constexpr auto kAllocated = static_cast<std::uint64_t>(TraceAction::alloc);
   // `kAction`: alloc, one of a free, or kFreed.
   template <std::uint64_t kAction>
   void trace_by_stream(StreamHeap& heap, std::uint64_t address, std::size_t requested) noexcept;
@@ -146,12 +147,12 @@ inline void StreamHits::trace_by_stream(StreamHeap& heap, std::uint64_t address,
 
 // The block's address, of which all hear who want to.
 inline void* StreamHits::handed_out(StreamHeap& heap, std::uint64_t address, std::size_t bytes,
-                                  std::size_t requested) noexcept {
+                                    std::size_t requested) noexcept {
   // Both on lines that other threads' frees read.
   if (const ThreadMark* self = ThreadMark::of_this_thread(); heap.allocates.load(std::memory_order_relaxed) != self)
     heap.allocates.store(self, std::memory_order_relaxed);
   if (!heap.has_served_alone) heap.has_served_alone = true;
-  trace_by_stream<static_cast<std::uint64_t>(TraceAction::alloc)>(heap, address, requested);
+  trace_by_stream<kAllocated>(heap, address, requested);
   api_.note_allocate(address, bytes, heap.stream.handle);
   return reinterpret_cast<void*>(address);
 }
@@ -162,8 +163,8 @@ inline void StreamHits::tell_free(StreamHeap& heap, const Block& block) noexcept
   trace_by_stream<kFreed>(heap, block.address, block.requested);
 }
 
-// Whether the step is one of those that depend on the blocks of this stream alone. Places are all streams'; a block that
-// took a part of a larger request's place adds another mark to their state.
+// Whether the step is one of those that depend on the blocks of this stream alone. Places are all streams'; a block
+// that took a part of a larger request's place adds another mark to their state.
 inline bool StreamHits::is_paged_step(const StreamHeap& heap, const Block& block) const noexcept {
   return hits_are_plain_ && !heap.lacks_addresses && block.segment->is_paged() &&
          paged_->placement.place(PagedMemory::place_of(block)).less == 0;
@@ -171,6 +172,7 @@ inline bool StreamHits::is_paged_step(const StreamHeap& heap, const Block& block
 
 template <StreamStep::Kind kKind>
 inline void StreamHits::note_step(StreamHeap& heap, const Block& block, const InactiveSplitChange& splits) noexcept {
+  if (heap.recurrence.passes_over()) return;
   if (heap.paged_stream >= 0 && !is_paged_step(heap, block)) [[unlikely]]
     return heap.recurrence.cut();
   if (heap.recurrence.note(kKind, {block.address, block.bytes, block.requested, block.kind}, splits)) [[unlikely]]

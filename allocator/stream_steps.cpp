@@ -30,8 +30,7 @@ namespace {
                                                         const StreamIdentity& stream) noexcept {
   history_.provide();
   const std::lock_guard lock(heap.mutex);
-  if (heap.stream.id != stream.id || current_tag() != kUntagged ||
-      awaiting_.load(std::memory_order_relaxed) != nullptr)
+  if (heap.stream.id != stream.id || current_tag() != kUntagged || awaiting_.load(std::memory_order_relaxed) != nullptr)
     return nullptr;
   for (std::uint64_t address = heap.returned.first(); address != 0; address = heap.returned.first()) {
     if (!follow_free(heap, address)) return nullptr;
@@ -61,8 +60,8 @@ void StreamHits::carry_out_steps(StreamHeap& heap) noexcept {
 [[gnu::flatten]] void StreamHits::carry_out_step(StreamHeap& heap, const StreamStep& step) noexcept {
   if (!step.is_free()) {
     InactiveSplitChange change;
-    Block* const block = heap.paged_stream >= 0 ? take_paged_block(heap, step.requested())
-                                                : take_block(heap, step.requested(), change);
+    Block* const block =
+        heap.paged_stream >= 0 ? take_paged_block(heap, step.requested()) : take_block(heap, step.requested(), change);
     if (block == nullptr || block->address != step.address()) end_for_a_wrong_step(step);
     return;
   }

@@ -102,6 +102,7 @@ class FollowedHeap {
     return address;
   }
   void note(StreamStep::Kind kind, std::uint64_t address, std::uint64_t requested) {
+    if (steps_.passes_over()) return;
     if (steps_.note(kind, {address, FirstFit::rounded(requested), requested, PoolKind::large}, {})) steps_.follow();
   }
   void provide() {

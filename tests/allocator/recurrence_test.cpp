@@ -64,9 +64,12 @@ class LoopProgram {
   }
   void detour() {
     switch (random_() % 3) {
-      case 0: return heap_.look(random_() % 2 == 0);
-      case 1: return heap_.free(heap_.allocate(kUnit * (1 + random_() % 90)));
-      default: kept_.push_back(heap_.allocate(kUnit * (1 + random_() % 90)));
+      case 0:
+        return heap_.look(random_() % 2 == 0);
+      case 1:
+        return heap_.free(heap_.allocate(kUnit * (1 + random_() % 90)));
+      default:
+        kept_.push_back(heap_.allocate(kUnit * (1 + random_() % 90)));
     }
     if (kept_.size() > 3) release(kept_, random_());
   }
@@ -147,8 +150,8 @@ TEST(RecurrenceTest, AFreeOfAnotherAddressIsNotTheExpectedOne) {
   const StreamStep::Of block{std::uint64_t{7} << 30, 1024, 600, PoolKind::small};
   const StreamStep step(StreamStep::Kind::free, block, {1, 1024});
   EXPECT_TRUE(step.is_free_of(block.address));
-  for (const std::uint64_t other : {block.address + 1, block.address + 8, block.address + 512, block.address - 512,
-                                    std::uint64_t{0}})
+  for (const std::uint64_t other :
+       {block.address + 1, block.address + 8, block.address + 512, block.address - 512, std::uint64_t{0}})
     EXPECT_FALSE(step.is_free_of(other)) << other;
   EXPECT_FALSE(step.is_allocation_of(600));
   const StreamStep allocation(StreamStep::Kind::allocation, block, {-1, -1024});
@@ -173,9 +176,9 @@ class Twin {
  public:
   explicit Twin(Policy policy, bool is_looked_at)
       : is_looked_at_(is_looked_at),
-        allocator_({.driver = &driver_.api(),
-                    .options = AllocatorOptions::parse(std::string("stream_hand_over:done,policy:") +
-                                                       to_string(policy))}) {
+        allocator_(
+            {.driver = &driver_.api(),
+             .options = AllocatorOptions::parse(std::string("stream_hand_over:done,policy:") + to_string(policy))}) {
     EXPECT_EQ(driver_.api().init(0), CUDA_SUCCESS);
     CUcontext context = nullptr;
     EXPECT_EQ(driver_.api().primary_ctx_retain(&context, 0), CUDA_SUCCESS);
@@ -251,9 +254,7 @@ class TwinHeaps {
     for (const TraceEntry& entry : snapshot.device_traces.at(0)) all.emplace_back(entry.action, entry.size);
     return all;
   }
-  static std::int64_t offset(void* block, void* first) {
-    return static_cast<char*>(block) - static_cast<char*>(first);
-  }
+  static std::int64_t offset(void* block, void* first) { return static_cast<char*>(block) - static_cast<char*>(first); }
   void disturb() {
     const std::uint64_t kind = random_() % 6;
     const std::uint64_t bytes = kMega * (1 + random_() % 3);
@@ -261,16 +262,25 @@ class TwinHeaps {
       CachingAllocator& allocator = twin->allocator();
       void* const block = twin->allocate(bytes);
       switch (kind) {
-        case 0: twin->free_elsewhere(block); continue;
-        case 1: allocator.record_stream(block, twin->other()); break;
-        case 2: allocator.empty_cache(); break;
-        case 3: allocator.deallocate(allocator.allocate(bytes, twin->other())); break;
+        case 0:
+          twin->free_elsewhere(block);
+          continue;
+        case 1:
+          allocator.record_stream(block, twin->other());
+          break;
+        case 2:
+          allocator.empty_cache();
+          break;
+        case 3:
+          allocator.deallocate(allocator.allocate(bytes, twin->other()));
+          break;
         case 4: {
           const TagScope tag("detour");
           allocator.deallocate(allocator.allocate(bytes));
           break;
         }
-        default: EXPECT_GT(allocator.memory_stats().allocation.all.current, 0);
+        default:
+          EXPECT_GT(allocator.memory_stats().allocation.all.current, 0);
       }
       twin->free(block);
     }

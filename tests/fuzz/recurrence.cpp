@@ -41,8 +41,12 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   while (steps.more() && done.size() < 20000) {
     const std::uint64_t kind = steps.byte();
     switch (kind % 4) {
-      case 0: take({false, kind / 4 * 97}); break;
-      case 1: take({true, kind / 4}); break;
+      case 0:
+        take({false, kind / 4 * 97});
+        break;
+      case 1:
+        take({true, kind / 4});
+        break;
       case 2: {
         const std::size_t round = std::min<std::size_t>(done.size(), 1 + steps.byte());
         const std::size_t first = done.size() - round;
@@ -50,7 +54,8 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
           for (std::size_t i = 0; i < round && done.size() < 20000; ++i) take(Step(done[first + i]));
         break;
       }
-      default: heap.look(kind / 4 % 2 == 0);
+      default:
+        heap.look(kind / 4 % 2 == 0);
     }
   }
   heap.look();
