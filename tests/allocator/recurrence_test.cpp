@@ -114,6 +114,26 @@ TEST(RecurrenceTest, ALoneBlockAfterARoundBeginsAnotherRound) {
   heap.look();
 }
 
+// What is kept lies behind the hole in which the steps go round: their addresses are the same each time.
+TEST(RecurrenceTest, TheSameStepsFromAnotherStateAreNotFollowed) {
+  FollowedHeap heap;
+  const std::uint64_t hole = heap.allocate(64 * kKibi);
+  heap.allocate(512);
+  heap.free(hole);
+  const auto climb = [&heap](std::uint64_t unit, std::uint64_t steps) {
+    std::uint64_t last = heap.allocate(unit);
+    for (std::uint64_t step = 2; step <= steps; ++step) heap.free(std::exchange(last, heap.allocate(unit * step)));
+    heap.free(last);
+  };
+  for (int i = 0; i < 400; ++i) {
+    for (const std::uint64_t steps : {5, 6, 7}) climb(500, steps);  // where the writing may begin
+    climb(600, 12);
+    ASSERT_NO_THROW(heap.allocate(100 * kKibi));
+  }
+  EXPECT_EQ(heap.followed(), 0);
+  EXPECT_NO_THROW(heap.look());
+}
+
 // A free that the same request follows costs as little.
 TEST(RecurrenceTest, APairAloneIsNotFollowed) {
   FollowedHeap heap;
