@@ -30,7 +30,7 @@ void said_on_standard_error(void* pointer, Free&& free) noexcept {
 }  // namespace
 
 std::optional<std::size_t> HeapReports::requested_bytes(std::uint64_t address) const noexcept {
-  const Lock lock(mutex_);
+  const HeapLook look(mutex_);
   const Block* block = find_live(address);
   return block == nullptr ? std::nullopt : std::optional(block->requested);
 }

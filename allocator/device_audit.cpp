@@ -84,7 +84,7 @@ void require_equal(const MemoryStats& stats, const Walked& walked, Stat PoolStat
 }  // namespace
 
 HeapReports::Usage HeapReports::usage() const {
-  const Lock lock(mutex_);
+  const HeapLook look(mutex_);
   return usage_locked();
 }
 
@@ -119,7 +119,7 @@ HeapReports::Usage HeapReports::usage_locked(const PrivatePool* home) const {
 }
 
 void HeapReports::check() const {
-  const Lock lock(mutex_);
+  const HeapLook look(mutex_);
   Walked small;
   Walked large;
   std::size_t free_blocks = 0;

@@ -61,12 +61,12 @@ std::size_t write(JsonWriter& json, std::span<Segment* const> segments, int devi
 }  // namespace
 
 HistoryInfo HeapReports::history_info() const {
-  const Lock lock(mutex_);
+  const HeapLook look(mutex_);
   return history_.info();
 }
 
 std::vector<SegmentInfo> HeapReports::segments_of(PoolId id) const {
-  const Lock lock(mutex_);
+  const HeapLook look(mutex_);
   const PrivatePool* pool = nullptr;
   if (!id.is_default()) {
     require_private(id);
@@ -96,19 +96,20 @@ std::vector<SegmentInfo> HeapReports::segments_of(PoolId id) const {
 
 void HeapReports::add_to(Snapshot& snapshot, SnapshotStacks& stacks) {
   DeviceCut cut;
-  Lock lock(mutex_);
   // Memory for the copy is taken without the lock: until it suffices.
-  while (!cut.has_room_for(size_of_cut())) {
-    const DeviceCut::Size size = size_of_cut();
-    lock.unlock();
-    cut.reserve(size);
-    lock.lock();
-  }
+  for (DeviceCut::Size size; !take_cut_into(cut, size);) cut.reserve(size);
+  cut.move_to(snapshot, device_, stacks, history_.clock());
+}
+
+// False: there is no room for it, which takes `size`.
+bool HeapReports::take_cut_into(DeviceCut& cut, DeviceCut::Size& size) {
+  const HeapLook look(mutex_);
+  size = size_of_cut();
+  if (!cut.has_room_for(size)) return false;
   take_cut(cut);
   // Of this snapshot, so the next one shows it.
   recorder_.snapshot_taken();
-  lock.unlock();
-  cut.move_to(snapshot, device_, stacks, history_.clock());
+  return true;
 }
 
 DeviceCut::Size HeapReports::size_of_cut() const {

@@ -152,27 +152,27 @@ std::optional<PendingFree> HeapReports::oldest_pending_free_locked() const {
 }
 
 std::vector<TagStats> HeapReports::tag_stats() const {
-  const Lock lock(mutex_);
+  const HeapLook look(mutex_);
   return tag_stats_locked();
 }
 
 std::vector<StreamStats> HeapReports::stream_stats() const {
-  const Lock lock(mutex_);
+  const HeapLook look(mutex_);
   return stream_stats_locked();
 }
 
 std::vector<HandOverStats> HeapReports::hand_over_stats() const {
-  const Lock lock(mutex_);
+  const HeapLook look(mutex_);
   return hand_over_stats_locked();
 }
 
 std::optional<PendingFree> HeapReports::oldest_pending_free() const {
-  const Lock lock(mutex_);
+  const HeapLook look(mutex_);
   return oldest_pending_free_locked();
 }
 
 HeapReports::Figures HeapReports::figures() const {
-  const Lock lock(mutex_);
+  const HeapLook look(mutex_);
   Figures figures{usage_locked(),
                   tag_stats_locked(),
                   stream_stats_locked(),
@@ -188,7 +188,7 @@ HeapReports::Figures HeapReports::figures() const {
 FragmentationStats HeapReports::fragmentation(std::size_t request_bytes) const {
   FragmentationStats stats;
   stats.request_bytes = request_bytes;
-  const Lock lock(mutex_);
+  const HeapLook look(mutex_);
   const Usage usage = usage_locked();
   stats.free_bytes = usage.free_split + usage.free_whole;
   stats.free_split_bytes = usage.free_split;
@@ -218,7 +218,7 @@ DeviceMemoryStats HeapReports::device_memory_stats() const {
   DeviceMemoryStats stats;
   stats.total = memory.total;
   stats.free = memory.free;
-  const Lock lock(mutex_);
+  const HeapLook look(mutex_);
   stats.reserved = held_bytes_;
   stats.outside = memory.total - std::min(memory.total, memory.free + held_bytes_);
   return stats;
@@ -230,7 +230,7 @@ void HeapReports::open_scope(OpenScope& scope) noexcept {
 }
 
 MemoryStats HeapReports::scope_stats(const OpenScope& scope) const noexcept {
-  const Lock lock(mutex_);
+  const HeapLook look(mutex_);
   return recorder_.scope_stats(scope);
 }
 

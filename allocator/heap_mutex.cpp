@@ -3,22 +3,42 @@
 #include "allocator/stream_hits.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <functional>
 #include <utility>
 
 namespace cistern {
 
 void HeapMutex::lock() {
+  lock_streams();
+  // Of all before the first is settled: that may move room below the peaks, which steps that are followed rely on.
+  for (StreamHeap* stream : streams_) heap_.forget_steps(*stream);
+  settle_streams();
+}
+
+void HeapMutex::lock_to_look() {
+  lock_streams();
+  for (StreamHeap* stream : streams_) heap_.stop_following(*stream);
+  for (StreamHeap* stream : streams_) heap_.take_returned_to_look(*stream);
+  const std::uint64_t grants = heap_.recorder_.grants();
+  settle_streams();
+  if (heap_.recorder_.grants() == grants) return;
+  for (StreamHeap* stream : streams_) stream->recurrence.cut();
+}
+
+void HeapMutex::lock_streams() {
   mutex_.lock();
   if (!waking_.empty()) take_in_waking();
   for (StreamHeap* stream : streams_) stream->mutex.lock();
-  // Of all before the first is settled: that may move room below the peaks, which steps that are followed rely on.
-  for (StreamHeap* stream : streams_) heap_.forget_steps(*stream);
+}
+
+void HeapMutex::settle_streams() noexcept {
   bool sleeps = false;
   for (StreamHeap* stream : streams_) {
     heap_.settle(*stream);
     if (stream->wants_to_wake) [[unlikely]] {
       stream->wants_to_wake = false;
+      stream->recurrence.cut();  // what happened while it slept it was not told
       stream->is_awake.store(true, std::memory_order_relaxed);
     }
     sleeps = sleeps || !stream->is_awake.load(std::memory_order_relaxed);

@@ -6,6 +6,8 @@
 // has them all, and finds what streams left for later carried out: the heap as its statistics tell it. Streams
 // are locked by their place in memory: one that is to wake does so when the lock is taken next, and one that was
 // put to sleep is locked once more, for what came to it meanwhile.
+// Who changes nothing that a stream's hits and frees look at takes it to look (HeapLook): then streams go on with what
+// they know of their steps (Recurrence).
 // A BasicLockable; not recursive. O(streams awake).
 
 #include "allocator/biased_mutex.h"
@@ -26,6 +28,7 @@ class HeapMutex {
   HeapMutex& operator=(const HeapMutex&) = delete;
 
   void lock();
+  void lock_to_look();
   void unlock();
 
   // All of these require: it is held.
@@ -39,13 +42,27 @@ class HeapMutex {
   [[nodiscard]] const std::vector<StreamHeap*>& streams() const noexcept { return streams_; }
 
  private:
+  void lock_streams();
   void take_in_waking() noexcept;
+  void settle_streams() noexcept;
   void let_sleepers_go() noexcept;
 
   BiasedMutex mutex_;
   StreamHits& heap_;
   std::vector<StreamHeap*> streams_;  // by address
   std::vector<StreamHeap*> waking_;
+};
+
+// The lock, held to look for as long as this lives.
+class HeapLook {
+ public:
+  explicit HeapLook(HeapMutex& mutex) : mutex_(mutex) { mutex_.lock_to_look(); }
+  ~HeapLook() { mutex_.unlock(); }
+  HeapLook(const HeapLook&) = delete;
+  HeapLook& operator=(const HeapLook&) = delete;
+
+ private:
+  HeapMutex& mutex_;
 };
 
 }  // namespace cistern

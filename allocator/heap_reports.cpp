@@ -5,7 +5,7 @@
 namespace cistern {
 
 bool HeapReports::can_serve(const AllocatorOptions& options) const {
-  const Lock lock(mutex_);
+  const HeapLook look(mutex_);
   return can_serve_while_locked(options);
 }
 
@@ -14,22 +14,22 @@ bool HeapReports::can_serve_while_locked(const AllocatorOptions& options) const 
 }
 
 bool HeapReports::knows_capture() const {
-  const Lock lock(mutex_);
+  const HeapLook look(mutex_);
   return routing_.capture_under_way(true);
 }
 
 double HeapReports::memory_fraction() const {
-  const Lock lock(mutex_);
+  const HeapLook look(mutex_);
   return fraction_;
 }
 
 std::uint64_t HeapReports::requests_without_addresses() const {
-  const Lock lock(mutex_);
+  const HeapLook look(mutex_);
   return requests_without_addresses_;
 }
 
 MemoryStats HeapReports::stats(ReservedByPrivatePool* pools) const {
-  const Lock lock(mutex_);
+  const HeapLook look(mutex_);
   if (pools != nullptr && !follows_2_4()) {
     private_pools_.for_each([&](const PrivatePool& pool) {
       pools->emplace(std::pair(pool.id.first, pool.id.second), pool.reserved.stats().reserved_bytes);
@@ -39,7 +39,7 @@ MemoryStats HeapReports::stats(ReservedByPrivatePool* pools) const {
 }
 
 MemoryStats HeapReports::pool_stats(PoolId id) const {
-  const Lock lock(mutex_);
+  const HeapLook look(mutex_);
   return used_pool(id).recorder.stats();
 }
 

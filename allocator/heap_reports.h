@@ -143,6 +143,7 @@ class HeapReports : protected HeapState {
   // device_snapshot.cpp
   [[nodiscard]] DeviceCut::Size size_of_cut() const;
   void take_cut(DeviceCut& cut) const;
+  [[nodiscard]] bool take_cut_into(DeviceCut& cut, DeviceCut::Size& size);
   template <class Visit>
   void for_each_segment(Visit&& visit) const;
   static void count_as_gone(const Segment& segment, MemoryStats& stats);

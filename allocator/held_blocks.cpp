@@ -23,7 +23,7 @@ void DeviceAllocator::let_go(std::uint64_t address) noexcept {
 }
 
 bool HeapReports::is_freed_while_held(std::uint64_t address) const {
-  const Lock lock(mutex_);
+  const HeapLook look(mutex_);
   const Block* block = find_live(address);
   return block != nullptr && block->freed_while_held;
 }

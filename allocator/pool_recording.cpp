@@ -56,7 +56,7 @@ void DeviceAllocator::release_pool(PoolId id) {
 }
 
 std::size_t HeapReports::pool_use_count(PoolId id) const {
-  const Lock lock(mutex_);
+  const HeapLook look(mutex_);
   const PrivatePool* pool = private_pools_.find(id);
   return pool == nullptr ? 0 : pool->uses;
 }

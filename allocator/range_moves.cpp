@@ -73,7 +73,7 @@ void DeviceAllocator::move_leftover_ranges(const RangeFilter& chosen, PrivatePoo
 }
 
 std::optional<DeviceAllocator::BlockPages> HeapReports::pages_of(std::uint64_t address) const {
-  const Lock lock(mutex_);
+  const HeapLook look(mutex_);
   const Block* block = find_live(address);
   if (block == nullptr || block->freed_while_held) return std::nullopt;
   BlockPages found;

@@ -49,15 +49,16 @@ bool Recurrence::learn(StreamStep::Kind kind, const StreamStep::Of& block, const
     end_learning();
     return false;
   }
-  const StreamStep step(kind, block, splits);
+  const std::size_t before = border_;
+  write({kind, block, splits});
+  const bool goes_on = std::exchange(was_followed_, false) && border_ == before + 1;
+  return (goes_on || (border_ >= kTried && border_ % kTried == 0)) && sum_of_first(border_) == sum_;
+}
+
+void Recurrence::write(const StreamStep& step) noexcept {
   std::size_t border = border_;
   while (border != 0 && room_.steps[border] != step) border = room_.borders[border - 1];
   if (size_ != 0 && room_.steps[border] == step) ++border;
-  write(step, border);
-  return border >= kTried && border % kTried == 0 && sum_of_first(border) == sum_;
-}
-
-void Recurrence::write(const StreamStep& step, std::size_t border) noexcept {
   if (size_ % kStepsOfSum == 0) room_.sums[size_ / kStepsOfSum] = sum_;
   sum_ += change_by(step);
   room_.steps[size_] = step;
@@ -78,15 +79,26 @@ std::uint64_t Recurrence::sum_of_first(std::size_t steps) const noexcept {
 void Recurrence::go_on() noexcept {
   const auto round = static_cast<std::size_t>(end_ - round_);
   const auto at = static_cast<std::size_t>(next_ - round_);
-  const std::size_t left = room_.size - size_;
-  if (static_cast<std::uint64_t>(laps_) > left / round || static_cast<std::size_t>(laps_) * round + at > left) {
-    const bool was_short = static_cast<std::uint64_t>(laps_) <= 4 * room_.size / round;
-    cut();
-    if (was_short) static_cast<void>(want(4 * room_.size));
-    return;
+  const auto laps = static_cast<std::uint64_t>(laps_);
+  std::size_t left = room_.size - size_;
+  std::size_t followed = laps * round + at;
+  if (laps > left / round || followed > left) {
+    if (laps <= 4 * room_.size / round) static_cast<void>(want(4 * room_.size));
+    if (round + at > room_.size) return cut();
+    begin_with_round();
+    followed = at;
   }
-  for (std::size_t followed = static_cast<std::size_t>(laps_) * round + at; followed != 0; --followed)
-    write(room_.steps[size_ - round], border_ + 1);
+  for (; followed != 0; --followed) write(StreamStep(room_.steps[size_ - round]));
+  was_followed_ = border_ >= kTried;
+}
+
+// What came before the round that is followed is forgotten, and how often it was: whole rounds lead back to where they
+// began.
+void Recurrence::begin_with_round() noexcept {
+  const std::size_t round = size_ - border_;
+  std::move(&room_.steps[border_], &room_.steps[size_], &room_.steps[0]);
+  size_ = border_ = last_round_ = 0;
+  while (size_ != round) write(StreamStep(room_.steps[size_]));
 }
 
 // There is no room for more. Where the state came late, it came again and again, and more room may do. What was
@@ -107,7 +119,6 @@ Recurrence::Room Recurrence::take(Room room) noexcept {
   const std::size_t wanted = wanted_.exchange(0, std::memory_order_relaxed);
   if (room.size <= room_.size) {
     refused_ = wanted;
-    cut();
     return room;
   }
   search(kLongest);

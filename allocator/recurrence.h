@@ -9,14 +9,15 @@
 // something else happens. Then what is pending is carried out, less than one round of it, for whole rounds lead back to
 // where they began.
 //
-// A sum over the blocks that came and went since some state tells that the stream is back in it. The state that is
-// looked for is a later one now and then, and is looked for longer, for the first ones need not come again (after
-// Brent's search for cycles). When one comes again, the steps from there on are written down, each with how many before
-// it are those from the beginning (the borders of Knuth, Morris and Pratt). Once these are enough, and the states were
-// the same, the next ones are expected, and followed. The sum has 64 bits: that two sets of blocks look alike is not to
-// be expected in the life of any machine, and that they do and go on alike even less.
+// A rough sum over the blocks that came and went since some state tells that the stream may be back in it. The state
+// that is looked for is a later one now and then, and is looked for longer, for the first ones need not come again
+// (after Brent's search for cycles). When one comes again, the steps from there on are written down, each with how many
+// before it are those from the beginning (the borders of Knuth, Morris and Pratt). Once these are enough, and the
+// states were the same by a sum that is not rough, the next ones are expected, and followed. This sum has 64 bits: that
+// two sets of blocks look alike is not to be expected in the life of any machine, and that they do and go on alike even
+// less.
 //
-// What happens on the stream beside these steps, and whatever happens under the heap's lock, is told by `cut`:
+// What happens on the stream beside these steps, and whatever changes under the heap's lock, is told by `cut`:
 // what was known is forgotten. So all of a round was done by steps alone, which had room for it (in the map of live
 // blocks, in spare blocks, below the peaks), and that room is as it was until somebody has cut: what is pending is
 // carried out before.
@@ -71,7 +72,10 @@ class StreamStep {
   [[nodiscard]] std::int64_t split_bytes() const noexcept {
     return static_cast<std::int64_t>((what_ >> kGrownShift & kUnitsMask) * kUnit);
   }
-  // Of a block, the same for its allocation and its free.
+  // Of a block, the same for its allocation and its free. Rough: other blocks may make the same sum now and then.
+  [[nodiscard]] static std::uint64_t rough_mark_of(const Of& block) noexcept {
+    return block.address / kUnit + (block.requested << (64 - kUnitsBits));
+  }
   [[nodiscard]] static std::uint64_t mark_of(const Of& block) noexcept {
     std::uint64_t bits = (block.address << kAddressShift ^ block.bytes) * 0x9E3779B97F4A7C15ULL +
                          block.requested * 0xC2B2AE3D27D4EB4FULL;
@@ -116,7 +120,8 @@ class Recurrence {
   [[nodiscard]] bool note(StreamStep::Kind kind, const StreamStep::Of& block, const InactiveSplitChange& splits) {
     if (learns_) [[unlikely]]
       return learn(kind, block, splits);
-    sum_ += change_by(kind, block);
+    const std::uint64_t mark = StreamStep::rough_mark_of(block);
+    sum_ += kind == StreamStep::Kind::free ? -mark : mark;
     ++since_;
     if ((sum_ == 0) | (since_ == longest_)) [[unlikely]]
       look();
@@ -152,7 +157,7 @@ class Recurrence {
       for (const StreamStep* step = round_; step != end_; ++step) lap(*step, laps_);
     for (const StreamStep* step = round_; step != next_; ++step) carry_out(*step);
   }
-  // What was followed is written down, as if it had been all the time, if it is not too much.
+  // What was followed is written down, as if it had been all the time; or the round alone, where that is too much.
   void go_on() noexcept;
 
   // Host memory for what is written down.
@@ -173,8 +178,8 @@ class Recurrence {
     const std::size_t steps = std::min(wanted_.load(std::memory_order_relaxed), most);
     return steps > room_.size ? steps : 0;
   }
-  // Takes the room, an empty one too, and forgets what it knew. Returns the one from before, which goes without the
-  // lock. Requires: nothing is followed.
+  // Takes the room, an empty one too; of another one it forgets what it knew. Returns the one from before, which goes
+  // without the lock. Requires: nothing is followed.
   [[nodiscard]] Room take(Room room) noexcept;
 
  private:
@@ -206,7 +211,7 @@ class Recurrence {
   }
   // From here on the state of now is looked for.
   void search(std::uint64_t longest) noexcept {
-    learns_ = false;
+    learns_ = was_followed_ = false;
     sum_ = 0;
     since_ = 0;
     longest_ = longest;
@@ -219,7 +224,8 @@ class Recurrence {
   }
   [[gnu::noinline]] void look() noexcept;
   [[gnu::noinline]] bool learn(StreamStep::Kind kind, const StreamStep::Of& block, const InactiveSplitChange& splits);
-  void write(const StreamStep& step, std::size_t border) noexcept;
+  void write(const StreamStep& step) noexcept;
+  void begin_with_round() noexcept;
   void end_learning() noexcept;
   [[nodiscard]] std::uint64_t sum_of_first(std::size_t steps) const noexcept;
 
@@ -233,6 +239,7 @@ class Recurrence {
   bool has_followed_ = false;  // since the writing began
   std::size_t size_ = 0;
   std::size_t border_ = 0;      // so many of the last steps are the first ones
+  bool was_followed_ = false;   // up to here
   std::size_t last_round_ = 0;  // steps up to when the state came again last
   // What is followed: from the end on again from `round_`.
   const StreamStep* next_ = nullptr;

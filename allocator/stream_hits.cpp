@@ -93,7 +93,7 @@ bool StreamHits::record_use_by_stream(std::uint64_t address, StreamUse& use) {
 
 bool StreamHits::owns(std::uint64_t address) noexcept {
   if (owns_by_stream(address)) return true;
-  const Lock lock(mutex_);
+  const HeapLook look(mutex_);
   return find_live(address) != nullptr;
 }
 

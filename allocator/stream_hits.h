@@ -72,13 +72,20 @@ class StreamHits : public HeapBlocks {
     if (heap.lazy_free.block != nullptr) settle_lazy_free(heap);
     if (!heap.awaited.empty()) hand_over_awaited(heap);
     if (!heap.stage.events().empty()) write_staged(heap);
-    if (heap.returned.first() != 0) free_returned(heap);
+    if (heap.returned.first() == 0 && heap.spares.size() <= kMostSpares) return;
+    // More than what the stream was told happens, or what it needs goes.
+    heap.recurrence.cut();
+    free_returned(heap);
     if (heap.spares.size() > kMostSpares) heap.spares.move_to(arena_.spares(), heap.spares.size() - kMostSpares / 4);
   }
   // More than what a stream's hits take between two looks at the heap serve others better.
   static constexpr std::size_t kMostSpares = 256;
   [[nodiscard, gnu::noinline]] bool hand_back(StreamHeap& heap, std::uint64_t address) noexcept;
   [[nodiscard, gnu::noinline]] bool take_returned(StreamHeap& heap) noexcept;
+  // As many as the stream can free by itself: they are steps of its.
+  void take_returned_to_look(StreamHeap& heap) noexcept {
+    if (heap.returned.first() != 0 && may_serve(heap)) static_cast<void>(take_returned(heap));
+  }
   void free_returned(StreamHeap& heap) noexcept;
   [[nodiscard]] static bool is_free_at_once(const Block* block) noexcept {
     return block != nullptr && !block->oversize && !block->has_uses && block->holds == 0 && block->stack == kNoStackId;

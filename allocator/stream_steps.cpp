@@ -105,7 +105,7 @@ void StreamHits::provide_for_steps(StreamHeap& heap) noexcept {
   Recurrence::Room room = wanted == 0 ? Recurrence::Room() : Recurrence::Room::of(wanted);
   const std::lock_guard lock(heap.mutex);
   if (!may_serve(heap)) return;
-  if (heap.recurrence.is_followed()) carry_out_steps(heap);
+  stop_following(heap);
   room = heap.recurrence.take(std::move(room));
 }
 

@@ -81,7 +81,9 @@ class FollowedHeap {
     if (!(carried_out_ == told_)) throw std::logic_error("what was followed was counted otherwise");
   }
   [[nodiscard]] const FirstFit::Blocks& live() const { return plain_.live(); }
+  // Steps.
   [[nodiscard]] std::int64_t followed() const { return followed_; }
+  [[nodiscard]] std::int64_t told() const { return told_.allocations + told_.frees; }
 
  private:
   std::uint64_t allocate_followed(std::uint64_t requested) {

@@ -31,9 +31,13 @@ class LoopProgram {
 
   // `detours` of 1,000 steps are others than the round's.
   void run(int rounds, int depth, std::uint64_t detours) {
-    const std::uint64_t round_seed = random_();
+    round_seed_ = random_();
+    run_again(rounds, depth, detours);
+  }
+  // The round that it ran last.
+  void run_again(int rounds, int depth, std::uint64_t detours = 0) {
     for (int round = 0; round < rounds; ++round) {
-      std::mt19937_64 of_round(round_seed);
+      std::mt19937_64 of_round(round_seed_);
       repeat(of_round, depth, detours);
     }
   }
@@ -77,6 +81,7 @@ class LoopProgram {
   static constexpr std::uint64_t kUnit = 500;
   Heap& heap_;
   std::mt19937_64 random_;
+  std::uint64_t round_seed_ = 0;
   std::vector<Address> kept_;
 };
 
@@ -92,6 +97,34 @@ TEST(RecurrenceTest, RoundsAreFollowedAndCountedAsTheyWouldBe) {
   program.run(400, 1, 0);
   heap.look();
   EXPECT_GT(heap.followed(), before);
+}
+
+TEST(RecurrenceTest, WhoLooksDoesNotEndIt) {
+  FollowedHeap heap;
+  LoopProgram program(heap, 3);
+  program.run(300, 0, 0);
+  const std::int64_t before = heap.followed();
+  const std::int64_t told = heap.told();
+  for (int round = 0; round < 300; ++round) {
+    program.run_again(1, 0);
+    heap.look(false);
+  }
+  EXPECT_GT(heap.followed() - before, (heap.told() - told) / 2);
+}
+
+// There is room for a few rounds. What is known of them stays known after more.
+TEST(RecurrenceTest, ADetourAfterManyRoundsIsNotTheEndOfThem) {
+  FollowedHeap heap(700);
+  LoopProgram program(heap, 4);
+  program.run(1000, 1, 0);
+  const std::int64_t round = heap.told() / 1000;
+  for (int detour = 0; detour < 20; ++detour) {
+    heap.free(heap.allocate(77777));
+    const std::int64_t before = heap.followed();
+    program.run_again(30, 1);
+    EXPECT_GT(heap.followed() - before, 27 * round);
+  }
+  heap.look();
 }
 
 TEST(RecurrenceTest, ALoneBlockAfterARoundBeginsAnotherRound) {
