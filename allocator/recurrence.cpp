@@ -14,27 +14,38 @@ std::unique_ptr<T[]> array_of(std::size_t count) noexcept {
 
 }  // namespace
 
+void Recurrence::search(std::uint64_t longest) noexcept {
+  tried_ += learns_ ? size_ : since_;
+  learns_ = was_followed_ = false;
+  sum_ = 0;
+  since_ = 0;
+  longest_ = longest;
+  if (tried_ < kMostTried) return;
+  idle_ = kMostTried << vain_;
+  vain_ = std::min(vain_ + 1, kMostVain);
+  tried_ = 0;
+  longest_ = kFirstSteps;
+}
+
 void Recurrence::look() noexcept {
-  if (sum_ != 0) {
-    if (longest_ < kLongest) return search(4 * longest_);
-    idle_ = kLongest << vain_;
-    vain_ = std::min(vain_ + 1, kMostVain);
-    return search(kFirstSteps);
-  }
+  if (sum_ != 0) return search(std::min(4 * longest_, kLongest));
   // A free that the same request follows costs as little (LazyFree).
   if (since_ <= 2) {
     idle_ = kStepsBesidePairs;
     return search(longest_);
   }
   const std::uint64_t least = std::max(since_ + since_ / 8, kFirstSteps);
+  if (least <= room_.size) return begin_learning();
   search(longest_);
-  if (least > room_.size) {
-    if (want(least)) return;
-    // There may be more room by then.
-    idle_ = kLongest;
-    refused_ = ~std::size_t{0};
-    return;
-  }
+  if (want(least)) return;
+  // There may be more room by then.
+  idle_ = kLongest;
+  refused_ = ~std::size_t{0};
+}
+
+void Recurrence::begin_learning() noexcept {
+  search(longest_);
+  idle_ = 0;
   learns_ = true;
   has_followed_ = false;
   size_ = border_ = last_round_ = 0;
@@ -121,8 +132,9 @@ Recurrence::Room Recurrence::take(Room room) noexcept {
     refused_ = wanted;
     return room;
   }
-  search(kLongest);
-  return std::exchange(room_, std::move(room));
+  std::swap(room_, room);
+  begin_learning();
+  return room;
 }
 
 }  // namespace cistern

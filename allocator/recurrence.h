@@ -136,6 +136,7 @@ class Recurrence {
     round_ = next_ = room_.steps.get() + border_;
     end_ = room_.steps.get() + size_;
     laps_ = 0;
+    tried_ = 0;
     vain_ = 0;
     has_followed_ = true;
   }
@@ -169,6 +170,8 @@ class Recurrence {
     // Empty where there is none.
     [[nodiscard]] static Room of(std::size_t steps) noexcept;
   };
+  // More are never worth it: what is pending is carried out at once.
+  static constexpr std::size_t kMostSteps = std::size_t{1} << 20;
   // What a step takes of it, about.
   static constexpr std::size_t kBytesOfStep = sizeof(StreamStep) + sizeof(std::uint32_t);
   // Whether there are steps to write down that there is no room for. As it is without the lock, too.
@@ -178,15 +181,17 @@ class Recurrence {
     const std::size_t steps = std::min(wanted_.load(std::memory_order_relaxed), most);
     return steps > room_.size ? steps : 0;
   }
-  // Takes the room, an empty one too; of another one it forgets what it knew. Returns the one from before, which goes
+  // Takes the room, an empty one too; with another one it begins anew. Returns the one from before, which goes
   // without the lock. Requires: nothing is followed.
   [[nodiscard]] Room take(Room room) noexcept;
 
  private:
   static constexpr std::uint64_t kFirstSteps = 512;  // that are not looked at; and that a state is looked for, at first
-  static constexpr std::uint64_t kLongest = std::uint64_t{1} << 18;
+  static constexpr std::uint64_t kLongest = kMostSteps;
   static constexpr std::uint64_t kStepsBesidePairs = 64;  // likewise, where a block comes and goes alone
-  static constexpr unsigned kMostVain = 6;
+  static constexpr unsigned kMostVain = 4;
+  // Steps that were looked at in vain; as many are not looked at then, and more the next time.
+  static constexpr std::uint64_t kMostTried = 2 * kLongest;
 
   // So many steps come as they came before until the next ones are taken on trust.
   static constexpr std::size_t kTried = 16;
@@ -210,12 +215,7 @@ class Recurrence {
                      {step.address(), step.bytes(), step.requested(), step.pool()});
   }
   // From here on the state of now is looked for.
-  void search(std::uint64_t longest) noexcept {
-    learns_ = was_followed_ = false;
-    sum_ = 0;
-    since_ = 0;
-    longest_ = longest;
-  }
+  void search(std::uint64_t longest) noexcept;
   // False: so much was refused.
   bool want(std::size_t steps) noexcept {
     if (steps >= refused_) return false;
@@ -223,6 +223,7 @@ class Recurrence {
     return true;
   }
   [[gnu::noinline]] void look() noexcept;
+  void begin_learning() noexcept;
   [[gnu::noinline]] bool learn(StreamStep::Kind kind, const StreamStep::Of& block, const InactiveSplitChange& splits);
   void write(const StreamStep& step) noexcept;
   void begin_with_round() noexcept;
@@ -247,7 +248,8 @@ class Recurrence {
   const StreamStep* end_ = nullptr;
   std::int64_t laps_ = 0;  // how often it came to the end
 
-  unsigned vain_ = 0;  // times that nothing came again for longest
+  std::uint64_t tried_ = 0;  // steps that were looked at since something was followed, or it was in vain
+  unsigned vain_ = 0;        // how often it was
   std::size_t refused_ = ~std::size_t{0};
   std::atomic<std::size_t> wanted_{0};  // steps for which there is no room; 0: there is
   Room room_;

@@ -91,9 +91,8 @@ void StreamHits::count_laps(StreamHeap& heap, const StreamStep& step, std::int64
 // As many as are worth it: a 2,048th of the memory that the heap has, and what the smallest has.
 std::size_t StreamHits::worthwhile_steps() const noexcept {
   constexpr std::size_t kLeast = std::size_t{1} << 14;
-  constexpr std::size_t kMost = std::size_t{1} << 18;
   const std::size_t streams = std::max<std::size_t>(1, mutex_.streams().size());
-  return std::min(kMost, kLeast + held_bytes_ / 2048 / Recurrence::kBytesOfStep) / streams;
+  return std::min(Recurrence::kMostSteps, kLeast + held_bytes_ / 2048 / Recurrence::kBytesOfStep) / streams;
 }
 
 void StreamHits::provide_for_steps(StreamHeap& heap) noexcept {
