@@ -360,6 +360,34 @@ TEST_P(RecurrenceOfStreamsTest, StepsThatAreFollowedAreTheSteps) {
   }
 }
 
+// What a stream has to spare goes to the heap when somebody looks: a round that needs more is not known then.
+TEST_P(RecurrenceOfStreamsTest, ARoundOfManyBlocksIsLookedAt) {
+  SimulatedDriver driver({.capacity_bytes = std::size_t{4} << 30, .backing = Backing::none});
+  CachingAllocator allocator(
+      {.driver = &driver.api(),
+       .options = AllocatorOptions::parse(std::string("stream_hand_over:done,policy:") + to_string(GetParam()))});
+  constexpr std::size_t kBlocks = 600;
+  std::vector<void*> blocks;
+  const auto allocate = [&](std::size_t count) {
+    for (; count != 0; --count) blocks.push_back(allocator.allocate(1000 + blocks.size() % 7 * 512));
+  };
+  const auto free_all = [&] {
+    for (void* block : blocks) allocator.deallocate(block);
+    blocks.clear();
+  };
+  for (int look = 0; look < 20; ++look) {
+    for (int round = 0; round < 12; ++round) {
+      allocate(kBlocks);
+      free_all();
+    }
+    EXPECT_EQ(allocator.memory_stats().allocation.all.current, 0);
+    allocate(kBlocks - 10);
+    EXPECT_EQ(allocator.memory_stats().allocation.all.current, kBlocks - 10);
+    allocate(10);
+    free_all();
+  }
+}
+
 // Room below the peaks is shared: what one stream's returned blocks take is none that another's pending steps rely on.
 TEST_P(RecurrenceOfStreamsTest, ThreadsThatAreFollowedFreeEachOthersBlocks) {
   SimulatedDriver driver({.capacity_bytes = std::size_t{16} << 30, .backing = Backing::none});
