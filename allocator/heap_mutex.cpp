@@ -19,7 +19,7 @@ void HeapMutex::lock() {
 void HeapMutex::lock_to_look() {
   lock_streams();
   for (StreamHeap* stream : streams_) heap_.stop_following(*stream);
-  for (StreamHeap* stream : streams_) heap_.take_returned_to_look(*stream);
+  for (StreamHeap* stream : streams_) heap_.settle_to_look(*stream);
   const std::uint64_t grants = heap_.recorder_.grants();
   settle_streams();
   if (heap_.recorder_.grants() == grants) return;

@@ -82,9 +82,11 @@ class StreamHits : public HeapBlocks {
   static constexpr std::size_t kMostSpares = 256;
   [[nodiscard, gnu::noinline]] bool hand_back(StreamHeap& heap, std::uint64_t address) noexcept;
   [[nodiscard, gnu::noinline]] bool take_returned(StreamHeap& heap) noexcept;
-  // As many as the stream can free by itself: they are steps of its.
-  void take_returned_to_look(StreamHeap& heap) noexcept {
-    if (heap.returned.first() != 0 && may_serve(heap)) static_cast<void>(take_returned(heap));
+  // By who only looks: with what the stream has, which it needs again where its steps come again.
+  void settle_to_look(StreamHeap& heap) noexcept {
+    const bool is_settled =
+        may_serve(heap) && (heap.returned.first() == 0 || take_returned(heap)) && settle_by_stream(heap);
+    if (!is_settled) heap.recurrence.cut();
   }
   void free_returned(StreamHeap& heap) noexcept;
   [[nodiscard]] static bool is_free_at_once(const Block* block) noexcept {

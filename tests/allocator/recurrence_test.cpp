@@ -388,6 +388,38 @@ TEST_P(RecurrenceOfStreamsTest, ARoundOfManyBlocksIsLookedAt) {
   }
 }
 
+// What a free that stands gives back when somebody looks the stream has to spare again.
+TEST_P(RecurrenceOfStreamsTest, WhoLooksAtAFreeThatStandsTakesNothing) {
+  for (std::uint64_t seed = 1; seed <= 6; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    SimulatedDriver driver({.capacity_bytes = std::size_t{4} << 30, .backing = Backing::none});
+    CachingAllocator allocator(
+        {.driver = &driver.api(),
+         .options = AllocatorOptions::parse(std::string("stream_hand_over:done,policy:") + to_string(GetParam()))});
+    std::mt19937_64 random(seed);
+    const std::size_t count = 20 + random() % 60;
+    const std::size_t unit = GetParam() == Policy::paged ? 2 * kMega : 512;
+    const auto pass = [&](std::size_t bytes) { allocator.deallocate(allocator.allocate(bytes)); };
+    void* const kept = allocator.allocate(unit);
+    for (std::uint64_t passes = random() % 1500; passes != 0; --passes) pass(unit * (1 + passes % 7));
+    for (int round = 0; round < 400; ++round) {
+      std::vector<void*> blocks;
+      for (std::size_t i = 0; i < count; ++i) blocks.push_back(allocator.allocate(unit * (1 + i % 5)));
+      if (round > 100 && random() % 2 == 0) static_cast<void>(allocator.memory_stats());
+      const std::size_t looks_at = round > 100 && random() % 4 == 0 ? random() % count : count;
+      for (; !blocks.empty(); blocks.pop_back()) {
+        allocator.deallocate(blocks.back());
+        for (std::uint64_t looks = blocks.size() == looks_at ? 1 + random() % 40 : 0; looks != 0; --looks) {
+          pass(unit * 11);
+          static_cast<void>(allocator.memory_stats());
+        }
+      }
+    }
+    allocator.deallocate(kept);
+    EXPECT_NO_THROW(allocator.check());
+  }
+}
+
 // Room below the peaks is shared: what one stream's returned blocks take is none that another's pending steps rely on.
 TEST_P(RecurrenceOfStreamsTest, ThreadsThatAreFollowedFreeEachOthersBlocks) {
   SimulatedDriver driver({.capacity_bytes = std::size_t{16} << 30, .backing = Backing::none});
