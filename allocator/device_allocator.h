@@ -5,12 +5,14 @@
 //
 // One malloc, in this order: allocate below; stream_hits.cpp, where the stream's own lock suffices (stream_steps.cpp,
 // where its steps come again); else device_allocator.cpp, with heap_blocks.cpp; then on a miss miss.cpp (the ladder's
-// order) with segments.cpp, garbage_collection.cpp, oversize_release.cpp, full_flush.cpp and out_of_memory.cpp. One
-// free: stream_hits.cpp; else device_allocator.cpp, with heap_blocks.cpp, and guarded_free.cpp when other streams used
-// the block (capture_reuse.cpp within a capture). Expandable segments: range_growth.cpp, range_release.cpp and
-// range_moves.cpp. Paged memory: paged_hits.cpp, paged_blocks.cpp, paged_release.cpp, paged_retirement.cpp and
-// paged_decay.cpp. Private pools: pool_recording.cpp, pool_leftovers.cpp and pool_checkpoint.cpp; streams that are
-// over: ended_streams.cpp.
+// order) with segments.cpp, garbage_collection.cpp, oversize_release.cpp, full_flush.cpp and out_of_memory.cpp.
+//
+// One free: stream_hits.cpp; else device_allocator.cpp, with heap_blocks.cpp, and guarded_free.cpp when other streams
+// used the block (capture_reuse.cpp within a capture).
+//
+// Expandable segments: range_growth.cpp, range_release.cpp and range_moves.cpp. Paged memory: paged_hits.cpp,
+// paged_blocks.cpp, paged_release.cpp, paged_retirement.cpp and paged_decay.cpp. Private pools: pool_recording.cpp,
+// pool_leftovers.cpp and pool_checkpoint.cpp; streams that are over: ended_streams.cpp.
 //
 // Thread safety: any public member may be called from any thread; one lock a heap, and one a stream for what
 // concerns that stream alone. The lock is given up around driver calls that can block and around callbacks;

@@ -47,7 +47,6 @@ void Recurrence::begin_learning() noexcept {
   search(longest_);
   idle_ = 0;
   learns_ = true;
-  has_followed_ = false;
   size_ = border_ = last_round_ = 0;
 }
 

@@ -138,7 +138,6 @@ class Recurrence {
     laps_ = 0;
     tried_ = 0;
     vain_ = 0;
-    has_followed_ = true;
   }
   // As it is without the lock, too: nobody relies on that.
   [[nodiscard]] bool is_followed() const noexcept { return is_followed_.load(std::memory_order_relaxed); }
@@ -237,7 +236,6 @@ class Recurrence {
   std::uint64_t since_ = 0;              // steps; of what is looked for
   std::uint64_t longest_ = kFirstSteps;  // that it is looked for
   // What is written down.
-  bool has_followed_ = false;  // since the writing began
   std::size_t size_ = 0;
   std::size_t border_ = 0;      // so many of the last steps are the first ones
   bool was_followed_ = false;   // up to here
