@@ -16,7 +16,7 @@ std::unique_ptr<T[]> array_of(std::size_t count) noexcept {
 
 void Recurrence::search(std::uint64_t longest) noexcept {
   tried_ += learns_ ? size_ : since_;
-  learns_ = was_followed_ = false;
+  learns_ = was_followed_ = was_left_ = is_back_ = false;
   sum_ = 0;
   since_ = 0;
   longest_ = longest;
@@ -47,7 +47,8 @@ void Recurrence::begin_learning() noexcept {
   search(longest_);
   idle_ = 0;
   learns_ = true;
-  size_ = border_ = last_round_ = 0;
+  writes_ = true;
+  size_ = border_ = last_round_ = unwritten_ = 0;
 }
 
 bool Recurrence::learn(StreamStep::Kind kind, const StreamStep::Of& block, const InactiveSplitChange& splits) {
@@ -55,14 +56,31 @@ bool Recurrence::learn(StreamStep::Kind kind, const StreamStep::Of& block, const
     cut();
     return false;
   }
-  if (size_ == room_.size) {
+  writes_ = writes_ && size_ != room_.size;
+  if (!writes_ && (!was_left_ || ++steps_beside_ > room_.size)) {
     end_learning();
     return false;
   }
-  const std::size_t before = border_;
-  write({kind, block, splits});
-  const bool goes_on = std::exchange(was_followed_, false) && border_ == before + 1;
-  return (goes_on || (border_ >= kTried && border_ % kTried == 0)) && sum_of_first(border_) == sum_;
+  const StreamStep step(kind, block, splits);
+  writes_ ? write(step) : pass(step);
+  is_back_ = was_left_ && (std::exchange(was_followed_, false) ? goes_on_with(step) : sum_ == sum_where_left_);
+  if (is_back_) return true;
+  return writes_ && border_ >= kTried && border_ % kTried == 0 && sum_of_first(border_) == sum_;
+}
+
+// What is left out leads to where it began, and the step is the one behind it.
+bool Recurrence::goes_on_with(const StreamStep& step) noexcept {
+  std::uint64_t sum = 0;
+  const StreamStep* expected = next_;
+  for (std::size_t left_out = 0; left_out <= kMostLeftOut; ++left_out, expected = behind(expected)) {
+    if (sum == 0 && *expected == step) {
+      next_ = behind(expected);
+      sum_where_left_ = sum_;
+      return true;
+    }
+    sum += change_by(*expected);
+  }
+  return false;
 }
 
 void Recurrence::write(const StreamStep& step) noexcept {
@@ -88,27 +106,38 @@ std::uint64_t Recurrence::sum_of_first(std::size_t steps) const noexcept {
 
 void Recurrence::go_on() noexcept {
   const auto round = static_cast<std::size_t>(end_ - round_);
-  const auto at = static_cast<std::size_t>(next_ - round_);
   const auto laps = static_cast<std::uint64_t>(laps_);
-  std::size_t left = room_.size - size_;
-  std::size_t followed = laps * round + at;
-  if (laps > left / round || followed > left) {
+  const auto rest = static_cast<std::size_t>(next_ - start_) + (next_ < start_ ? round : 0);
+  const std::size_t most = room_.size - room_.size / 4;
+  const std::size_t left = size_ < most ? most - size_ : 0;
+  writes_ = writes_ && laps <= left / round && laps * round + rest <= left;
+  vain_returns_ = laps == 0 && rest == 0 ? vain_returns_ + 1 : 0;
+  was_left_ = vain_returns_ < kMostVainReturns;
+  was_followed_ = true;
+  steps_beside_ = 0;
+  for (std::size_t steps = writes_ ? laps * round + rest : rest; steps != 0; --steps, start_ = behind(start_))
+    writes_ ? write(StreamStep(*start_)) : pass(*start_);
+  if (!writes_) {
+    unwritten_ += laps == 0 ? rest : round;
+    if (unwritten_ >= round) begin_with_round();
     if (laps <= 4 * room_.size / round) static_cast<void>(want(4 * room_.size));
-    if (round + at > room_.size) return cut();
-    begin_with_round();
-    followed = at;
   }
-  for (; followed != 0; --followed) write(StreamStep(room_.steps[size_ - round]));
-  was_followed_ = border_ >= kTried;
+  sum_where_left_ = sum_;
 }
 
-// What came before the round that is followed is forgotten, and how often it was: whole rounds lead back to where they
-// began.
+// All but the round is forgotten, and how often it was followed: whole rounds lead back to where they began. It begins
+// where it was left.
 void Recurrence::begin_with_round() noexcept {
-  const std::size_t round = size_ - border_;
-  std::move(&room_.steps[border_], &room_.steps[size_], &room_.steps[0]);
-  size_ = border_ = last_round_ = 0;
-  while (size_ != round) write(StreamStep(room_.steps[size_]));
+  StreamStep* const steps = room_.steps.get();
+  StreamStep* const first = steps + (round_ - steps);
+  const auto round = end_ - round_;
+  std::rotate(first, first + (next_ - round_), first + round);
+  if (first != steps) std::move(first, first + round, steps);
+  round_ = next_ = steps;
+  end_ = steps + round;
+  writes_ = true;
+  size_ = border_ = last_round_ = unwritten_ = 0;
+  while (steps + size_ != end_) write(StreamStep(steps[size_]));
 }
 
 // There is no room for more. Where the state came late, it came again and again, and more room may do. What was
@@ -131,8 +160,17 @@ Recurrence::Room Recurrence::take(Room room) noexcept {
     refused_ = wanted;
     return room;
   }
+  if (!learns_) {
+    std::swap(room_, room);
+    begin_learning();
+    return room;
+  }
+  std::copy_n(room_.steps.get(), size_, room.steps.get());
+  std::copy_n(room_.borders.get(), size_, room.borders.get());
+  std::copy_n(room_.sums.get(), (size_ + kStepsOfSum - 1) / kStepsOfSum, room.sums.get());
+  if (was_left_)
+    for (const StreamStep** step : {&round_, &end_, &next_}) *step = room.steps.get() + (*step - room_.steps.get());
   std::swap(room_, room);
-  begin_learning();
   return room;
 }
 

@@ -17,6 +17,9 @@
 // two sets of blocks look alike is not to be expected in the life of any machine, and that they do and go on alike even
 // less.
 //
+// A detour from a round is not its end: what is expected goes on where the state is again the one in which the round
+// was left, or where steps of the round that lead nowhere were left out.
+//
 // What happens on the stream beside these steps, and whatever changes under the heap's lock, is told by `cut`:
 // what was known is forgotten. So all of a round was done by steps alone, which had room for it (in the map of live
 // blocks, in spare blocks, below the peaks), and that room is as it was until somebody has cut: what is pending is
@@ -130,11 +133,14 @@ class Recurrence {
   // Something else happened. Requires: nothing is followed.
   void cut() noexcept { search(kFirstSteps); }
 
-  // Requires: note said so, and all that the stream left for later is carried out.
+  // Requires: note said so of the last step, and all that the stream left for later is carried out.
   void follow() noexcept {
     is_followed_.store(true, std::memory_order_relaxed);
-    round_ = next_ = room_.steps.get() + border_;
-    end_ = room_.steps.get() + size_;
+    if (!is_back_) {
+      round_ = next_ = room_.steps.get() + border_;
+      end_ = room_.steps.get() + size_;
+    }
+    start_ = next_;
     laps_ = 0;
     tried_ = 0;
     vain_ = 0;
@@ -153,11 +159,13 @@ class Recurrence {
   template <class Lap, class CarryOut>
   void stop(Lap&& lap, CarryOut&& carry_out) {
     is_followed_.store(false, std::memory_order_relaxed);
+    if (next_ < start_) --laps_;  // the last one is not whole
     if (laps_ != 0)
       for (const StreamStep* step = round_; step != end_; ++step) lap(*step, laps_);
-    for (const StreamStep* step = round_; step != next_; ++step) carry_out(*step);
+    for (const StreamStep* step = start_; step != next_; step = behind(step)) carry_out(*step);
   }
   // What was followed is written down, as if it had been all the time; or the round alone, where that is too much.
+  // Where the round was left is known until it is found again.
   void go_on() noexcept;
 
   // Host memory for what is written down.
@@ -180,8 +188,8 @@ class Recurrence {
     const std::size_t steps = std::min(wanted_.load(std::memory_order_relaxed), most);
     return steps > room_.size ? steps : 0;
   }
-  // Takes the room, an empty one too; with another one it begins anew. Returns the one from before, which goes
-  // without the lock. Requires: nothing is followed.
+  // Takes the room, an empty one too. Returns the one from before, which goes without the lock. O(steps written down).
+  // Requires: nothing is followed.
   [[nodiscard]] Room take(Room room) noexcept;
 
  private:
@@ -196,6 +204,10 @@ class Recurrence {
   static constexpr std::size_t kTried = 16;
   // One sum for so many steps is kept.
   static constexpr std::size_t kStepsOfSum = 64;
+  // Steps of a round that may be left out at once.
+  static constexpr std::size_t kMostLeftOut = 64;
+  // How often a round may be found again, and the next step be another one, until it is not looked for.
+  static constexpr unsigned kMostVainReturns = 8;
 
   const StreamStep* advance() noexcept {
     const StreamStep* const step = next_;
@@ -204,6 +216,9 @@ class Recurrence {
       ++laps_;
     }
     return step;
+  }
+  [[nodiscard]] const StreamStep* behind(const StreamStep* step) const noexcept {
+    return step + 1 == end_ ? round_ : step + 1;
   }
   [[nodiscard]] static std::uint64_t change_by(StreamStep::Kind kind, const StreamStep::Of& block) noexcept {
     const std::uint64_t mark = StreamStep::mark_of(block);
@@ -225,6 +240,8 @@ class Recurrence {
   void begin_learning() noexcept;
   [[gnu::noinline]] bool learn(StreamStep::Kind kind, const StreamStep::Of& block, const InactiveSplitChange& splits);
   void write(const StreamStep& step) noexcept;
+  void pass(const StreamStep& step) noexcept { sum_ += change_by(step); }
+  [[nodiscard]] bool goes_on_with(const StreamStep& step) noexcept;
   void begin_with_round() noexcept;
   void end_learning() noexcept;
   [[nodiscard]] std::uint64_t sum_of_first(std::size_t steps) const noexcept;
@@ -238,13 +255,22 @@ class Recurrence {
   // What is written down.
   std::size_t size_ = 0;
   std::size_t border_ = 0;      // so many of the last steps are the first ones
-  bool was_followed_ = false;   // up to here
   std::size_t last_round_ = 0;  // steps up to when the state came again last
-  // What is followed: from the end on again from `round_`.
-  const StreamStep* next_ = nullptr;
+  bool writes_ = false;         // up to now: there was room
+  std::size_t unwritten_ = 0;   // steps that were followed since there was none
+  // What is followed: from the end on again from `round_`. Part of what is written down.
   const StreamStep* round_ = nullptr;
   const StreamStep* end_ = nullptr;
-  std::int64_t laps_ = 0;  // how often it came to the end
+  const StreamStep* start_ = nullptr;
+  const StreamStep* next_ = nullptr;
+  std::int64_t laps_ = 0;  // how often it came to the end; once it is stopped, whole rounds
+  // Where it was left, for a detour: before `next_`.
+  bool was_left_ = false;
+  bool was_followed_ = false;  // and nothing came since
+  bool is_back_ = false;       // with the last step
+  std::uint64_t sum_where_left_ = 0;
+  std::size_t steps_beside_ = 0;  // that came since
+  unsigned vain_returns_ = 0;     // in a row
 
   std::uint64_t tried_ = 0;  // steps that were looked at since something was followed, or it was in vain
   unsigned vain_ = 0;        // how often it was

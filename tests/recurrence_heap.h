@@ -2,6 +2,7 @@
 
 // A plain heap that is followed where its steps come again, beside one that carries each of them out.
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -44,7 +45,9 @@ class FollowedHeap {
     friend bool operator==(const Totals&, const Totals&) = default;
   };
 
-  explicit FollowedHeap(std::size_t most_steps = std::size_t{1} << 18) : most_steps_(most_steps) {}
+  // Of four times that it may follow, it does not so often.
+  explicit FollowedHeap(std::size_t most_steps = std::size_t{1} << 18, unsigned offers_left = 0)
+      : most_steps_(most_steps), offers_left_(offers_left) {}
 
   std::uint64_t allocate(std::uint64_t requested) {
     ++told_.allocations;
@@ -84,6 +87,8 @@ class FollowedHeap {
   // Steps.
   [[nodiscard]] std::int64_t followed() const { return followed_; }
   [[nodiscard]] std::int64_t told() const { return told_.allocations + told_.frees; }
+  // How often steps might be followed from then on.
+  [[nodiscard]] unsigned offers() const { return offers_; }
 
  private:
   std::uint64_t allocate_followed(std::uint64_t requested) {
@@ -105,12 +110,15 @@ class FollowedHeap {
   }
   void note(StreamStep::Kind kind, std::uint64_t address, std::uint64_t requested) {
     if (steps_.passes_over()) return;
-    if (steps_.note(kind, {address, FirstFit::rounded(requested), requested, PoolKind::large}, {})) steps_.follow();
+    if (!steps_.note(kind, {address, FirstFit::rounded(requested), requested, PoolKind::large}, {})) return;
+    if (++offers_ % 4 >= offers_left_) steps_.follow();
   }
   void provide() {
     if (!steps_.wants_room()) return;
     const std::size_t wanted = steps_.wanted(most_steps_);
-    static_cast<void>(steps_.take(wanted == 0 ? Recurrence::Room() : Recurrence::Room::of(wanted)));
+    const Recurrence::Room gone = steps_.take(wanted == 0 ? Recurrence::Room() : Recurrence::Room::of(wanted));
+    // Nobody looks at it any more.
+    std::fill_n(gone.steps.get(), gone.size, StreamStep(StreamStep::Kind::allocation, {}, {}));
   }
   void count_followed() { ++followed_; }
   void stop() {
@@ -132,6 +140,8 @@ class FollowedHeap {
   }
 
   std::size_t most_steps_;
+  unsigned offers_left_;
+  unsigned offers_ = 0;
   FirstFit plain_;
   FirstFit heap_;
   Recurrence steps_;
