@@ -3,8 +3,8 @@
 // of the program in it, and is exact. ./dev bench hot does that.
 //
 // usage: cistern_pair_instructions WORK PAIRS    WORK: pair_4096, pair_20971520, pair_4096_history,
-//        pair_20971520_history, mixed_1000, mixed_1000_history, process_4096, process_4096_history,
-//        peer_4096 or peer_20971520
+//        pair_20971520_history, recorded_4096, mixed_1000, mixed_1000_history, process_4096,
+//        process_4096_history, peer_4096 or peer_20971520
 
 #include <cstdio>
 #include <cstdlib>
@@ -37,11 +37,26 @@ void do_replacements(HotHeap&& heap, std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) sizes.replace(work[i % work.size()]);
 }
 
+// Pairs whose block another stream used; the driver's calls are counted, too.
+struct Recorded {
+  HotHeap::OnStream owner;
+  Stream user = Stream::create();
+  [[nodiscard]] void* allocate(std::size_t bytes) const { return owner.allocate(bytes); }
+  void release(void* pointer) const {
+    owner.allocator->record_stream(pointer, user);
+    owner.release(pointer);
+  }
+};
+
 int run(std::string_view work, std::size_t pairs) {
   const Ring ring = work.ends_with("_history") ? Ring::on : Ring::off;
   const std::size_t bytes = work.find("4096") != std::string_view::npos ? 4096 : 20 << 20;
   if (work.starts_with("pair_")) {
     do_pairs(HotHeap(ring), bytes, pairs);
+  } else if (work.starts_with("recorded_")) {
+    HotHeap heap(ring);
+    const Stream owner = Stream::create();
+    do_pairs(Recorded{heap.on_stream(owner)}, bytes, pairs);
   } else if (work.starts_with("mixed_")) {
     do_replacements(HotHeap(ring), pairs);
   } else if (work.starts_with("process_")) {
