@@ -43,11 +43,15 @@ class AwaitedFrees {
   [[nodiscard]] bool has_room() const noexcept { return size_ < promised_; }
 
   // Behind those of its stream and of streams with a higher id. Requires: there is room.
-  void add(const Entry& entry) noexcept {
+  void add(int device, const StreamIdentity& stream, Block* block) noexcept {
     std::size_t place = size_++;
-    for (; place != 0 && entries_[place - 1].stream.id < entry.stream.id; --place)
-      entries_[place] = entries_[place - 1];
-    entries_[place] = entry;
+    for (; place != 0 && entries_[place - 1].stream.id < stream.id; --place) entries_[place] = entries_[place - 1];
+    // Member by member: what was written so and is read as a whole soon after stalls the processor.
+    Entry& entry = entries_[place];
+    entry.event = nullptr;
+    entry.device = device;
+    entry.stream = stream;
+    entry.block = block;
   }
   // That of the block; null: there is none.
   [[nodiscard]] Entry* find(const Block* block) noexcept {
@@ -96,7 +100,7 @@ CUresult AwaitedFrees::poll(const DriverApi& api, EventPool& pool, Completed&& c
   std::size_t kept = 0;
   std::size_t next = 0;
   for (; next != size_; ++next) {
-    const Entry entry = entries_[next];
+    Entry& entry = entries_[next];
     const bool is_behind = kept != 0 && entries_[kept - 1].stream.id == entry.stream.id;
     if (!is_behind && entry.event != nullptr) {
       const CUresult result = api.event_query(entry.event);
@@ -113,9 +117,11 @@ CUresult AwaitedFrees::poll(const DriverApi& api, EventPool& pool, Completed&& c
         continue;
       }
     }
-    entries_[kept++] = entry;
+    if (kept != next) entries_[kept] = entry;
+    ++kept;
   }
-  for (; next != size_; ++next) entries_[kept++] = entries_[next];
+  for (; next != size_; ++next, ++kept)
+    if (kept != next) entries_[kept] = entries_[next];
   size_ = kept;
   return ended_by;
 }

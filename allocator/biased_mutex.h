@@ -51,13 +51,13 @@ class BasicBiasedMutex {
   BasicBiasedMutex(const BasicBiasedMutex&) = delete;
   BasicBiasedMutex& operator=(const BasicBiasedMutex&) = delete;
 
-  void lock() {
+  [[gnu::always_inline]] void lock() {
     const Thread self = Processors::this_thread();
     Bias* const bias = bias_.load(std::memory_order_acquire);  // whose thread was written before
     if (bias->thread == self && enter(*bias)) return;
     lock_for_all(self);
   }
-  void unlock() {
+  [[gnu::always_inline]] void unlock() {
     if (Bias* const bias = entered_by_; bias != nullptr)
       bias->inside.store(false, std::memory_order_release);
     else

@@ -50,6 +50,7 @@ class BlockArena {
   void give_back(Block* block) noexcept { free_blocks_.give(block); }
   // Those that are taken for nothing, for what takes and gives back some of them.
   [[nodiscard]] BlockSpares& spares() noexcept { return free_blocks_; }
+  [[nodiscard]] const BlockSpares& spares() const noexcept { return free_blocks_; }
   // Makes there be at least one in `spares`, which count as taken. Throws std::bad_alloc, unchanged.
   void provide(BlockSpares& spares) {
     if (spares.size() == 0) fill(spares);

@@ -93,8 +93,12 @@ void DeviceHeaps::record_stream_around(const void* pointer, StreamUse use) {
 }
 
 StreamUse DeviceHeaps::use_of(const Stream& stream) const {
-  const auto [identity, device] = request_of(stream);
-  return {identity, device, StreamAccess::owner(stream)};
+  require_ours(stream);
+  StreamUse use;
+  StreamAccess::identify(stream, &use.stream);
+  use.device = StreamAccess::device(stream);
+  use.owner = StreamAccess::owner(stream);
+  return use;
 }
 
 void DeviceHeaps::refuse(const Stream& stream) {

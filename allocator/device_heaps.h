@@ -54,14 +54,20 @@ class DeviceHeaps final : private PeerListener, private SnapshotSource {
     StreamIdentity stream;
     int device = 0;
   };
-  [[nodiscard]] StreamOfDevice request_of(const Stream& stream) const {
+  void require_ours(const Stream& stream) const {
     const DriverApi* driver = StreamAccess::driver(stream);
     // The legacy default stream needs no driver to be known: it is that of any.
     const bool is_ours =
         driver == nullptr ? is_of_process_ || stream.native_handle() == nullptr : driver == &contexts_.api();
     if (!is_ours) [[unlikely]]
       refuse(stream);
-    return {StreamAccess::identity(stream), StreamAccess::device(stream)};
+  }
+  [[nodiscard]] StreamOfDevice request_of(const Stream& stream) const {
+    require_ours(stream);
+    StreamOfDevice request;
+    StreamAccess::identify(stream, &request.stream);
+    request.device = StreamAccess::device(stream);
+    return request;
   }
   // What a driver's handle means: a default stream is that of `device` (and, if it is the
   // per-thread one, of the calling thread), another has a device of its own. Throws DriverError.

@@ -33,13 +33,18 @@ struct LazyFree {
     change.bytes = brought.bytes;
     turns = 0;
     state = State::in_use;
+    is_told = true;
   }
+  [[nodiscard]] InactiveSplitChange change_by_freeing() const noexcept { return {-change.count, -change.bytes}; }
   [[nodiscard]] bool is_freed() const noexcept { return state >= State::free; }
 
   Block* block = nullptr;      // null: something else happened; then it is not freed, and no turns are counted
   InactiveSplitChange change;  // that it brought; a free takes it back
   std::int64_t turns = 0;      // times that it was freed and handed out again since
   State state = State::in_use;
+  // What of it a recurrence that does not learn is not told one by one: a free and the request that follows cancel
+  // each other. A free that was not told, and stands, is told when it is carried out.
+  bool is_told = true;
 };
 
 }  // namespace cistern

@@ -38,7 +38,7 @@ void* StreamHits::take_paged_hit(StreamHeap& heap, std::size_t bytes) noexcept {
   if (block == nullptr) return nullptr;
   // Another stream's requests would have to find it carried out, and its turns do not look at the clock.
   if (hits_are_plain_) heap.lazy_free.begin(block, {});
-  note_step<StreamStep::Kind::allocation>(heap, *block, {});
+  note_step<StreamStep::Kind::allocation>(heap, *block, [] { return InactiveSplitChange{}; });
   return handed_out(heap, block->address, block->bytes, bytes);
 }
 
@@ -85,7 +85,7 @@ bool StreamHits::free_paged_hit(StreamHeap& heap, const BlockMap::Place& place) 
   if (!one_stream_serves_) turn.lock();
   if (!count_paged_free(heap, *block)) return false;
   tell_free(heap, *block);
-  note_step<StreamStep::Kind::free>(heap, *block, {});
+  note_step<StreamStep::Kind::free>(heap, *block, [] { return InactiveSplitChange{}; });
   heap.live.erase(place);
   put_free_paged(block, heap.spares);
   return true;

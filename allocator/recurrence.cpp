@@ -15,26 +15,42 @@ std::unique_ptr<T[]> array_of(std::size_t count) noexcept {
 }  // namespace
 
 void Recurrence::search(std::uint64_t longest) noexcept {
-  tried_ += learns_ ? size_ : since_;
   learns_ = was_followed_ = was_left_ = is_back_ = false;
   sum_ = 0;
-  since_ = 0;
   longest_ = longest;
-  if (tried_ < kMostTried) return;
-  idle_ = kMostTried << vain_;
-  vain_ = std::min(vain_ + 1, kMostVain);
-  tried_ = 0;
-  longest_ = kFirstSteps;
+  if (steps_ - tried_since_ >= kMostTried) {
+    idle_ = kMostTried << vain_;
+    vain_ = std::min(vain_ + 1, kMostVain);
+    tried_since_ = steps_;
+    longest_ = kFirstSteps;
+    far_.begin(state_, steps_, followed_);
+  }
+  look_for_near();
+}
+
+void Recurrence::look_for_near() noexcept {
+  near_ = state_;
+  near_since_ = steps_;
+  near_due_ = steps_ + longest_;
+  near_rests_ = false;
+  look_next();
 }
 
 void Recurrence::look() noexcept {
-  if (sum_ != 0) return search(std::min(4 * longest_, kLongest));
-  // A free that the same request follows costs as little (LazyFree).
-  if (since_ <= 2) {
-    idle_ = kStepsBesidePairs;
-    return search(longest_);
+  if (far_.is_due(state_, steps_)) look_far();
+  if (near_rests_ || state_ != near_) {
+    if (steps_ < near_due_) return look_next();
+    return near_rests_ ? look_for_near() : search(std::min(4 * longest_, kLongest));
   }
-  const std::uint64_t least = std::max(since_ + since_ / 8, kFirstSteps);
+  const std::uint64_t since = steps_ - near_since_;
+  // A free that the same request follows costs as little (LazyFree).
+  if (since <= 2) {
+    near_ = ~state_;
+    near_due_ = steps_ + kStepsBesidePairs;
+    near_rests_ = true;
+    return look_next();
+  }
+  const std::uint64_t least = std::max(since + since / 8, kFirstSteps);
   if (least <= room_.size) return begin_learning();
   search(longest_);
   if (want(least)) return;
@@ -43,12 +59,19 @@ void Recurrence::look() noexcept {
   refused_ = ~std::size_t{0};
 }
 
+// Room for all steps that lead back to a state of long ago, if there is not as much.
+void Recurrence::look_far() noexcept {
+  const std::uint64_t steps = far_.look(state_, steps_, followed_);
+  const std::uint64_t least = steps + steps / 8;
+  if (least > room_.size && want(least)) far_.rest();
+}
+
 void Recurrence::begin_learning() noexcept {
   search(longest_);
   idle_ = 0;
   learns_ = true;
   writes_ = true;
-  size_ = border_ = last_round_ = unwritten_ = 0;
+  size_ = border_ = unwritten_ = 0;
 }
 
 bool Recurrence::learn(StreamStep::Kind kind, const StreamStep::Of& block, const InactiveSplitChange& splits) {
@@ -56,6 +79,8 @@ bool Recurrence::learn(StreamStep::Kind kind, const StreamStep::Of& block, const
     cut();
     return false;
   }
+  see(kind, StreamStep::rough_mark_of(block.address, block.requested));
+  if (far_.is_due(state_, steps_)) look_far();
   writes_ = writes_ && size_ != room_.size;
   if (!writes_ && (!was_left_ || ++steps_beside_ > room_.size)) {
     end_learning();
@@ -93,7 +118,6 @@ void Recurrence::write(const StreamStep& step) noexcept {
   room_.borders[size_] = static_cast<std::uint32_t>(border);
   ++size_;
   border_ = border;
-  if (sum_ == 0) last_round_ = size_;
 }
 
 // The states behind the first so many steps and now are the same if it is as large as that of all.
@@ -108,20 +132,24 @@ void Recurrence::go_on() noexcept {
   const auto round = static_cast<std::size_t>(end_ - round_);
   const auto laps = static_cast<std::uint64_t>(laps_);
   const auto rest = static_cast<std::size_t>(next_ - start_) + (next_ < start_ ? round : 0);
-  const std::size_t most = room_.size - room_.size / 4;
+  const std::size_t most = room_.size - room_.size / 16;
   const std::size_t left = size_ < most ? most - size_ : 0;
   writes_ = writes_ && laps <= left / round && laps * round + rest <= left;
   vain_returns_ = laps == 0 && rest == 0 ? vain_returns_ + 1 : 0;
   was_left_ = vain_returns_ < kMostVainReturns;
   was_followed_ = true;
   steps_beside_ = 0;
-  for (std::size_t steps = writes_ ? laps * round + rest : rest; steps != 0; --steps, start_ = behind(start_))
+  followed_ += laps * round + rest;
+  if (!writes_) steps_ += laps * round;
+  for (std::size_t steps = writes_ ? laps * round + rest : rest; steps != 0; --steps, start_ = behind(start_)) {
+    see(start_->is_free() ? StreamStep::Kind::free : StreamStep::Kind::allocation, start_->rough_mark());
     writes_ ? write(StreamStep(*start_)) : pass(*start_);
+  }
   if (!writes_) {
     unwritten_ += laps == 0 ? rest : round;
     if (unwritten_ >= round) begin_with_round();
-    if (laps <= 4 * room_.size / round) static_cast<void>(want(4 * room_.size));
   }
+  tried_since_ = steps_;
   sum_where_left_ = sum_;
 }
 
@@ -136,16 +164,12 @@ void Recurrence::begin_with_round() noexcept {
   round_ = next_ = steps;
   end_ = steps + round;
   writes_ = true;
-  size_ = border_ = last_round_ = unwritten_ = 0;
+  size_ = border_ = unwritten_ = 0;
   while (steps + size_ != end_) write(StreamStep(steps[size_]));
 }
 
-// There is no room for more. Where the state came late, it came again and again, and more room may do. What was
-// written down in vain took a while, so nothing is for as long.
-void Recurrence::end_learning() noexcept {
-  if (last_round_ > room_.size / 8) static_cast<void>(want(4 * room_.size));
-  search(std::min(4 * longest_, kLongest));
-}
+// There is no room for more. What was written down in vain took a while, so nothing is for as long.
+void Recurrence::end_learning() noexcept { search(std::min(4 * longest_, kLongest)); }
 
 Recurrence::Room Recurrence::Room::of(std::size_t steps) noexcept {
   Room room{steps, array_of<StreamStep>(steps), array_of<std::uint32_t>(steps),

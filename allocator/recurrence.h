@@ -9,13 +9,14 @@
 // something else happens. Then what is pending is carried out, less than one round of it, for whole rounds lead back to
 // where they began.
 //
-// A rough sum over the blocks that came and went since some state tells that the stream may be back in it. The state
-// that is looked for is a later one now and then, and is looked for longer, for the first ones need not come again
-// (after Brent's search for cycles). When one comes again, the steps from there on are written down, each with how many
-// before it are those from the beginning (the borders of Knuth, Morris and Pratt). Once these are enough, and the
-// states were the same by a sum that is not rough, the next ones are expected, and followed. This sum has 64 bits: that
-// two sets of blocks look alike is not to be expected in the life of any machine, and that they do and go on alike even
-// less.
+// A rough sum over the blocks that came and went tells that the stream may be back in a state. Two states are looked
+// for, each replaced by a later one now and then, which is looked for longer, for the first ones need not come again
+// (after Brent's search for cycles). When the nearer one comes again, the steps from there on are written down, each
+// with how many before it are those from the beginning (the borders of Knuth, Morris and Pratt). Once these are enough,
+// and the states were the same by a sum that is not rough, the next ones are expected, and followed. This sum has 64
+// bits: that two sets of blocks look alike is not to be expected in the life of any machine, and that they do and go on
+// alike even less. The farther one is looked for whatever else is found meanwhile, such as short rounds within a long
+// one: when it comes again, room for as many steps is wanted.
 //
 // A detour from a round is not its end: what is expected goes on where the state is again the one in which the round
 // was left, or where steps of the round that lead nowhere were left out.
@@ -27,13 +28,14 @@
 // Not thread-safe: guarded by the stream's lock. O(1) a step, amortised, but for what leaves a recurrence: O(steps that
 // were followed, up to as many as there is room for).
 
+#include "allocator/far_return.h"
+#include "stats/block_ledger.h"
+
 #include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-
-#include "stats/block_ledger.h"
 
 namespace cistern {
 
@@ -76,8 +78,11 @@ class StreamStep {
     return static_cast<std::int64_t>((what_ >> kGrownShift & kUnitsMask) * kUnit);
   }
   // Of a block, the same for its allocation and its free. Rough: other blocks may make the same sum now and then.
-  [[nodiscard]] static std::uint64_t rough_mark_of(const Of& block) noexcept {
-    return block.address / kUnit + (block.requested << (64 - kUnitsBits));
+  [[nodiscard]] static std::uint64_t rough_mark_of(std::uint64_t address, std::uint64_t requested) noexcept {
+    return address / kUnit + (requested << (64 - kUnitsBits));
+  }
+  [[nodiscard]] std::uint64_t rough_mark() const noexcept {
+    return (where_ >> kUnitsBits) + (what_ << (64 - kUnitsBits));
   }
   [[nodiscard]] static std::uint64_t mark_of(const Of& block) noexcept {
     std::uint64_t bits = (block.address << kAddressShift ^ block.bytes) * 0x9E3779B97F4A7C15ULL +
@@ -119,19 +124,27 @@ class Recurrence {
     --idle_;
     return true;
   }
-  // A step that was carried out. Returns whether the next ones may be followed. Requires: it is not passed over.
-  [[nodiscard]] bool note(StreamStep::Kind kind, const StreamStep::Of& block, const InactiveSplitChange& splits) {
-    if (learns_) [[unlikely]]
-      return learn(kind, block, splits);
-    const std::uint64_t mark = StreamStep::rough_mark_of(block);
-    sum_ += kind == StreamStep::Kind::free ? -mark : mark;
-    ++since_;
-    if ((sum_ == 0) | (since_ == longest_)) [[unlikely]]
+  // Whether steps are written down, each by itself. Else two that cancel each other need not be noted one by one.
+  [[nodiscard]] bool learns() const noexcept { return learns_; }
+  // A step that was carried out. Requires: it is not passed over, and is not learned.
+  void note(StreamStep::Kind kind, std::uint64_t address, std::uint64_t requested) noexcept {
+    see(kind, StreamStep::rough_mark_of(address, requested));
+    if ((state_ == near_) | (state_ == far_.state()) | (steps_ >= next_look_)) [[unlikely]]
       look();
-    return false;
+  }
+  // The same of a step that is written down. Returns whether the next ones may be followed. Requires: it learns.
+  [[nodiscard]] bool learn(StreamStep::Kind kind, const StreamStep::Of& block, const InactiveSplitChange& splits);
+  // So often a block went and came, which was not noted.
+  void turned(std::int64_t times) noexcept {
+    if (!learns_) steps_ += 2 * static_cast<std::uint64_t>(times);
   }
   // Something else happened. Requires: nothing is followed.
-  void cut() noexcept { search(kFirstSteps); }
+  void cut() noexcept {
+    if (steps_ == cut_at_) return;
+    cut_at_ = steps_;
+    far_.begin(state_, steps_, followed_);
+    search(kFirstSteps);
+  }
 
   // Requires: note said so of the last step, and all that the stream left for later is carried out.
   void follow() noexcept {
@@ -142,7 +155,7 @@ class Recurrence {
     }
     start_ = next_;
     laps_ = 0;
-    tried_ = 0;
+    tried_since_ = steps_;
     vain_ = 0;
   }
   // As it is without the lock, too: nobody relies on that.
@@ -195,7 +208,8 @@ class Recurrence {
  private:
   static constexpr std::uint64_t kFirstSteps = 512;  // that are not looked at; and that a state is looked for, at first
   static constexpr std::uint64_t kLongest = kMostSteps;
-  static constexpr std::uint64_t kStepsBesidePairs = 64;  // likewise, where a block comes and goes alone
+  static constexpr std::uint64_t kStepsBesidePairs =
+      64;  // no near state is looked for where a block comes and goes alone
   static constexpr unsigned kMostVain = 4;
   // Steps that were looked at in vain; as many are not looked at then, and more the next time.
   static constexpr std::uint64_t kMostTried = 2 * kLongest;
@@ -228,17 +242,23 @@ class Recurrence {
     return change_by(step.is_free() ? StreamStep::Kind::free : StreamStep::Kind::allocation,
                      {step.address(), step.bytes(), step.requested(), step.pool()});
   }
+  void see(StreamStep::Kind kind, std::uint64_t rough_mark) noexcept {
+    state_ += kind == StreamStep::Kind::free ? -rough_mark : rough_mark;
+    ++steps_;
+  }
   // From here on the state of now is looked for.
   void search(std::uint64_t longest) noexcept;
+  void look_for_near() noexcept;
+  void look_far() noexcept;
+  void look_next() noexcept { next_look_ = std::min(near_due_, far_.due()); }
   // False: so much was refused.
   bool want(std::size_t steps) noexcept {
     if (steps >= refused_) return false;
-    wanted_.store(steps, std::memory_order_relaxed);
+    if (steps > wanted_.load(std::memory_order_relaxed)) wanted_.store(steps, std::memory_order_relaxed);
     return true;
   }
   [[gnu::noinline]] void look() noexcept;
   void begin_learning() noexcept;
-  [[gnu::noinline]] bool learn(StreamStep::Kind kind, const StreamStep::Of& block, const InactiveSplitChange& splits);
   void write(const StreamStep& step) noexcept;
   void pass(const StreamStep& step) noexcept { sum_ += change_by(step); }
   [[nodiscard]] bool goes_on_with(const StreamStep& step) noexcept;
@@ -248,16 +268,26 @@ class Recurrence {
 
   std::uint64_t idle_ = kFirstSteps;  // steps that are not looked at
   std::atomic<bool> is_followed_{false};
-  bool learns_ = false;                  // a state came again: what comes then is written down
-  std::uint64_t sum_ = 0;                // of what came and went since a state that is looked for, or that came again
-  std::uint64_t since_ = 0;              // steps; of what is looked for
-  std::uint64_t longest_ = kFirstSteps;  // that it is looked for
+  bool learns_ = false;      // a state came again: what comes then is written down
+  std::uint64_t state_ = 0;  // the rough sum of what came and went, whatever was made of it
+  // The near state that is looked for, from which step on, and up to which; or rests.
+  std::uint64_t near_ = 0;
+  std::uint64_t near_since_ = 0;
+  std::uint64_t near_due_ = kFirstSteps;
+  std::uint64_t longest_ = kFirstSteps;  // steps that it is looked for
+  bool near_rests_ = false;
+  FarReturn far_{kLongest};
+  std::uint64_t next_look_ = kFirstSteps;
+  // Not beside the sum: two numbers that one step writes by themselves are not to be read as one.
+  std::uint64_t steps_ = 0;     // that came and went, whatever was made of them
+  std::uint64_t followed_ = 0;  // of those
+  std::uint64_t cut_at_ = 0;    // with nothing before it
   // What is written down.
+  std::uint64_t sum_ = 0;  // of what came and went since it began
   std::size_t size_ = 0;
-  std::size_t border_ = 0;      // so many of the last steps are the first ones
-  std::size_t last_round_ = 0;  // steps up to when the state came again last
-  bool writes_ = false;         // up to now: there was room
-  std::size_t unwritten_ = 0;   // steps that were followed since there was none
+  std::size_t border_ = 0;     // so many of the last steps are the first ones
+  bool writes_ = false;        // up to now: there was room
+  std::size_t unwritten_ = 0;  // steps that were followed since there was none
   // What is followed: from the end on again from `round_`. Part of what is written down.
   const StreamStep* round_ = nullptr;
   const StreamStep* end_ = nullptr;
@@ -272,8 +302,8 @@ class Recurrence {
   std::size_t steps_beside_ = 0;  // that came since
   unsigned vain_returns_ = 0;     // in a row
 
-  std::uint64_t tried_ = 0;  // steps that were looked at since something was followed, or it was in vain
-  unsigned vain_ = 0;        // how often it was
+  std::uint64_t tried_since_ = 0;  // what is looked at from that step on was in vain up to now
+  unsigned vain_ = 0;              // how often it was
   std::size_t refused_ = ~std::size_t{0};
   std::atomic<std::size_t> wanted_{0};  // steps for which there is no room; 0: there is
   Room room_;

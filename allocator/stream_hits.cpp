@@ -24,24 +24,10 @@ void say_nothing_was_freed(std::uint64_t address) noexcept {
   history_.provide();
   const std::lock_guard lock(heap->mutex);
   if (!may_serve(*heap) || heap->stream.id != stream.id || current_tag() != kUntagged) return nullptr;
-  if (awaiting_.load(std::memory_order_relaxed) != nullptr && !complete_awaited(*heap)) [[unlikely]]
-    return nullptr;
-  stop_following(*heap);
-  if (heap->returned.first() == 0) [[likely]] {
-    LazyFree& lazy = heap->lazy_free;
-    if (lazy.state == LazyFree::State::free && lazy.block->requested == bytes) {
-      lazy.state = LazyFree::State::in_use;
-      ++lazy.turns;
-      Block* const block = lazy.block;
-      trace_by_stream<kAllocated>(*heap, block->address, bytes);
-      api_.note_allocate(block->address, block->bytes, stream.handle);
-      note_step<StreamStep::Kind::allocation>(*heap, *block, lazy.change);
-      return reinterpret_cast<void*>(block->address);
-    }
-  } else if (!take_returned(*heap)) {
-    return nullptr;
-  }
-  return take_hit(*heap, bytes);
+  if (awaiting_.load(std::memory_order_relaxed) != nullptr) [[unlikely]]
+    return allocate_after_waits(*heap, bytes);
+  return take_standing_or_hit(*heap, bytes,
+                              [&](const Block& block) { trace_by_stream<kAllocated>(*heap, block.address, bytes); });
 }
 
 [[gnu::flatten]] bool StreamHits::free_by_stream(std::uint64_t address) noexcept {
@@ -52,6 +38,7 @@ void say_nothing_was_freed(std::uint64_t address) noexcept {
   if (gathering().includes(HistoryContext::all)) return false;
   if (is_of_another && hands_back_ && hand_back(*heap, address)) return true;
   history_.provide();
+  Awaited awaited;
   {
     const std::lock_guard lock(heap->mutex);
     if (!may_serve(*heap)) return false;
@@ -63,16 +50,21 @@ void say_nothing_was_freed(std::uint64_t address) noexcept {
     if (is_last && lazy.state == LazyFree::State::in_use) {
       tell_free(*heap, *lazy.block);
       lazy.state = LazyFree::State::free;
-      note_step<StreamStep::Kind::free>(*heap, *lazy.block, {-lazy.change.count, -lazy.change.bytes});
+      lazy.is_told = heap->recurrence.learns();
+      if (lazy.is_told) [[unlikely]]
+        note_step<StreamStep::Kind::free>(*heap, *lazy.block, [&] { return lazy.change_by_freeing(); });
       return true;
     }
     const bool is_shared = is_last && lazy.state == LazyFree::State::shared;
     if (!is_shared && free_hit(*heap, address)) return true;
+    awaited = begin_awaiting(*heap, address);
+    if (awaited.block == nullptr) return false;
   }
-  return free_behind_event(*heap, address);
+  record_awaited(*heap, awaited);
+  return true;
 }
 
-bool StreamHits::record_use_by_stream(std::uint64_t address, StreamUse& use) {
+[[gnu::flatten]] bool StreamHits::record_use_by_stream(std::uint64_t address, StreamUse& use) {
   StreamHeap* const heap = stream_heaps_.find_by_page(address);
   if (heap == nullptr) return false;
   const std::lock_guard lock(heap->mutex);
@@ -139,7 +131,7 @@ bool StreamHits::can_serve_by_stream() const noexcept {
   Block* const block = take_block(heap, bytes, change);
   if (block == nullptr) return nullptr;
   heap.lazy_free.begin(block, change);
-  note_step<StreamStep::Kind::allocation>(heap, *block, change);
+  note_step<StreamStep::Kind::allocation>(heap, *block, [&] { return heap.lazy_free.change; });
   return handed_out(heap, block->address, block->bytes, bytes);
 }
 
@@ -153,7 +145,7 @@ bool StreamHits::can_serve_by_stream() const noexcept {
   const FreeNeighbours free(*block);
   if (!count_free(heap, *block, free)) return false;
   tell_free(heap, *block);
-  note_step<StreamStep::Kind::free>(heap, *block, change_by_freeing(*block, free));
+  note_step<StreamStep::Kind::free>(heap, *block, [&] { return change_by_freeing(*block, free); });
   heap.live.erase(place);
   put_free(block, free, heap.of(block->kind), heap.spares);
   return true;
@@ -197,6 +189,8 @@ void StreamHits::free_returned(StreamHeap& heap) noexcept {
 bool StreamHits::carry_out(StreamHeap& heap) noexcept {
   LazyFree& lazy = heap.lazy_free;
   Block* const block = lazy.block;
+  tell_standing_free(heap);
+  heap.recurrence.turned(lazy.turns);
   if (lazy.turns != 0)
     heap.ledger.blocks.turned(block->kind, lazy.turns, as_signed(block->bytes), as_signed(block->requested),
                               lazy.change);

@@ -14,6 +14,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 
 namespace cistern {
 
@@ -43,6 +44,8 @@ class StreamHits : public HeapBlocks {
   [[nodiscard]] bool may_serve(const StreamHeap& heap) const noexcept;
   [[nodiscard]] bool owns_by_stream(std::uint64_t address) noexcept;
   [[nodiscard]] bool can_serve_by_stream() const noexcept;
+  template <class Trace>
+  [[nodiscard]] void* take_standing_or_hit(StreamHeap& heap, std::size_t bytes, Trace&& trace) noexcept;
   [[nodiscard]] void* take_hit(StreamHeap& heap, std::size_t bytes) noexcept;
   [[nodiscard]] bool free_hit(StreamHeap& heap, std::uint64_t address) noexcept;
   // paged_hits.cpp
@@ -65,6 +68,8 @@ class StreamHits : public HeapBlocks {
   void trace_by_stream(StreamHeap& heap, std::uint64_t address, std::size_t requested) noexcept;
   template <std::uint64_t kAction>
   void write_by_stream(StreamHeap& heap, std::uint64_t address, std::size_t requested) noexcept;
+  template <std::uint64_t kAction>
+  void write_by_stream_at(StreamHeap& heap, std::uint64_t address, std::size_t requested, std::uint64_t ticks) noexcept;
   void write_staged_alone(StreamHeap& heap) noexcept;
   void write_staged(StreamHeap& heap) noexcept;
   // The same by who has the heap's lock. Requires: no stream's steps are followed.
@@ -72,14 +77,17 @@ class StreamHits : public HeapBlocks {
     if (heap.lazy_free.block != nullptr) settle_lazy_free(heap);
     if (!heap.awaited.empty()) hand_over_awaited(heap);
     if (!heap.stage.events().empty()) write_staged(heap);
-    if (heap.returned.first() == 0 && heap.spares.size() <= kMostSpares) return;
+    if (heap.returned.first() == 0 && !has_spares_for_others(heap)) return;
     // More than what the stream was told happens, or what it needs goes.
     heap.recurrence.cut();
     free_returned(heap);
-    if (heap.spares.size() > kMostSpares) heap.spares.move_to(arena_.spares(), heap.spares.size() - kMostSpares / 4);
+    if (has_spares_for_others(heap)) heap.spares.move_to(arena_.spares(), heap.spares.size() / 2);
   }
-  // More than what a stream's hits take between two looks at the heap serve others better.
-  static constexpr std::size_t kMostSpares = 256;
+  // What a stream had in use it will use again: others get of it where there would have to be more blocks.
+  [[nodiscard]] bool has_spares_for_others(const StreamHeap& heap) const noexcept {
+    return arena_.spares().size() < kFewSpares && heap.spares.size() > 4 * kFewSpares;
+  }
+  static constexpr std::size_t kFewSpares = 64;
   [[nodiscard, gnu::noinline]] bool hand_back(StreamHeap& heap, std::uint64_t address) noexcept;
   [[nodiscard, gnu::noinline]] bool take_returned(StreamHeap& heap) noexcept;
   // By who only looks: with what the stream has, which it needs again where its steps come again.
@@ -100,10 +108,17 @@ class StreamHits : public HeapBlocks {
                                                           const StreamIdentity& stream) noexcept;
   [[nodiscard, gnu::noinline]] bool free_as_expected(StreamHeap& heap, std::uint64_t address) noexcept;
   // All of these require the stream's lock.
-  template <StreamStep::Kind kKind>
-  void note_step(StreamHeap& heap, const Block& block, const InactiveSplitChange& splits) noexcept;
+  // `splits_of`: returns the change that came with it, where it is asked for.
+  template <StreamStep::Kind kKind, class SplitsOf>
+  void note_step(StreamHeap& heap, const Block& block, SplitsOf&& splits_of) noexcept;
+  [[gnu::noinline]] void learn_step(StreamHeap& heap, StreamStep::Kind kind, const Block& block,
+                                    const InactiveSplitChange& splits) noexcept;
+  // A free that stands is a step as soon as something else happens.
+  void tell_standing_free(StreamHeap& heap) noexcept {
+    if (LazyFree& lazy = heap.lazy_free; !std::exchange(lazy.is_told, true))
+      note_step<StreamStep::Kind::free>(heap, *lazy.block, [&] { return lazy.change_by_freeing(); });
+  }
   [[nodiscard]] bool is_paged_step(const StreamHeap& heap, const Block& block) const noexcept;
-  [[gnu::noinline]] void begin_following(StreamHeap& heap) noexcept;
   // False, with nothing changed: nothing is followed, or that is not the next step.
   [[nodiscard]] bool follow_free(StreamHeap& heap, std::uint64_t address) noexcept;
   // All that was followed is carried out.
@@ -126,26 +141,40 @@ class StreamHits : public HeapBlocks {
   [[gnu::noinline]] void provide_for_steps(StreamHeap& heap) noexcept;
 
   // stream_waits.cpp: frees that wait for another stream, with the lock of their own alone.
-  [[nodiscard, gnu::noinline]] bool free_behind_event(StreamHeap& heap, std::uint64_t address) noexcept;
-  [[nodiscard]] Block* begin_awaiting(StreamHeap& heap, std::uint64_t address) noexcept;
+  // A block that waits for an event that is to be recorded: `idle`, if that is not null.
+  struct Awaited {
+    Block* block = nullptr;
+    CUevent idle = nullptr;
+  };
+  [[nodiscard, gnu::noinline]] Awaited begin_awaiting(StreamHeap& heap, std::uint64_t address) noexcept;
+  [[gnu::noinline]] void record_awaited(StreamHeap& heap, const Awaited& awaited) noexcept;
+  [[nodiscard]] bool becomes_awaiting(StreamHeap& heap) noexcept;
   [[nodiscard]] bool can_await(const Block* block) const noexcept;
   [[nodiscard]] bool end_recording(StreamHeap& heap, Block* block, CUevent event) noexcept;
   void end_recording_by_heap(Block* block, const PendingFrees::Entry& entry, CUresult result) noexcept;
-  [[nodiscard, gnu::noinline]] bool complete_awaited(StreamHeap& heap) noexcept;
-  [[nodiscard]] bool complete_by_stream(StreamHeap& heap, Block& block) noexcept;
+  [[nodiscard, gnu::noinline]] void* allocate_after_waits(StreamHeap& heap, std::size_t bytes) noexcept;
+  [[nodiscard]] bool complete_awaited(StreamHeap& heap, std::uint64_t* at) noexcept;
+  [[nodiscard]] bool complete_by_stream(StreamHeap& heap, Block& block, std::uint64_t* at) noexcept;
+  void trace_completed(StreamHeap& heap, const Block& block, std::uint64_t* at) noexcept;
   void hand_over_awaited(StreamHeap& heap) noexcept;
 };
+
+template <std::uint64_t kAction>
+inline void StreamHits::write_by_stream_at(StreamHeap& heap, std::uint64_t address, std::size_t requested,
+                                           std::uint64_t ticks) noexcept {
+  if (one_stream_serves_) {
+    history_.add_own<kAction>(address, as_signed(requested), stream_number(heap.stream), ticks);
+    return;
+  }
+  if (heap.stage.is_full()) write_staged_alone(heap);
+  heap.stage.add(DeviceHistory::staged(kAction, address, as_signed(requested), ticks));
+}
 
 // Not inline, for what has no history.
 template <std::uint64_t kAction>
 [[gnu::noinline]] void StreamHits::write_by_stream(StreamHeap& heap, std::uint64_t address,
                                                    std::size_t requested) noexcept {
-  if (one_stream_serves_) {
-    history_.add_own<kAction>(address, as_signed(requested), stream_number(heap.stream));
-    return;
-  }
-  if (heap.stage.is_full()) write_staged_alone(heap);
-  heap.stage.add(history_.staged(kAction, address, as_signed(requested)));
+  write_by_stream_at<kAction>(heap, address, requested, history_.clock().now());
 }
 
 // A stream that serves alone writes to the history itself; else what it does waits for others.
@@ -172,6 +201,29 @@ inline void StreamHits::tell_free(StreamHeap& heap, const Block& block) noexcept
   trace_by_stream<kFreed>(heap, block.address, block.requested);
 }
 
+// Null: not without the heap's lock. trace(block): the history hears of it, where a free that stood is taken back.
+template <class Trace>
+inline void* StreamHits::take_standing_or_hit(StreamHeap& heap, std::size_t bytes, Trace&& trace) noexcept {
+  stop_following(heap);
+  if (heap.returned.first() == 0) [[likely]] {
+    LazyFree& lazy = heap.lazy_free;
+    if (lazy.state == LazyFree::State::free && lazy.block->requested == bytes) {
+      lazy.state = LazyFree::State::in_use;
+      ++lazy.turns;
+      Block* const block = lazy.block;
+      trace(*block);
+      api_.note_allocate(block->address, block->bytes, heap.stream.handle);
+      if (lazy.is_told) [[unlikely]]
+        note_step<StreamStep::Kind::allocation>(heap, *block, [&] { return lazy.change; });
+      lazy.is_told = true;
+      return reinterpret_cast<void*>(block->address);
+    }
+  } else if (!take_returned(heap)) {
+    return nullptr;
+  }
+  return take_hit(heap, bytes);
+}
+
 // Whether the step is one of those that depend on the blocks of this stream alone. Places are all streams'; a block
 // that took a part of a larger request's place adds another mark to their state.
 inline bool StreamHits::is_paged_step(const StreamHeap& heap, const Block& block) const noexcept {
@@ -179,13 +231,15 @@ inline bool StreamHits::is_paged_step(const StreamHeap& heap, const Block& block
          paged_->placement.place(PagedMemory::place_of(block)).less == 0;
 }
 
-template <StreamStep::Kind kKind>
-inline void StreamHits::note_step(StreamHeap& heap, const Block& block, const InactiveSplitChange& splits) noexcept {
+template <StreamStep::Kind kKind, class SplitsOf>
+inline void StreamHits::note_step(StreamHeap& heap, const Block& block, SplitsOf&& splits_of) noexcept {
   if (heap.recurrence.passes_over()) return;
   if (heap.paged_stream >= 0 && !is_paged_step(heap, block)) [[unlikely]]
     return heap.recurrence.cut();
-  if (heap.recurrence.note(kKind, {block.address, block.bytes, block.requested, block.kind}, splits)) [[unlikely]]
-    begin_following(heap);
+  if (heap.recurrence.learns()) [[unlikely]]
+    learn_step(heap, kKind, block, splits_of());
+  else
+    heap.recurrence.note(kKind, block.address, block.requested);
 }
 
 inline bool StreamHits::follow_free(StreamHeap& heap, std::uint64_t address) noexcept {

@@ -47,7 +47,9 @@ namespace {
   return follow_free(heap, address);
 }
 
-void StreamHits::begin_following(StreamHeap& heap) noexcept {
+void StreamHits::learn_step(StreamHeap& heap, StreamStep::Kind kind, const Block& block,
+                            const InactiveSplitChange& splits) noexcept {
+  if (!heap.recurrence.learn(kind, {block.address, block.bytes, block.requested, block.kind}, splits)) return;
   if (settle_by_stream(heap)) heap.recurrence.follow();
 }
 
@@ -88,11 +90,11 @@ void StreamHits::count_laps(StreamHeap& heap, const StreamStep& step, std::int64
     paged_->placement.recurred(heap.paged_stream, static_cast<Sectors>(step.bytes()) / kSectorBytes, laps);
 }
 
-// As many as are worth it: a 2,048th of the memory that the heap has, and what the smallest has.
+// As many as are worth it: a 1,280th of the memory that the heap has, and what the smallest has.
 std::size_t StreamHits::worthwhile_steps() const noexcept {
   constexpr std::size_t kLeast = std::size_t{1} << 14;
   const std::size_t streams = std::max<std::size_t>(1, mutex_.streams().size());
-  return std::min(Recurrence::kMostSteps, kLeast + held_bytes_ / 2048 / Recurrence::kBytesOfStep) / streams;
+  return std::min(Recurrence::kMostSteps, kLeast + held_bytes_ / 1280 / Recurrence::kBytesOfStep) / streams;
 }
 
 void StreamHits::provide_for_steps(StreamHeap& heap) noexcept {
@@ -105,6 +107,7 @@ void StreamHits::provide_for_steps(StreamHeap& heap) noexcept {
   const std::lock_guard lock(heap.mutex);
   if (!may_serve(heap)) return;
   stop_following(heap);
+  tell_standing_free(heap);
   room = heap.recurrence.take(std::move(room));
 }
 

@@ -19,36 +19,17 @@ constexpr auto kCompleted = static_cast<std::uint64_t>(TraceAction::free_complet
 
 }  // namespace
 
-// The stream's lock is given up around the record, as the heap's is: the block is nobody's meanwhile, for its entry has
-// no event yet. False, with nothing changed: it takes the heap's lock.
-bool StreamHits::free_behind_event(StreamHeap& heap, std::uint64_t address) noexcept {
-  PendingFrees::Entry entry{nullptr, device_, {}, nullptr};
-  {
-    const std::lock_guard lock(heap.mutex);
-    entry.block = begin_awaiting(heap, address);
-    if (entry.block == nullptr) return false;
-    entry.event = heap.awaited.take_idle_event();
-  }
-  const StreamUse& use = entry.block->uses.front();
-  entry.stream = use.stream;
-  const CUresult result = record_event(use, &entry, false, true);
-  if (result != CUDA_SUCCESS || entry.event == nullptr || !end_recording(heap, entry.block, entry.event))
-    end_recording_by_heap(entry.block, entry, result);
-  return true;
-}
-
-// Requires: the stream's lock. The block waits, for an event that comes; null, with nothing changed: not here.
-Block* StreamHits::begin_awaiting(StreamHeap& heap, std::uint64_t address) noexcept {
-  if (!may_serve(heap) || !heap.awaited.has_room()) return nullptr;
-  stop_following(heap);
+// Requires: the stream's lock, it may serve, and nothing is followed. The block waits, for an event that comes; none,
+// with nothing changed: not here.
+StreamHits::Awaited StreamHits::begin_awaiting(StreamHeap& heap, std::uint64_t address) noexcept {
+  if (!heap.awaited.has_room()) return {};
   Block* const block = heap.live.find(address);
-  if (!can_await(block)) return nullptr;
+  if (!can_await(block)) return {};
   LazyFree& lazy = heap.lazy_free;
   // With others that wait something else would happen when they are free.
   const bool may_stand = lazy.block == block && heap.awaited.empty();
-  if (!may_stand && !settle_by_stream(heap)) return nullptr;
-  StreamHeap* none = nullptr;
-  if (!awaiting_.compare_exchange_strong(none, &heap, std::memory_order_relaxed) && none != &heap) return nullptr;
+  if (!may_stand && !settle_by_stream(heap)) return {};
+  if (!becomes_awaiting(heap)) return {};
   if (may_stand)
     lazy.state = LazyFree::State::awaited;
   else
@@ -56,12 +37,32 @@ Block* StreamHits::begin_awaiting(StreamHeap& heap, std::uint64_t address) noexc
   heap.recurrence.cut();
   // Before the block can serve another request.
   api_.note_free(address, block->bytes, heap.stream.handle);
-  trace_by_stream<kRequested>(heap, address, block->requested);
-  block->state = BlockState::active_pending_free;
   block->freed_at = history_.clock().now();
+  if (history_.is_on()) write_by_stream_at<kRequested>(heap, address, block->requested, block->freed_at);
+  block->state = BlockState::active_pending_free;
   block->pending_events = 1;
-  heap.awaited.add({nullptr, device_, block->uses.front().stream, block});
-  return block;
+  heap.awaited.add(device_, block->uses.front().stream, block);
+  return {block, heap.awaited.take_idle_event()};
+}
+
+// Without the stream's lock, as the heap's is given up for it: the block is nobody's meanwhile, for its entry has no
+// event yet.
+void StreamHits::record_awaited(StreamHeap& heap, const Awaited& awaited) noexcept {
+  Block* const block = awaited.block;
+  PendingFrees::Entry entry{awaited.idle, device_, block->uses.front().stream, block};
+  const CUresult result = record_event(block->uses.front(), &entry, false, true);
+  if (result != CUDA_SUCCESS || entry.event == nullptr || !end_recording(heap, block, entry.event))
+    end_recording_by_heap(block, entry, result);
+}
+
+// Whether the stream is the one that has such frees from here on. Requires: the stream's lock. While no other stream
+// serves itself, nobody else does this: one wakes under the heap's lock.
+bool StreamHits::becomes_awaiting(StreamHeap& heap) noexcept {
+  StreamHeap* awaiting = awaiting_.load(std::memory_order_relaxed);
+  if (awaiting != nullptr) return awaiting == &heap;
+  if (!one_stream_serves_) return awaiting_.compare_exchange_strong(awaiting, &heap, std::memory_order_relaxed);
+  awaiting_.store(&heap, std::memory_order_relaxed);
+  return true;
 }
 
 // Whether one event on another stream of the device is all that a free of the block waits for. Paged memory's places
@@ -99,12 +100,25 @@ void StreamHits::end_recording_by_heap(Block* block, const PendingFrees::Entry& 
   if (block->pending_events == 0) complete_free(block, lock);
 }
 
+// Requires: the stream's lock, and nothing is known of whether the frees that were waited for are complete. Null: not
+// without the heap's lock.
+[[gnu::flatten]] void* StreamHits::allocate_after_waits(StreamHeap& heap, std::size_t bytes) noexcept {
+  std::uint64_t completed_at = 0;
+  if (!complete_awaited(heap, &completed_at)) return nullptr;
+  return take_standing_or_hit(heap, bytes, [&](const Block& block) {
+    if (completed_at != 0)
+      write_by_stream_at<kAllocated>(heap, block.address, bytes, completed_at);
+    else
+      trace_by_stream<kAllocated>(heap, block.address, bytes);
+  });
+}
+
 // Requires: the stream's lock. The frees that were waited for are complete; false: that, or what a failing driver says,
 // takes the heap's lock.
-bool StreamHits::complete_awaited(StreamHeap& heap) noexcept {
+bool StreamHits::complete_awaited(StreamHeap& heap, std::uint64_t* at) noexcept {
   if (awaiting_.load(std::memory_order_relaxed) != &heap) return false;
   const CUresult result = heap.awaited.poll(api_, surroundings_.event_pools.of(device_),
-                                            [&](Block& block) { return complete_by_stream(heap, block); });
+                                            [&](Block& block) { return complete_by_stream(heap, block, at); });
   if (heap.awaited.empty()) awaiting_.store(nullptr, std::memory_order_relaxed);
   // A driver that wants a context asks for it of the heap's poll, too.
   if (result != CUDA_ERROR_NOT_READY && result != CUDA_ERROR_INVALID_CONTEXT) heap.awaited.note_failure(result);
@@ -112,10 +126,10 @@ bool StreamHits::complete_awaited(StreamHeap& heap) noexcept {
 }
 
 // False, with the free not complete: it takes the heap's lock.
-bool StreamHits::complete_by_stream(StreamHeap& heap, Block& block) noexcept {
+bool StreamHits::complete_by_stream(StreamHeap& heap, Block& block, std::uint64_t* at) noexcept {
   forget_steps(heap);
   if (LazyFree& lazy = heap.lazy_free; lazy.block == &block) {  // it may stand
-    trace_by_stream<kCompleted>(heap, block.address, block.requested);
+    trace_completed(heap, block, at);
     block.pending_events = 0;
     block.state = BlockState::active_allocated;
     lazy.state = LazyFree::State::free;
@@ -124,10 +138,18 @@ bool StreamHits::complete_by_stream(StreamHeap& heap, Block& block) noexcept {
   if (!settle_by_stream(heap)) return false;
   const FreeNeighbours free(block);
   if (!count_free(heap, block, free)) return false;
-  trace_by_stream<kCompleted>(heap, block.address, block.requested);
+  trace_completed(heap, block, at);
   block.pending_events = 0;
   put_free(&block, free, heap.of(block.kind), heap.spares);
   return true;
+}
+
+// All that one request completes, and what it is served, happens at one time: reading the clock takes longer than the
+// rest of an entry.
+void StreamHits::trace_completed(StreamHeap& heap, const Block& block, std::uint64_t* at) noexcept {
+  if (!history_.is_on()) return;
+  if (*at == 0) *at = history_.clock().now();
+  write_by_stream_at<kCompleted>(heap, block.address, block.requested, *at);
 }
 
 // By who has the heap's lock.

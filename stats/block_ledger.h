@@ -67,15 +67,18 @@ class BlockLedger {
   // Inactive splits came or went alone.
   [[nodiscard]] bool split(PoolKind pool, InactiveSplitChange change) { return take(pool, 0, 0, 0, change); }
 
-  // Undo came and went, which said false, as if they had not been called.
-  void take_back(PoolKind pool, std::int64_t bytes, std::int64_t requested, InactiveSplitChange split) {
+  // Undo came and went, which said false, as if they had not been called. Kept out of what calls them, so that what was
+  // before is not saved for them each time.
+  [[gnu::noinline, gnu::cold]] void take_back(PoolKind pool, std::int64_t bytes, std::int64_t requested,
+                                              InactiveSplitChange split) {
     Amounts& added = added_[static_cast<std::size_t>(pool)];
     added.blocks -= 1;
     added.bytes -= bytes;
     added.requested -= requested;
     undo(pool, 1, bytes, requested, split);
   }
-  void take_back_free(PoolKind pool, std::int64_t bytes, std::int64_t requested, InactiveSplitChange split) {
+  [[gnu::noinline, gnu::cold]] void take_back_free(PoolKind pool, std::int64_t bytes, std::int64_t requested,
+                                                   InactiveSplitChange split) {
     undo(pool, -1, -bytes, -requested, split);
   }
 

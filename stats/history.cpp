@@ -108,15 +108,15 @@ void DeviceHistory::add(std::span<const StagedEvent> events, std::int64_t stream
 }
 
 void DeviceHistory::add_own_by_point(std::uint64_t action, std::uint64_t address, std::int64_t size,
-                                     std::int64_t stream) noexcept {
+                                     std::int64_t stream, std::uint64_t ticks) noexcept {
   TracePoint at;
   at.address = address;
   at.size = size;
   at.stream = stream;
   if (action == kFreed)
-    add_freed(at);
+    add_freed(at, ticks);
   else
-    add(static_cast<TraceAction>(action), at);
+    add(static_cast<TraceAction>(action), at, ticks);
 }
 
 // Nothing that is counted elsewhere may come or go with the entries.

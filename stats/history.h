@@ -81,9 +81,9 @@ class DeviceHistory {
   // The same of a block that a stream hands out or has back by itself, without a stack, a tag or a text of its own.
   // An action is alloc, one of a free, or kFreed. As long as no entry refers to anything, none that goes is looked at.
   template <std::uint64_t kAction>
-  void add_own(std::uint64_t address, std::int64_t size, std::int64_t stream) noexcept {
+  void add_own(std::uint64_t address, std::int64_t size, std::int64_t stream, std::uint64_t ticks) noexcept {
     if (!writes_plainly_) [[unlikely]] {
-      add_own_by_point(kAction, address, size, stream);
+      add_own_by_point(kAction, address, size, stream, ticks);
       return;
     }
     HistoryEntry* const entry = ring_.next(spare_);
@@ -92,13 +92,14 @@ class DeviceHistory {
       return;
     }
     recorded_ += kAction == kFreed ? 2 : 1;
-    *entry = plain_entry(clock_.now(), address | (kAction << 56), size, stream);
+    *entry = plain_entry(ticks, address | (kAction << 56), size, stream);
   }
 
   // What a stream had staged, as it happened: between what other streams stage at the same time, entries are in
   // the order of this, and entries_of puts them in that of time. An action is alloc, one of a free, or kFreed.
-  [[nodiscard]] StagedEvent staged(std::uint64_t action, std::uint64_t address, std::int64_t size) const noexcept {
-    return {clock_.now(), address | (action << 56), size};
+  [[nodiscard]] static StagedEvent staged(std::uint64_t action, std::uint64_t address, std::int64_t size,
+                                          std::uint64_t ticks) noexcept {
+    return {ticks, address | (action << 56), size};
   }
   void add(std::span<const StagedEvent> events, std::int64_t stream) noexcept;
   // The same in two steps, of which the second needs no lock, so that streams hold each other up for the first alone:
@@ -225,7 +226,8 @@ class DeviceHistory {
                                   std::int64_t stream) noexcept {
     return {ticks, place, size, stream, 0, kNoStackId, kNoText, kUntagged};
   }
-  void add_own_by_point(std::uint64_t action, std::uint64_t address, std::int64_t size, std::int64_t stream) noexcept;
+  void add_own_by_point(std::uint64_t action, std::uint64_t address, std::int64_t size, std::int64_t stream,
+                        std::uint64_t ticks) noexcept;
   static TraceEntry describe(const HistoryEntry& entry, TraceAction action, std::int64_t time_us);
   // Calls visit(entry) for the newest `shown` trace entries of those that for_each(take) passes on.
   template <class ForEach, class Visit>

@@ -87,6 +87,8 @@ class FollowedHeap {
   // Steps.
   [[nodiscard]] std::int64_t followed() const { return followed_; }
   [[nodiscard]] std::int64_t told() const { return told_.allocations + told_.frees; }
+  // What it has room for: steps.
+  [[nodiscard]] std::size_t room() const { return room_; }
   // How often steps might be followed from then on.
   [[nodiscard]] unsigned offers() const { return offers_; }
 
@@ -110,12 +112,14 @@ class FollowedHeap {
   }
   void note(StreamStep::Kind kind, std::uint64_t address, std::uint64_t requested) {
     if (steps_.passes_over()) return;
-    if (!steps_.note(kind, {address, FirstFit::rounded(requested), requested, PoolKind::large}, {})) return;
+    if (!steps_.learns()) return steps_.note(kind, address, requested);
+    if (!steps_.learn(kind, {address, FirstFit::rounded(requested), requested, PoolKind::large}, {})) return;
     if (++offers_ % 4 >= offers_left_) steps_.follow();
   }
   void provide() {
     if (!steps_.wants_room()) return;
     const std::size_t wanted = steps_.wanted(most_steps_);
+    room_ = std::max(room_, wanted);
     const Recurrence::Room gone = steps_.take(wanted == 0 ? Recurrence::Room() : Recurrence::Room::of(wanted));
     // Nobody looks at it any more.
     std::fill_n(gone.steps.get(), gone.size, StreamStep(StreamStep::Kind::allocation, {}, {}));
@@ -140,6 +144,7 @@ class FollowedHeap {
   }
 
   std::size_t most_steps_;
+  std::size_t room_ = 0;
   unsigned offers_left_;
   unsigned offers_ = 0;
   FirstFit plain_;

@@ -25,7 +25,8 @@ class AwaitedFreesTest : public ::testing::Test {
   }
   [[nodiscard]] static CUevent event(std::uintptr_t number) { return reinterpret_cast<CUevent>(number); }
   void add(std::uintptr_t number, std::uint64_t stream) {
-    frees_.add({number == 0 ? nullptr : event(number), 0, {nullptr, stream}, &blocks_[number]});
+    frees_.add(0, {nullptr, stream}, &blocks_[number]);
+    if (number != 0) frees_.find(&blocks_[number])->event = event(number);
   }
   CUresult poll(bool completes = true) {
     return frees_.poll(api_, pool_, [&](Block& block) {

@@ -165,7 +165,6 @@ TEST_P(RecurrenceOfStreamsTest, ARoundOfManyBlocksIsLookedAt) {
   CachingAllocator allocator(
       {.driver = &driver.api(),
        .options = AllocatorOptions::parse(std::string("stream_hand_over:done,policy:") + to_string(GetParam()))});
-  constexpr std::size_t kBlocks = 600;
   std::vector<void*> blocks;
   const auto allocate = [&](std::size_t count) {
     for (; count != 0; --count) blocks.push_back(allocator.allocate(1000 + blocks.size() % 7 * 512));
@@ -174,16 +173,19 @@ TEST_P(RecurrenceOfStreamsTest, ARoundOfManyBlocksIsLookedAt) {
     for (void* block : blocks) allocator.deallocate(block);
     blocks.clear();
   };
-  for (int look = 0; look < 20; ++look) {
-    for (int round = 0; round < 12; ++round) {
-      allocate(kBlocks);
+  // Blocks are made 256 at a time: now few of them are left to others, now many.
+  for (std::size_t count = 600; count <= 780; count += 20) {
+    for (int look = 0; look < 10; ++look) {
+      for (int round = 0; round < 12; ++round) {
+        allocate(count);
+        free_all();
+      }
+      EXPECT_EQ(allocator.memory_stats().allocation.all.current, 0);
+      allocate(count - 10);
+      EXPECT_EQ(allocator.memory_stats().allocation.all.current, count - 10);
+      allocate(10);
       free_all();
     }
-    EXPECT_EQ(allocator.memory_stats().allocation.all.current, 0);
-    allocate(kBlocks - 10);
-    EXPECT_EQ(allocator.memory_stats().allocation.all.current, kBlocks - 10);
-    allocate(10);
-    free_all();
   }
 }
 

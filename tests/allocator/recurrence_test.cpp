@@ -115,6 +115,44 @@ TEST(RecurrenceTest, WhatIsLeftOutLeadsBackToWhereItBegan) {
   EXPECT_NO_THROW(heap.look());
 }
 
+// Some thousand steps, in which others come again thirty times each.
+void round_of_rounds(FollowedHeap& heap) {
+  std::vector<std::uint64_t> kept;
+  for (std::uint64_t part = 0; part < 40; ++part) {
+    kept.push_back(heap.allocate(600 + 512 * part));
+    for (int times = 0; times < 30; ++times) {
+      const std::uint64_t first = heap.allocate(1000 + 512 * part);
+      const std::uint64_t second = heap.allocate(3000);
+      heap.free(first);
+      heap.free(second);
+    }
+  }
+  for (const std::uint64_t block : kept) heap.free(block);
+}
+
+TEST(RecurrenceTest, RoundsWithinARoundDoNotHideIt) {
+  FollowedHeap heap;
+  for (int round = 0; round < 4; ++round) round_of_rounds(heap);
+  const std::int64_t followed = heap.followed();
+  const std::int64_t told = heap.told();
+  for (int round = 0; round < 4; ++round) round_of_rounds(heap);
+  EXPECT_EQ(heap.followed() - followed, heap.told() - told);
+  heap.look();
+}
+
+TEST(RecurrenceTest, WhatIsFollowedWantsNoMoreRoom) {
+  FollowedHeap heap;
+  for (int round = 0; round < 4; ++round) round_of_rounds(heap);
+  const auto round = static_cast<std::size_t>(heap.told() / 4);
+  // Other states are looked for, and for longer; a step beside the round ends following now and then.
+  for (int times = 0; times < 400; ++times) {
+    round_of_rounds(heap);
+    if (times % 3 == 0) heap.free(heap.allocate(77777));
+  }
+  EXPECT_LE(heap.room(), 2 * round);
+  heap.look();
+}
+
 TEST(RecurrenceTest, WhatIsFoundInVainIsNotLookedForEachTime) {
   FollowedHeap heap;
   LoopProgram program(heap, 6);

@@ -41,7 +41,7 @@ std::vector<StagedEvent> events_from(const DeviceHistory& history, std::int64_t 
   std::vector<StagedEvent> events;
   for (std::size_t i = 0; i < count; ++i) {
     const std::int64_t number = first + static_cast<std::int64_t>(i);
-    events.push_back(history.staged(kAlloc, static_cast<std::uint64_t>(number), number));
+    events.push_back(DeviceHistory::staged(kAlloc, static_cast<std::uint64_t>(number), number, history.clock().now()));
   }
   return events;
 }
@@ -54,7 +54,7 @@ TEST(ClaimedPlaces, HoldWhatWasStagedAsIfItWereAdded) {
   DeviceHistory added;
   DeviceHistory filled;
   std::vector<StagedEvent> events = events_from(added, 100, 3);
-  events[1] = added.staged(kFreed, 100, 100);
+  events[1] = DeviceHistory::staged(kFreed, 100, 100, added.clock().now());
   for (DeviceHistory* history : {&added, &filled}) use(*history, 10);
   added.add(events, kStream);
   const HistoryRing::Claim claim = claim_for(filled, events);
