@@ -205,11 +205,12 @@ struct HeapState {
   // streams may serve themselves. As of the last time that somebody had the lock; read under that of a stream.
   bool serves_by_stream_ = false;
   bool one_stream_serves_ = false;  // and the history is its own
-  std::size_t most_steps_ = 0;      // that a stream may write down (Recurrence)
+  std::size_t most_steps_ = 0;      // that all streams together may write down (Recurrence)
   bool hits_are_plain_ = false;     // in paged memory: that holds, and memory does not decay
   // Which stream has frees that wait for others (AwaitedFrees): one at a time, for they are every request's concern.
   // Set and cleared under that stream's lock; null: none. Away from what hits read and nobody changes.
   alignas(64) std::atomic<StreamHeap*> awaiting_{nullptr};
+  std::atomic<std::size_t> granted_steps_{0};  // that streams have room to write down
   // Of streams that serve themselves: one at a time takes places in the history. Away from what hits read.
   alignas(64) BriefMutex staged_mutex_;
   // Of streams that serve themselves from paged memory, which is one for all: one at a time has its records. Behind the

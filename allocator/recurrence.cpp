@@ -57,6 +57,8 @@ void Recurrence::look() noexcept {
   // There may be more room by then.
   idle_ = kLongest;
   refused_ = ~std::size_t{0};
+  far_.begin(state_, steps_, followed_);
+  look_next();
 }
 
 // Room for all steps that lead back to a state of long ago, if there is not as much.
@@ -71,7 +73,7 @@ void Recurrence::begin_learning() noexcept {
   idle_ = 0;
   learns_ = true;
   writes_ = true;
-  size_ = border_ = unwritten_ = 0;
+  size_ = border_ = last_round_ = unwritten_ = 0;
 }
 
 bool Recurrence::learn(StreamStep::Kind kind, const StreamStep::Of& block, const InactiveSplitChange& splits) {
@@ -118,6 +120,7 @@ void Recurrence::write(const StreamStep& step) noexcept {
   room_.borders[size_] = static_cast<std::uint32_t>(border);
   ++size_;
   border_ = border;
+  if (sum_ == 0) last_round_ = size_;
 }
 
 // The states behind the first so many steps and now are the same if it is as large as that of all.
@@ -164,12 +167,17 @@ void Recurrence::begin_with_round() noexcept {
   round_ = next_ = steps;
   end_ = steps + round;
   writes_ = true;
-  size_ = border_ = unwritten_ = 0;
+  size_ = border_ = last_round_ = unwritten_ = 0;
   while (steps + size_ != end_) write(StreamStep(steps[size_]));
 }
 
-// There is no room for more. What was written down in vain took a while, so nothing is for as long.
-void Recurrence::end_learning() noexcept { search(std::min(4 * longest_, kLongest)); }
+// There is no room for more. Where the state came late, it came again and again, and more room may do: of a long round
+// in which all states come again soon no far one tells. What was written down in vain took a while, so nothing is for
+// as long.
+void Recurrence::end_learning() noexcept {
+  if (last_round_ > room_.size / 8) static_cast<void>(want(4 * room_.size));
+  search(std::min(4 * longest_, kLongest));
+}
 
 Recurrence::Room Recurrence::Room::of(std::size_t steps) noexcept {
   Room room{steps, array_of<StreamStep>(steps), array_of<std::uint32_t>(steps),
@@ -196,6 +204,12 @@ Recurrence::Room Recurrence::take(Room room) noexcept {
     for (const StreamStep** step : {&round_, &end_, &next_}) *step = room.steps.get() + (*step - room_.steps.get());
   std::swap(room_, room);
   return room;
+}
+
+void Recurrence::give_up_room() noexcept {
+  room_ = {};
+  wanted_.store(0, std::memory_order_relaxed);
+  search(kFirstSteps);
 }
 
 }  // namespace cistern

@@ -136,7 +136,9 @@ class Recurrence {
   [[nodiscard]] bool learn(StreamStep::Kind kind, const StreamStep::Of& block, const InactiveSplitChange& splits);
   // So often a block went and came, which was not noted.
   void turned(std::int64_t times) noexcept {
-    if (!learns_) steps_ += 2 * static_cast<std::uint64_t>(times);
+    const std::uint64_t steps = learns_ ? 0 : 2 * static_cast<std::uint64_t>(times);
+    steps_ += steps;
+    tried_since_ += steps;  // nobody looked at them
   }
   // Something else happened. Requires: nothing is followed.
   void cut() noexcept {
@@ -146,7 +148,7 @@ class Recurrence {
     search(kFirstSteps);
   }
 
-  // Requires: note said so of the last step, and all that the stream left for later is carried out.
+  // Requires: learn said so of the last step, and all that the stream left for later is carried out.
   void follow() noexcept {
     is_followed_.store(true, std::memory_order_relaxed);
     if (!is_back_) {
@@ -204,6 +206,10 @@ class Recurrence {
   // Takes the room, an empty one too. Returns the one from before, which goes without the lock. O(steps written down).
   // Requires: nothing is followed.
   [[nodiscard]] Room take(Room room) noexcept;
+  // Steps that there is room for.
+  [[nodiscard]] std::size_t room() const noexcept { return room_.size; }
+  // Gives the room up, and what is known with it. Requires: nothing is followed.
+  void give_up_room() noexcept;
 
  private:
   static constexpr std::uint64_t kFirstSteps = 512;  // that are not looked at; and that a state is looked for, at first
@@ -285,9 +291,10 @@ class Recurrence {
   // What is written down.
   std::uint64_t sum_ = 0;  // of what came and went since it began
   std::size_t size_ = 0;
-  std::size_t border_ = 0;     // so many of the last steps are the first ones
-  bool writes_ = false;        // up to now: there was room
-  std::size_t unwritten_ = 0;  // steps that were followed since there was none
+  std::size_t border_ = 0;      // so many of the last steps are the first ones
+  std::size_t last_round_ = 0;  // steps up to when the state came again last
+  bool writes_ = false;         // up to now: there was room
+  std::size_t unwritten_ = 0;   // steps that were followed since there was none
   // What is followed: from the end on again from `round_`. Part of what is written down.
   const StreamStep* round_ = nullptr;
   const StreamStep* end_ = nullptr;

@@ -77,15 +77,20 @@ class StreamHits : public HeapBlocks {
     if (heap.lazy_free.block != nullptr) settle_lazy_free(heap);
     if (!heap.awaited.empty()) hand_over_awaited(heap);
     if (!heap.stage.events().empty()) write_staged(heap);
-    if (heap.returned.first() == 0 && !has_spares_for_others(heap)) return;
+    const bool is_awake = heap.is_awake.load(std::memory_order_relaxed);
+    if (heap.returned.first() == 0 && spares_for_others(heap) == 0 && (is_awake || heap.recurrence.room() == 0)) return;
     // More than what the stream was told happens, or what it needs goes.
     heap.recurrence.cut();
     free_returned(heap);
-    if (has_spares_for_others(heap)) heap.spares.move_to(arena_.spares(), heap.spares.size() / 2);
+    heap.spares.move_to(arena_.spares(), spares_for_others(heap));
+    if (!is_awake) take_back_room(heap);
   }
-  // What a stream had in use it will use again: others get of it where there would have to be more blocks.
-  [[nodiscard]] bool has_spares_for_others(const StreamHeap& heap) const noexcept {
-    return arena_.spares().size() < kFewSpares && heap.spares.size() > 4 * kFewSpares;
+  // What a stream had in use it will use again: others get of it where there would have to be more blocks, or when it
+  // has gone to sleep.
+  [[nodiscard]] std::size_t spares_for_others(const StreamHeap& heap) const noexcept {
+    const std::size_t spares = heap.spares.size();
+    if (!heap.is_awake.load(std::memory_order_relaxed)) return spares;
+    return arena_.spares().size() < kFewSpares && spares > 4 * kFewSpares ? spares / 2 : 0;
   }
   static constexpr std::size_t kFewSpares = 64;
   [[nodiscard, gnu::noinline]] bool hand_back(StreamHeap& heap, std::uint64_t address) noexcept;
@@ -135,8 +140,9 @@ class StreamHits : public HeapBlocks {
   [[gnu::noinline]] void carry_out_steps(StreamHeap& heap) noexcept;
   [[gnu::noinline]] void carry_out_step(StreamHeap& heap, const StreamStep& step) noexcept;
   void count_laps(StreamHeap& heap, const StreamStep& step, std::int64_t laps) noexcept;
-  // As many as are worth their host memory. Requires: the heap's lock.
+  // As many as are worth their host memory, of all streams. Requires: the heap's lock.
   [[nodiscard]] std::size_t worthwhile_steps() const noexcept;
+  [[gnu::noinline]] void take_back_room(StreamHeap& heap) noexcept;
   // Takes host memory, and so requires that no lock is held.
   [[gnu::noinline]] void provide_for_steps(StreamHeap& heap) noexcept;
 

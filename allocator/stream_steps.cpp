@@ -90,25 +90,40 @@ void StreamHits::count_laps(StreamHeap& heap, const StreamStep& step, std::int64
     paged_->placement.recurred(heap.paged_stream, static_cast<Sectors>(step.bytes()) / kSectorBytes, laps);
 }
 
-// As many as are worth it: a 1,280th of the memory that the heap has, and what the smallest has.
+// A 1,280th of the memory that the heap has, and what the smallest has: metadata is to stay below a thousandth.
 std::size_t StreamHits::worthwhile_steps() const noexcept {
   constexpr std::size_t kLeast = std::size_t{1} << 14;
-  const std::size_t streams = std::max<std::size_t>(1, mutex_.streams().size());
-  return std::min(Recurrence::kMostSteps, kLeast + held_bytes_ / 1280 / Recurrence::kBytesOfStep) / streams;
+  return kLeast + held_bytes_ / 1280 / Recurrence::kBytesOfStep;
 }
 
 void StreamHits::provide_for_steps(StreamHeap& heap) noexcept {
   std::size_t wanted = 0;
   {
     const std::lock_guard lock(heap.mutex);
-    wanted = heap.recurrence.wanted(most_steps_);
+    if (!may_serve(heap)) return;
+    const std::size_t others = granted_steps_.load(std::memory_order_relaxed) - heap.recurrence.room();
+    const std::size_t left = most_steps_ > others ? most_steps_ - others : 0;
+    wanted = heap.recurrence.wanted(std::min(left, Recurrence::kMostSteps));
   }
   Recurrence::Room room = wanted == 0 ? Recurrence::Room() : Recurrence::Room::of(wanted);
   const std::lock_guard lock(heap.mutex);
   if (!may_serve(heap)) return;
   stop_following(heap);
   tell_standing_free(heap);
+  // Another stream may have been given the same.
+  const std::size_t had = heap.recurrence.room();
+  const std::size_t more = room.size > had ? room.size - had : 0;
+  if (granted_steps_.fetch_add(more, std::memory_order_relaxed) + more > most_steps_) {
+    granted_steps_.fetch_sub(more, std::memory_order_relaxed);
+    if (more != 0) room = {};
+  }
   room = heap.recurrence.take(std::move(room));
+}
+
+// Of a stream that sleeps. Requires: the heap's lock.
+void StreamHits::take_back_room(StreamHeap& heap) noexcept {
+  granted_steps_.fetch_sub(heap.recurrence.room(), std::memory_order_relaxed);
+  heap.recurrence.give_up_room();
 }
 
 }  // namespace cistern

@@ -140,6 +140,46 @@ TEST(RecurrenceTest, RoundsWithinARoundDoNotHideIt) {
   heap.look();
 }
 
+// Requests of some shapes, in one order time and again, each of which leaves nothing behind: what was is again at once.
+TEST(RecurrenceTest, ALongRoundWhoseStatesAllComeAgainSoonIsFollowed) {
+  FollowedHeap heap;
+  const auto epoch = [&heap] {
+    std::mt19937_64 random(7);
+    for (int request = 0; request < 200; ++request) {
+      const std::uint64_t shape = random() % 16;
+      std::vector<std::uint64_t> blocks;
+      for (std::uint64_t layer = 0; layer < 10; ++layer) {
+        blocks.push_back(heap.allocate(1000 + 512 * shape));
+        blocks.push_back(heap.allocate(2000 + 512 * layer));
+        heap.free(blocks[blocks.size() - 2]);
+        blocks.erase(blocks.end() - 2);
+      }
+      for (const std::uint64_t block : blocks) heap.free(block);
+    }
+  };
+  for (int times = 0; times < 20; ++times) epoch();
+  const std::int64_t followed = heap.followed();
+  const std::int64_t told = heap.told();
+  for (int times = 0; times < 3; ++times) epoch();
+  EXPECT_GT(heap.followed() - followed, (heap.told() - told) * 9 / 10);
+  heap.look();
+}
+
+TEST(RecurrenceTest, TurnsThatAreNotToldAreNotLookedAtInVain) {
+  Recurrence steps;
+  const auto round = [&steps] {
+    for (std::uint64_t block = 1; block <= 20; ++block) {
+      if (!steps.passes_over()) steps.note(StreamStep::Kind::allocation, block << 20, 1000);
+    }
+    for (std::uint64_t block = 1; block <= 20; ++block) {
+      if (!steps.passes_over()) steps.note(StreamStep::Kind::free, block << 20, 1000);
+    }
+  };
+  steps.turned(2000000);
+  for (int times = 0; times < 40; ++times) round();
+  EXPECT_TRUE(steps.wants_room());
+}
+
 TEST(RecurrenceTest, WhatIsFollowedWantsNoMoreRoom) {
   FollowedHeap heap;
   for (int round = 0; round < 4; ++round) round_of_rounds(heap);

@@ -307,6 +307,42 @@ TEST_P(StreamHitsTest, StreamsShareTheHostMemoryOfTheirBlocks) {
   expect_nothing_live();
 }
 
+// What a stream had in use before it fell asleep serves the next one: streams that come one after the other take no
+// more than their maps of live blocks, and rounds of steps that are not followed any more take nothing.
+TEST_P(StreamHitsTest, AStreamThatSleepsLeavesWhatItHadToOthers) {
+  if (kSanitized) GTEST_SKIP() << "a sanitizer's allocator does not tell what is in use";
+  constexpr int kBlocks = 20000;
+  HistoryOptions off;
+  off.enabled = HistoryEnabled::none;
+  allocator_.record_history(off);
+  std::vector<StreamHandle> streams;
+  for (int i = 0; i < 12; ++i) streams.push_back(driver_.create_stream());
+  for (const StreamHandle stream : streams) wake(stream);
+  std::vector<void*> blocks;
+  blocks.reserve(kBlocks);
+  const auto burst = [&](StreamHandle stream) {
+    for (int round = 0; round < 4; ++round) {
+      for (int i = 0; i < kBlocks; ++i) blocks.push_back(allocator_.allocate(kKibi, stream));
+      for (void* block : blocks) allocator_.deallocate(block);
+      blocks.clear();
+    }
+    // Others, of which there are more than may stay awake.
+    for (const StreamHandle other : streams)
+      if (other != stream) wake(other);
+    allocator_.empty_cache();
+  };
+  const auto in_use = [] {
+    const struct mallinfo2 info = mallinfo2();
+    return static_cast<std::ptrdiff_t>(info.uordblks + info.hblkhd);
+  };
+  const std::ptrdiff_t before = in_use();
+  burst(streams[0]);
+  const std::ptrdiff_t of_one = in_use() - before;
+  for (int i = 1; i < 6; ++i) burst(streams[static_cast<std::size_t>(i)]);
+  EXPECT_LT(in_use() - before - of_one, 5 * of_one / 2);
+  expect_nothing_live();
+}
+
 // A tag, a budget and a private pool are looked at by every request from the moment on that they are there.
 TEST_P(StreamHitsTest, WhatEveryRequestLooksAtEndsTheShortWay) {
   wake(first_);
