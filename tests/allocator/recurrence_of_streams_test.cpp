@@ -6,6 +6,7 @@
 #include <cistern/snapshot.h>
 
 #include <gtest/gtest.h>
+#include <malloc.h>
 
 #include <cstdint>
 #include <mutex>
@@ -187,6 +188,35 @@ TEST_P(RecurrenceOfStreamsTest, ARoundOfManyBlocksIsLookedAt) {
       free_all();
     }
   }
+}
+
+// That a round came again shows in the host memory for its steps alone. One free in it stands until another request
+// comes.
+TEST(RecurrenceOfOneStreamTest, AFreeThatStandsIsAStepOfItsRound) {
+  if (kSanitized) GTEST_SKIP() << "a sanitizer's allocator does not tell what is in use";
+  SimulatedDriver driver({.capacity_bytes = std::size_t{4} << 30, .backing = Backing::none});
+  CachingAllocator allocator({.driver = &driver.api(), .options = AllocatorOptions::parse("policy:classic")});
+  HistoryOptions off;
+  off.enabled = HistoryEnabled::none;
+  allocator.record_history(off);
+  const auto rounds = [&](int count) {
+    for (; count != 0; --count) {
+      void* const first = allocator.allocate(3 * kMega);
+      void* const second = allocator.allocate(5 * kMega);
+      allocator.deallocate(second);
+      void* const third = allocator.allocate(7 * kMega);
+      allocator.deallocate(third);
+      allocator.deallocate(first);
+    }
+  };
+  const auto in_use = [] {
+    const struct mallinfo2 info = mallinfo2();
+    return static_cast<std::ptrdiff_t>(info.uordblks + info.hblkhd);
+  };
+  rounds(40);  // less than is looked at
+  const std::ptrdiff_t before = in_use();
+  rounds(1000);
+  EXPECT_GT(in_use() - before, 8 * 1024);
 }
 
 // What a free that stands gives back when somebody looks the stream has to spare again.
