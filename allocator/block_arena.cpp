@@ -31,7 +31,7 @@ void BlockArena::make(std::size_t blocks, std::size_t segments) {
 void BlockArena::fill(BlockSpares& spares) {
   reserve(1, 0);
   const std::size_t beside_kept = free_blocks_.size() > kept_blocks_ ? free_blocks_.size() - kept_blocks_ : 0;
-  free_blocks_.move_to(spares, std::max({std::size_t{1}, std::min(beside_kept, kSparesAtOnce), beside_kept / 2}));
+  free_blocks_.move_to(spares, std::clamp(beside_kept, std::size_t{1}, kSparesAtOnce));
 }
 
 void BlockArena::keep_back(std::size_t blocks, std::size_t segments) noexcept {
