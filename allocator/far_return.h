@@ -49,7 +49,7 @@ class FarReturn {
     if (!is_asleep_) due_ = since_ + longest_;
     return steps;
   }
-  // Nobody looks for what is looked for now any more: the same state comes again after twice as many steps, and so on.
+  // Until the next state is looked for, none is: this one comes again after twice as many steps, and so on.
   void rest() noexcept { sleep_until(since_ + longest_); }
 
  private:

@@ -214,8 +214,8 @@ class Recurrence {
  private:
   static constexpr std::uint64_t kFirstSteps = 512;  // that are not looked at; and that a state is looked for, at first
   static constexpr std::uint64_t kLongest = kMostSteps;
-  static constexpr std::uint64_t kStepsBesidePairs =
-      64;  // no near state is looked for where a block comes and goes alone
+  // Where a block comes and goes alone no near state is looked for.
+  static constexpr std::uint64_t kStepsBesidePairs = 64;
   static constexpr unsigned kMostVain = 4;
   // Steps that were looked at in vain; as many are not looked at then, and more the next time.
   static constexpr std::uint64_t kMostTried = 2 * kLongest;
