@@ -44,6 +44,15 @@ void BlockLedger::add_to(MemoryStats& stats) const {
   }
 }
 
+void BlockLedger::close(MemoryStats& stats) {
+  if (!has_moved()) {
+    at_rest_ = std::min(at_rest_, rests_) + 1;
+    return;
+  }
+  at_rest_ = 0;
+  add_to(stats);
+}
+
 void BlockLedger::raise_peaks(MemoryStats& stats) {
   for (const Meaning& meaning : kMeanings) {
     for (PoolStat MemoryStats::*const member : {meaning.first, meaning.second}) {
@@ -57,21 +66,27 @@ void BlockLedger::raise_peaks(MemoryStats& stats) {
   }
 }
 
-BlockLedger::Room BlockLedger::room_of(const MemoryStats& stats, std::int64_t shares) {
-  Room part;
-  if (shares == 0) return part;
+BlockLedger::Room BlockLedger::room_of(const MemoryStats& stats, std::int64_t parts) {
+  Room all;
+  if (parts == 0) return all;
   for (const Meaning& meaning : kMeanings) {
     for (std::size_t i = 0; i < kParts.size(); ++i) {
       std::int64_t room = room_below(stats.*meaning.first.*kParts[i]);
       if (meaning.second != nullptr) room = std::min(room, room_below(stats.*meaning.second.*kParts[i]));
-      part.amounts_[i].*meaning.amount = shares == 1 ? room : room / shares;
+      const std::int64_t part = parts == 1 ? room : room / parts;
+      all.part_[i].*meaning.amount = part;
+      all.part_of_who_asks_[i].*meaning.amount = room - part * (parts - 1);
     }
   }
-  return part;
+  return all;
 }
 
-void BlockLedger::begin(const Room& room) {
-  room_ = granted_ = room.amounts_;
+void BlockLedger::begin(const Room& room, bool asks) {
+  if (takes_part())
+    room_ = asks ? room.part_of_who_asks_ : room.part_;
+  else
+    room_ = {};
+  granted_ = room_;
   added_ = {};
 }
 

@@ -29,6 +29,12 @@ struct InactiveSplitChange {
 
 class BlockLedger {
  public:
+  // Streams take turns: one that lost its part whenever it rested would ask for a grant whenever it goes on. One that
+  // does nothing for long leaves the room to others.
+  static constexpr std::uint32_t kStreamsRest = 64;
+  // For how many grants it keeps its part although nothing is told it.
+  explicit BlockLedger(std::uint32_t rests = kStreamsRest) : rests_(rests), at_rest_(rests + 1) {}
+
   // A block is in use. False: a peak may have moved, and the ledger is to be written down now.
   [[nodiscard]] bool came(PoolKind pool, std::int64_t bytes, std::int64_t requested, InactiveSplitChange split) {
     Amounts& added = added_[static_cast<std::size_t>(pool)];
@@ -82,17 +88,19 @@ class BlockLedger {
     undo(pool, -1, -bytes, -requested, split);
   }
 
-  // Whether anything was told since it began.
-  [[nodiscard]] bool has_moved() const;
   // Adds what came and went to `stats`. Its peaks stay: with all ledgers added, raise_peaks.
   void add_to(MemoryStats& stats) const;
+  // The same for the last time before it begins anew.
+  void close(MemoryStats& stats);
   static void raise_peaks(MemoryStats& stats);
-  // One of `shares` equal parts of what may come below the peaks of `stats`, which has all that came and went;
-  // nothing of it, if there are none.
+  // What may come below the peaks of `stats`, which has all that came and went, in so many equal parts, 0 if there are
+  // none; what is left over is for who asks for room.
   class Room;
-  [[nodiscard]] static Room room_of(const MemoryStats& stats, std::int64_t shares);
-  // Begins anew, with that room.
-  void begin(const Room& room);
+  [[nodiscard]] static Room room_of(const MemoryStats& stats, std::int64_t parts);
+  // Whether it gets a part.
+  [[nodiscard]] bool takes_part() const { return at_rest_ <= rests_; }
+  // Begins anew, with a part if it takes part. Requires: one at most asks.
+  void begin(const Room& room, bool asks);
   // The bytes of the blocks that came, less those that went.
   [[nodiscard]] std::int64_t bytes() const { return granted_[kAll].bytes - room_[kAll].bytes; }
 
@@ -114,6 +122,8 @@ class BlockLedger {
   static const std::array<Meaning, 5> kMeanings;
   static constexpr std::size_t kAll = 2;  // behind the pools, by PoolKind
 
+  // Whether anything was told since it began.
+  [[nodiscard]] bool has_moved() const;
   // What is below 0 has the sign of all that is or-ed.
   [[nodiscard]] bool take(PoolKind pool, std::int64_t blocks, std::int64_t bytes, std::int64_t requested,
                           InactiveSplitChange split) {
@@ -149,11 +159,14 @@ class BlockLedger {
   std::array<Amounts, 3> room_{};     // what may still come below every peak
   std::array<Amounts, 3> granted_{};  // of that, what there was in the beginning
   std::array<Amounts, 2> added_{};    // to the accumulated figures, by pool
+  std::uint32_t rests_;
+  std::uint32_t at_rest_;  // grants since it moved
 };
 
 class BlockLedger::Room {
   friend class BlockLedger;
-  std::array<Amounts, 3> amounts_{};
+  std::array<Amounts, 3> part_{};
+  std::array<Amounts, 3> part_of_who_asks_{};
 };
 
 }  // namespace cistern

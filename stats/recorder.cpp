@@ -20,26 +20,24 @@ void accumulate(MemoryStats& stats, const MemoryStats& other, std::int64_t sign)
 
 }  // namespace
 
-void Recorder::write_down() noexcept {
-  std::int64_t moved = 0;
-  for_each_ledger([&](const BlockLedger& ledger) {
-    if (!ledger.has_moved()) return;
-    ledger.add_to(kept_);
-    ++moved;
+void Recorder::write_down(const BlockLedger* asks) noexcept {
+  std::int64_t parts = 0;
+  for_each_ledger([&](BlockLedger& ledger) {
+    ledger.close(kept_);
+    if (ledger.takes_part()) ++parts;
   });
   BlockLedger::raise_peaks(kept_);
-  share_out(moved);
+  share_out(parts, asks);
 }
 
 // Requires: all that the ledgers have is written down.
-void Recorder::share_out(std::int64_t shares) noexcept {
+void Recorder::share_out(std::int64_t parts, const BlockLedger* asks) noexcept {
   ++grants_;
-  const BlockLedger::Room part = BlockLedger::room_of(kept_, shares);
-  const BlockLedger::Room none = BlockLedger::room_of(kept_, 0);
-  ledger_.begin(ledger_.has_moved() ? part : none);
+  const BlockLedger::Room room = BlockLedger::room_of(kept_, parts);
+  ledger_.begin(room, asks == &ledger_);
   for (StreamLedger* stream : streams_) {
     stream->live += stream->blocks.bytes();
-    stream->blocks.begin(stream->blocks.has_moved() ? part : none);
+    stream->blocks.begin(room, asks == &stream->blocks);
   }
 }
 
@@ -75,7 +73,7 @@ void Recorder::count_release(MemoryStats& stats, PoolKind pool, std::int64_t byt
 
 void Recorder::forget_peaks() noexcept {
   visit_stats(kept_, [](Stat& stat) { stat.peak = stat.current; });
-  share_out(0);
+  share_out(0, nullptr);
 }
 
 void Recorder::reset_peaks() {

@@ -15,6 +15,7 @@
 
 #include <cassert>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 namespace cistern {
@@ -101,7 +102,8 @@ class Recorder {
   void block_allocated(PoolKind pool, std::int64_t bytes, std::int64_t requested, InactiveSplitChange split,
                        bool oversize, Attribution of = {}, const Place& place = {}) {
     trace(TraceAction::alloc, place);
-    if (!ledger(of).came(pool, bytes, requested, split)) write_down();
+    BlockLedger& blocks = ledger(of);
+    if (!blocks.came(pool, bytes, requested, split)) write_down(&blocks);
     if (oversize) increase(kept_.oversize_allocations, 1);
     if (of.stream != nullptr && !of.stream->is_apart) of.stream->live += bytes;
     if (tags_.is_kept()) tags_.allocated(of.tag, bytes, live_bytes());
@@ -135,12 +137,14 @@ class Recorder {
     lower(kept_.active, pool, 1);
     lower(kept_.active_bytes, pool, bytes);
     lower(kept_.requested_bytes, pool, requested);
-    if (!ledger(of).split(pool, split)) write_down();
+    BlockLedger& blocks = ledger(of);
+    if (!blocks.split(pool, split)) write_down(&blocks);
   }
   // Both at once: nobody waits for the block.
   void freed(PoolKind pool, std::int64_t bytes, std::int64_t requested, InactiveSplitChange split, bool oversize,
              Attribution of = {}) {
-    if (!ledger(of).went(pool, bytes, requested, split)) write_down();
+    BlockLedger& blocks = ledger(of);
+    if (!blocks.went(pool, bytes, requested, split)) write_down(&blocks);
     if (of.stream != nullptr && !of.stream->is_apart) of.stream->live -= bytes;
     count_free(bytes, oversize, of);
   }
@@ -213,9 +217,14 @@ class Recorder {
   }
   // Visits each.
   template <class Visit>
+  void for_each_ledger(Visit&& visit) {
+    visit(ledger_);
+    for (StreamLedger* stream : streams_) visit(stream->blocks);
+  }
+  template <class Visit>
   void for_each_ledger(Visit&& visit) const {
     visit(ledger_);
-    for (const StreamLedger* stream : streams_) visit(stream->blocks);
+    for (const StreamLedger* stream : streams_) visit(std::as_const(stream->blocks));
   }
   [[nodiscard]] std::int64_t bytes_in_ledgers() const {
     std::int64_t bytes = 0;
@@ -229,7 +238,8 @@ class Recorder {
     lower(kept_.allocation, pool, -1);
     lower(kept_.allocated_bytes, pool, -bytes);
     if (of.stream != nullptr && of.stream->is_apart) of.stream->live += bytes;
-    if (!ledger(of).went(pool, bytes, requested, split)) write_down();
+    BlockLedger& blocks = ledger(of);
+    if (!blocks.went(pool, bytes, requested, split)) write_down(&blocks);
   }
   // Of what a ledger may hold: the sum of both is what is current. The ledger's room below the peak
   // only becomes larger than it knows.
@@ -260,9 +270,10 @@ class Recorder {
     assert(part.current >= 0 && "more was taken from a statistic than was added to it");
   }
 
-  // The ledgers' figures become those kept. What may come below the peaks is for those that moved since.
-  void write_down() noexcept;
-  void share_out(std::int64_t shares) noexcept;
+  // The ledgers' figures become those kept. What may come below the peaks is shared out; `asks`: the ledger that had
+  // too little of it.
+  void write_down(const BlockLedger* asks = nullptr) noexcept;
+  void share_out(std::int64_t parts, const BlockLedger* asks) noexcept;
   // Peaks begin anew. Requires: the ledgers were written down just now.
   void forget_peaks() noexcept;
   void keep_tag(TagId tag);
@@ -273,7 +284,7 @@ class Recorder {
   // and for the pool statistics: `freed` of a pool holds what was current at the last reset of the accumulated figures,
   // and `allocated` and `freed` of `all` nothing.
   MemoryStats kept_;
-  BlockLedger ledger_;                  // of what no stream counts apart
+  BlockLedger ledger_{0};               // of what no stream counts apart; whoever tells it has the lock for a grant
   std::vector<StreamLedger*> streams_;  // that do
   std::uint64_t grants_ = 1;            // of room, so far
   StatPeaks earlier_peaks_;             // between the last reset of the peaks and the last cut

@@ -164,5 +164,68 @@ TEST(StreamLedgers, APeakThatNobodyReachedIsNotThere) {
   EXPECT_EQ(world.recorder.stats().allocated_bytes.all.peak, 4608);
 }
 
+// A world of which so many streams are apart, where there is room for so many blocks of 512 bytes below the peaks.
+void give_room(World& world, std::size_t streams, int blocks) {
+  for (std::size_t stream = 0; stream < streams; ++stream) world.recorder.part(world.ledgers[stream]);
+  for (int i = 0; i < blocks; ++i) world.allocate(0, 512, {});
+  for (int i = 0; i < blocks; ++i) world.free(0, 0);
+}
+void hold_and_free(World& world, std::size_t stream, int blocks) {
+  for (int i = 0; i < blocks; ++i) world.allocate(stream, 512, {});
+  for (int i = 0; i < blocks; ++i) world.free(stream, 0);
+}
+
+TEST(StreamLedgers, StreamsThatTakeTurnsKeepTheirPartsWhileTheyRest) {
+  World world;
+  give_room(world, World::kStreams, 90);
+  for (int turn = 0; turn < 3; ++turn)
+    for (std::size_t stream = 0; stream < World::kStreams; ++stream) hold_and_free(world, stream, 20);
+  const std::uint64_t grants = world.recorder.grants();
+  for (int turn = 0; turn < 10; ++turn)
+    for (std::size_t stream = 0; stream < World::kStreams; ++stream) hold_and_free(world, stream, 20);
+  EXPECT_EQ(world.recorder.grants(), grants);
+}
+
+TEST(StreamLedgers, OneThatRestsForLongLeavesItsPartToOthers) {
+  World world;
+  give_room(world, 2, 10);
+  hold_and_free(world, 1, 1);
+  for (int i = 0; i < 100; ++i) world.allocate(0, 512, {});  // each a new peak
+  for (int i = 0; i < 100; ++i) world.free(0, 0);
+  world.recorder.reset_accumulated();
+  const std::uint64_t grants = world.recorder.grants();
+  hold_and_free(world, 0, 100);
+  EXPECT_EQ(world.recorder.grants(), grants);
+}
+
+// What is told with the heap's lock finds room whenever it asks for some.
+TEST(StreamLedgers, WhatNoStreamCountsApartKeepsNoPart) {
+  World world;
+  give_room(world, 1, 100);
+  world.allocate(1, 512, {});
+  world.free(1, 0);
+  hold_and_free(world, 0, 100);
+  const std::uint64_t grants = world.recorder.grants();
+  hold_and_free(world, 0, 100);
+  EXPECT_EQ(world.recorder.grants(), grants);
+  EXPECT_LT(grants, 110U) << "the first 100 blocks, the one of the other, and what halves the rest";
+}
+
+// Three streams, and room for two blocks.
+TEST(StreamLedgers, WhatIsLeftOverIsForWhoAsks) {
+  World world;
+  give_room(world, World::kStreams, 5);
+  for (std::size_t stream = 0; stream < World::kStreams; ++stream) world.allocate(stream, 512, {});
+  world.free(0, 0);
+  world.allocate(0, 512, {});
+  world.recorder.reset_accumulated();
+  const std::uint64_t grants = world.recorder.grants();
+  world.allocate(1, 512, {});
+  EXPECT_EQ(world.recorder.grants(), grants + 1);
+  world.free(1, 0);
+  hold_and_free(world, 1, 1);
+  EXPECT_EQ(world.recorder.grants(), grants + 1) << "one block of room was left over, and there are two";
+}
+
 }  // namespace
 }  // namespace cistern
