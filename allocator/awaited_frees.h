@@ -3,9 +3,9 @@
 // AwaitedFrees: freed blocks of one stream, each of which waits for one event on one other stream of the same device.
 //
 // What PendingFrees is for a heap, for a few frees of a stream that serves itself: whoever takes the heap's lock finds
-// them in PendingFrees (StreamHits::hand_over_awaited). Asked in the same order. Takes no host memory: the heap has
-// promised a place there for each that may be here.
-// Not thread-safe: guarded by the stream's lock. O(entries).
+// them in PendingFrees (StreamHits::hand_over_awaited). Those of several streams are asked together, in the same order.
+// Takes no host memory: the heap has promised a place there for each that may be here.
+// Not thread-safe: guarded by the stream's lock. O(entries), times the streams of whose frees the order is asked.
 
 #include "allocator/pending_frees.h"
 #include "runtime/driver_api.h"
@@ -14,6 +14,8 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <cstdint>
+#include <optional>
 #include <span>
 #include <utility>
 
@@ -22,7 +24,9 @@ namespace cistern {
 class AwaitedFrees {
  public:
   // An event that is null is being recorded.
-  using Entry = PendingFrees::Entry;
+  struct Entry : PendingFrees::Entry {
+    std::uint64_t number = 0;  // of the free, among those of all streams
+  };
   // A stream that has more at once leaves them to the heap.
   static constexpr std::size_t kMost = 8;
 
@@ -43,7 +47,7 @@ class AwaitedFrees {
   [[nodiscard]] bool has_room() const noexcept { return size_ < promised_; }
 
   // Behind those of its stream and of streams with a higher id. Requires: there is room.
-  void add(int device, const StreamIdentity& stream, Block* block) noexcept {
+  void add(int device, const StreamIdentity& stream, Block* block, std::uint64_t number) noexcept {
     std::size_t place = size_++;
     for (; place != 0 && entries_[place - 1].stream.id < stream.id; --place) entries_[place] = entries_[place - 1];
     // Member by member: what was written so and is read as a whole soon after stalls the processor.
@@ -52,6 +56,7 @@ class AwaitedFrees {
     entry.device = device;
     entry.stream = stream;
     entry.block = block;
+    entry.number = number;
   }
   // That of the block; null: there is none.
   [[nodiscard]] Entry* find(const Block* block) noexcept {
@@ -74,11 +79,9 @@ class AwaitedFrees {
       idle_[idle_count_++] = event;
   }
 
-  // Asks each stream's events in order, up to the first that is not done. completed(Block&) when one is; false from
-  // it ends the round, and the entry stays. Returns the first result that is neither "done" nor "not ready", which
-  // ends the round as well; "not ready" if completed ended it.
-  template <class Completed>
-  [[nodiscard]] CUresult poll(const DriverApi& api, EventPool& pool, Completed&& completed) noexcept;
+  // The lists of several streams as one, in the order of PendingFrees. They are as many as kLists, if that says so.
+  template <std::size_t kLists>
+  class Merged;
 
   // What the last round failed with, for the heap; see HeapState::failed_query_.
   void note_failure(CUresult result) noexcept { failure_ = result; }
@@ -94,35 +97,89 @@ class AwaitedFrees {
   CUresult failure_ = CUDA_SUCCESS;
 };
 
+template <std::size_t kLists>
+class AwaitedFrees::Merged {
+ public:
+  // Of at most so many streams.
+  static constexpr std::size_t kMostLists = kLists == std::dynamic_extent ? 64 : kLists;
+  using Lists = std::span<AwaitedFrees* const, kLists>;
+
+  explicit Merged(Lists lists) noexcept : lists_(lists) {
+    for (std::size_t i = 0; i < lists_.size(); ++i) places_[i] = {};
+  }
+  // Which list has the next entry; none: all were seen.
+  [[nodiscard]] std::optional<std::size_t> next() const noexcept {
+    std::optional<std::size_t> first;
+    for (std::size_t i = 0; i < lists_.size(); ++i)
+      if (places_[i].next != lists_[i]->size_ && (!first.has_value() || comes_before(entry(i), entry(*first))))
+        first = i;
+    return first;
+  }
+  [[nodiscard]] Entry& entry(std::size_t list) const noexcept { return lists_[list]->entries_[places_[list].next]; }
+  // Past the list's entry, which goes or stays.
+  void drop(std::size_t list) noexcept { ++places_[list].next; }
+  void keep(std::size_t list) noexcept {
+    Place& place = places_[list];
+    std::array<Entry, kMost>& entries = lists_[list]->entries_;
+    if (place.kept != place.next) entries[place.kept] = entries[place.next];
+    ++place.kept;
+    ++place.next;
+  }
+  // Those that were not come to stay, too.
+  void end() noexcept {
+    for (std::size_t i = 0; i < lists_.size(); ++i) {
+      while (places_[i].next != lists_[i]->size_) keep(i);
+      lists_[i]->size_ = places_[i].kept;
+    }
+  }
+
+  // Asks each stream's events in order, up to the first that is not done. completed(list, Block&) when one is; false
+  // from it ends the round, and the entry stays. Returns the first result that is neither "done" nor "not ready", which
+  // ends the round as well; "not ready" if completed ended it.
+  template <class Completed>
+  [[nodiscard]] CUresult poll(const DriverApi& api, EventPool& pool, Completed&& completed) noexcept;
+
+ private:
+  struct Place {
+    std::size_t next = 0;
+    std::size_t kept = 0;
+  };
+  [[nodiscard]] static bool comes_before(const Entry& a, const Entry& b) noexcept {
+    return a.stream.id != b.stream.id ? a.stream.id > b.stream.id : a.number < b.number;
+  }
+
+  Lists lists_;
+  std::array<Place, kMostLists> places_;  // as many as there are lists
+};
+
+template <std::size_t kLists>
 template <class Completed>
-CUresult AwaitedFrees::poll(const DriverApi& api, EventPool& pool, Completed&& completed) noexcept {
+CUresult AwaitedFrees::Merged<kLists>::poll(const DriverApi& api, EventPool& pool, Completed&& completed) noexcept {
   CUresult ended_by = CUDA_SUCCESS;
-  std::size_t kept = 0;
-  std::size_t next = 0;
-  for (; next != size_; ++next) {
-    Entry& entry = entries_[next];
-    const bool is_behind = kept != 0 && entries_[kept - 1].stream.id == entry.stream.id;
-    if (!is_behind && entry.event != nullptr) {
-      const CUresult result = api.event_query(entry.event);
-      if (result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_READY) {
-        ended_by = result;
+  std::optional<std::uint64_t> behind;  // the stream whose event is not done
+  for (std::optional<std::size_t> list = next(); list.has_value(); list = next()) {
+    const Entry& asked = entry(*list);
+    CUresult result = CUDA_ERROR_NOT_READY;
+    if (behind != asked.stream.id && asked.event != nullptr) {
+      result = api.event_query(asked.event);
+      if (result == CUDA_SUCCESS && !completed(*list, *asked.block)) {
+        ended_by = CUDA_ERROR_NOT_READY;
         break;
       }
-      if (result == CUDA_SUCCESS) {
-        if (!completed(*entry.block)) {
-          ended_by = CUDA_ERROR_NOT_READY;
-          break;
-        }
-        keep_idle_event(entry.event, pool);
-        continue;
-      }
     }
-    if (kept != next) entries_[kept] = entry;
-    ++kept;
+    if (result == CUDA_SUCCESS) {
+      lists_[*list]->keep_idle_event(asked.event, pool);
+      drop(*list);
+      continue;
+    }
+    if (result != CUDA_ERROR_NOT_READY) {
+      ended_by = result;
+      break;
+    }
+    behind = asked.stream.id;
+    keep(*list);
   }
-  for (; next != size_; ++next, ++kept)
-    if (kept != next) entries_[kept] = entries_[next];
-  size_ = kept;
+  end();
   return ended_by;
 }
 

@@ -33,6 +33,7 @@ void HeapMutex::lock_streams() {
 }
 
 void HeapMutex::settle_streams() noexcept {
+  if (heap_.awake_.awaiting() != 0) heap_.hand_over_awaited();
   bool sleeps = false;
   for (StreamHeap* stream : streams_) {
     heap_.settle(*stream);
@@ -40,6 +41,8 @@ void HeapMutex::settle_streams() noexcept {
       stream->wants_to_wake = false;
       stream->recurrence.cut();  // what happened while it slept it was not told
       stream->is_awake.store(true, std::memory_order_relaxed);
+      if (stream->awake_bit.load(std::memory_order_relaxed) == 0)
+        stream->awake_bit.store(heap_.awake_.take(*stream), std::memory_order_relaxed);
     }
     sleeps = sleeps || !stream->is_awake.load(std::memory_order_relaxed);
   }
@@ -67,8 +70,9 @@ void HeapMutex::take_in_waking() noexcept {
 }
 
 void HeapMutex::let_sleepers_go() noexcept {
-  std::erase_if(streams_, [](StreamHeap* stream) {
+  std::erase_if(streams_, [this](StreamHeap* stream) {
     if (stream->is_awake.load(std::memory_order_relaxed)) return false;
+    heap_.awake_.give_back(stream->awake_bit.exchange(0, std::memory_order_relaxed));
     stream->is_locked_with_heap = false;
     stream->mutex.unlock();
     return true;

@@ -14,6 +14,7 @@
 #include <cistern/allocator.h>
 
 #include "allocator/address_range.h"
+#include "allocator/awake_streams.h"
 #include "allocator/block_arena.h"
 #include "allocator/block_map.h"
 #include "allocator/brief_mutex.h"
@@ -207,9 +208,8 @@ struct HeapState {
   bool one_stream_serves_ = false;  // and the history is its own
   std::size_t most_steps_ = 0;      // that all streams together may write down (Recurrence)
   bool hits_are_plain_ = false;     // in paged memory: that holds, and memory does not decay
-  // Which stream has frees that wait for others (AwaitedFrees): one at a time, for they are every request's concern.
-  // Set and cleared under that stream's lock; null: none. Away from what hits read and nobody changes.
-  alignas(64) std::atomic<StreamHeap*> awaiting_{nullptr};
+  // Away from what hits read and nobody changes.
+  alignas(64) AwakeStreams awake_;
   std::atomic<std::size_t> granted_steps_{0};  // that streams have room to write down
   // Of streams that serve themselves: one at a time takes places in the history. Away from what hits read.
   alignas(64) BriefMutex staged_mutex_;

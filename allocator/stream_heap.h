@@ -7,6 +7,7 @@
 // atomic or says otherwise. What the heap alone changes (the last part) is read under either.
 
 #include "allocator/awaited_frees.h"
+#include "allocator/awake_streams.h"
 #include "allocator/biased_mutex.h"
 #include "allocator/block_map.h"
 #include "allocator/block_pool.h"
@@ -60,6 +61,7 @@ struct StreamHeap {
   ReturnedBlocks returned;                            // by other threads than the one that allocates
   std::atomic<const ThreadMark*> allocates{nullptr};  // who did last
   std::atomic<bool> is_awake{false};                  // may serve with its own mutex alone; see StreamHeapArena
+  std::atomic<AwakeStreams::Bits> awake_bit{0};       // while it is awake; 0: there was none
   std::int32_t paged_stream = -1;                     // its number in paged memory, if it has bytes there
   std::uint32_t hits_until_look = 0;                  // at the clock, while memory decays
 

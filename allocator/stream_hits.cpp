@@ -22,9 +22,12 @@ void say_nothing_was_freed(std::uint64_t address) noexcept {
   }
   if (gathering().includes(HistoryContext::state)) return nullptr;
   history_.provide();
+  const AwakeStreams::Bits awaiting = awake_.awaiting();
+  if ((awaiting & ~heap->awake_bit.load(std::memory_order_relaxed)) != 0) [[unlikely]]
+    return allocate_among_waits(*heap, bytes, stream);
   const std::lock_guard lock(heap->mutex);
   if (!may_serve(*heap) || heap->stream.id != stream.id || current_tag() != kUntagged) return nullptr;
-  if (awaiting_.load(std::memory_order_relaxed) != nullptr) [[unlikely]]
+  if (awaiting != 0) [[unlikely]]
     return allocate_after_waits(*heap, bytes);
   return take_standing_or_hit(*heap, bytes,
                               [&](const Block& block) { trace_by_stream<kAllocated>(*heap, block.address, bytes); });
@@ -191,6 +194,7 @@ bool StreamHits::carry_out(StreamHeap& heap) noexcept {
   Block* const block = lazy.block;
   tell_standing_free(heap);
   heap.recurrence.turned(lazy.turns);
+  if (lazy.turns != 0) heap.has_served_alone = true;
   if (lazy.turns != 0)
     heap.ledger.blocks.turned(block->kind, lazy.turns, as_signed(block->bytes), as_signed(block->requested),
                               lazy.change);
@@ -239,6 +243,7 @@ void StreamHits::write_staged(StreamHeap& heap) noexcept {
 void StreamHits::settle_lazy_free(StreamHeap& heap) noexcept {
   const LazyFree lazy = std::exchange(heap.lazy_free, {});
   Block* const block = lazy.block;
+  if (lazy.turns != 0) heap.has_served_alone = true;
   if (lazy.turns != 0)
     recorder_.turned(block->segment->kind, lazy.turns, as_signed(block->bytes), as_signed(block->requested),
                      lazy.change, false, attribution(*block));

@@ -14,6 +14,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <utility>
 
 namespace cistern {
@@ -75,7 +76,6 @@ class StreamHits : public HeapBlocks {
   // The same by who has the heap's lock. Requires: no stream's steps are followed.
   void settle(StreamHeap& heap) noexcept {
     if (heap.lazy_free.block != nullptr) settle_lazy_free(heap);
-    if (!heap.awaited.empty()) hand_over_awaited(heap);
     if (!heap.stage.events().empty()) write_staged(heap);
     const bool is_awake = heap.is_awake.load(std::memory_order_relaxed);
     if (heap.returned.first() == 0 && spares_for_others(heap) == 0 && (is_awake || heap.recurrence.room() == 0)) return;
@@ -111,6 +111,7 @@ class StreamHits : public HeapBlocks {
   // expected: it is not the step that is expected.
   [[nodiscard, gnu::noinline]] void* allocate_as_expected(StreamHeap& heap, std::size_t bytes,
                                                           const StreamIdentity& stream) noexcept;
+  [[nodiscard]] void* follow_request(StreamHeap& heap, std::size_t bytes) noexcept;
   [[nodiscard, gnu::noinline]] bool free_as_expected(StreamHeap& heap, std::uint64_t address) noexcept;
   // All of these require the stream's lock.
   // `splits_of`: returns the change that came with it, where it is asked for.
@@ -154,15 +155,17 @@ class StreamHits : public HeapBlocks {
   };
   [[nodiscard, gnu::noinline]] Awaited begin_awaiting(StreamHeap& heap, std::uint64_t address) noexcept;
   [[gnu::noinline]] void record_awaited(StreamHeap& heap, const Awaited& awaited) noexcept;
-  [[nodiscard]] bool becomes_awaiting(StreamHeap& heap) noexcept;
   [[nodiscard]] bool can_await(const Block* block) const noexcept;
   [[nodiscard]] bool end_recording(StreamHeap& heap, Block* block, CUevent event) noexcept;
   void end_recording_by_heap(Block* block, const PendingFrees::Entry& entry, CUresult result) noexcept;
   [[nodiscard, gnu::noinline]] void* allocate_after_waits(StreamHeap& heap, std::size_t bytes) noexcept;
-  [[nodiscard]] bool complete_awaited(StreamHeap& heap, std::uint64_t* at) noexcept;
+  [[nodiscard, gnu::noinline]] void* allocate_among_waits(StreamHeap& heap, std::size_t bytes,
+                                                          const StreamIdentity& stream) noexcept;
+  template <std::size_t kStreams>
+  [[nodiscard]] bool complete_awaited(std::span<StreamHeap* const, kStreams> heaps, std::uint64_t* at) noexcept;
   [[nodiscard]] bool complete_by_stream(StreamHeap& heap, Block& block, std::uint64_t* at) noexcept;
   void trace_completed(StreamHeap& heap, const Block& block, std::uint64_t* at) noexcept;
-  void hand_over_awaited(StreamHeap& heap) noexcept;
+  void hand_over_awaited() noexcept;
 };
 
 template <std::uint64_t kAction>

@@ -30,8 +30,12 @@ namespace {
                                                         const StreamIdentity& stream) noexcept {
   history_.provide();
   const std::lock_guard lock(heap.mutex);
-  if (heap.stream.id != stream.id || current_tag() != kUntagged || awaiting_.load(std::memory_order_relaxed) != nullptr)
-    return nullptr;
+  if (heap.stream.id != stream.id || current_tag() != kUntagged || awake_.awaiting() != 0) return nullptr;
+  return follow_request(heap, bytes);
+}
+
+// Requires: the stream's lock, and all that others' requests would complete is complete.
+void* StreamHits::follow_request(StreamHeap& heap, std::size_t bytes) noexcept {
   for (std::uint64_t address = heap.returned.first(); address != 0; address = heap.returned.first()) {
     if (!follow_free(heap, address)) return nullptr;
     heap.returned.drop_first();

@@ -1,14 +1,18 @@
 // Frees of blocks that one other stream of the device used, with the lock of their own stream alone: behind an event,
-// which the stream's own requests ask for as the heap's ask for those of PendingFrees. To the stream's part of the
-// statistics such a block is allocated until it is free: whoever looks has the heap's lock, and with that every free
-// that waits is handed over and counted first.
+// which requests ask for as the heap's ask for those of PendingFrees: with the locks of the streams that have any, and
+// of their own. To the stream's part of the statistics such a block is allocated until it is free: whoever looks has
+// the heap's lock, and with that every free that waits is handed over and counted first.
 
 #include "allocator/stream_hits.h"
+#include "allocator/stream_locks.h"
 
+#include <array>
 #include <cstdint>
 #include <iterator>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <span>
 #include <utility>
 
 namespace cistern {
@@ -29,7 +33,9 @@ StreamHits::Awaited StreamHits::begin_awaiting(StreamHeap& heap, std::uint64_t a
   // With others that wait something else would happen when they are free.
   const bool may_stand = lazy.block == block && heap.awaited.empty();
   if (!may_stand && !settle_by_stream(heap)) return {};
-  if (!becomes_awaiting(heap)) return {};
+  const AwakeStreams::Bits bit = heap.awake_bit.load(std::memory_order_relaxed);
+  if (bit == 0) return {};
+  awake_.begin_awaiting(bit, one_stream_serves_);
   if (may_stand)
     lazy.state = LazyFree::State::awaited;
   else
@@ -41,7 +47,7 @@ StreamHits::Awaited StreamHits::begin_awaiting(StreamHeap& heap, std::uint64_t a
   if (history_.is_on()) write_by_stream_at<kRequested>(heap, address, block->requested, block->freed_at);
   block->state = BlockState::active_pending_free;
   block->pending_events = 1;
-  heap.awaited.add(device_, block->uses.front().stream, block);
+  heap.awaited.add(device_, block->uses.front().stream, block, awake_.next_number(one_stream_serves_));
   return {block, heap.awaited.take_idle_event()};
 }
 
@@ -53,16 +59,6 @@ void StreamHits::record_awaited(StreamHeap& heap, const Awaited& awaited) noexce
   const CUresult result = record_event(block->uses.front(), &entry, false, true);
   if (result != CUDA_SUCCESS || entry.event == nullptr || !end_recording(heap, block, entry.event))
     end_recording_by_heap(block, entry, result);
-}
-
-// Whether the stream is the one that has such frees from here on. Requires: the stream's lock. While no other stream
-// serves itself, nobody else does this: one wakes under the heap's lock.
-bool StreamHits::becomes_awaiting(StreamHeap& heap) noexcept {
-  StreamHeap* awaiting = awaiting_.load(std::memory_order_relaxed);
-  if (awaiting != nullptr) return awaiting == &heap;
-  if (!one_stream_serves_) return awaiting_.compare_exchange_strong(awaiting, &heap, std::memory_order_relaxed);
-  awaiting_.store(&heap, std::memory_order_relaxed);
-  return true;
 }
 
 // Whether one event on another stream of the device is all that a free of the block waits for. Paged memory's places
@@ -100,11 +96,11 @@ void StreamHits::end_recording_by_heap(Block* block, const PendingFrees::Entry& 
   if (block->pending_events == 0) complete_free(block, lock);
 }
 
-// Requires: the stream's lock, and nothing is known of whether the frees that were waited for are complete. Null: not
-// without the heap's lock.
+// Requires: the stream's lock, and of all streams it alone has frees that wait. Null: not without the heap's lock.
 [[gnu::flatten]] void* StreamHits::allocate_after_waits(StreamHeap& heap, std::size_t bytes) noexcept {
   std::uint64_t completed_at = 0;
-  if (!complete_awaited(heap, &completed_at)) return nullptr;
+  const std::array<StreamHeap* const, 1> own = {&heap};
+  if (!complete_awaited<1>(own, &completed_at)) return nullptr;
   return take_standing_or_hit(heap, bytes, [&](const Block& block) {
     if (completed_at != 0)
       write_by_stream_at<kAllocated>(heap, block.address, bytes, completed_at);
@@ -113,15 +109,42 @@ void StreamHits::end_recording_by_heap(Block* block, const PendingFrees::Entry& 
   });
 }
 
-// Requires: the stream's lock. The frees that were waited for are complete; false: that, or what a failing driver says,
-// takes the heap's lock.
-bool StreamHits::complete_awaited(StreamHeap& heap, std::uint64_t* at) noexcept {
-  if (awaiting_.load(std::memory_order_relaxed) != &heap) return false;
-  const CUresult result = heap.awaited.poll(api_, surroundings_.event_pools.of(device_),
-                                            [&](Block& block) { return complete_by_stream(heap, block, at); });
-  if (heap.awaited.empty()) awaiting_.store(nullptr, std::memory_order_relaxed);
+// The same where other streams have some. What they complete leaves this stream's blocks as they are, and so the steps
+// that it follows.
+void* StreamHits::allocate_among_waits(StreamHeap& heap, std::size_t bytes, const StreamIdentity& stream) noexcept {
+  const StreamLocks locks(heap, awake_, awake_.awaiting());
+  if (!may_serve(heap) || heap.stream.id != stream.id || current_tag() != kUntagged) return nullptr;
+  if (!complete_awaited(locks.heaps(), nullptr)) return nullptr;
+  if (heap.recurrence.is_followed() && heap.awaited.empty())
+    if (void* const pointer = follow_request(heap, bytes)) return pointer;
+  return take_standing_or_hit(heap, bytes,
+                              [&](const Block& block) { trace_by_stream<kAllocated>(heap, block.address, bytes); });
+}
+
+// Requires: these streams' locks. Their frees that were waited for are complete; false: that, or what a failing driver
+// says, takes the heap's lock. `at`: when, if one stream's alone are asked for; see trace_completed.
+template <std::size_t kStreams>
+bool StreamHits::complete_awaited(std::span<StreamHeap* const, kStreams> heaps, std::uint64_t* at) noexcept {
+  AwaitedOf<kStreams> awaited;
+  for (StreamHeap* heap : heaps) {
+    // One that has fallen asleep meanwhile has none.
+    const bool has_some = heap->is_awake.load(std::memory_order_relaxed) && !heap->awaited.empty();
+    if (has_some || kStreams == 1) awaited.add(*heap);
+  }
+  AwaitedFrees::Merged<kStreams> merged(awaited.span());
+  const CUresult result = merged.poll(api_, surroundings_.event_pools.of(device_), [&](std::size_t list, Block& block) {
+    return complete_by_stream(*awaited.heaps[list], block, at);
+  });
   // A driver that wants a context asks for it of the heap's poll, too.
-  if (result != CUDA_ERROR_NOT_READY && result != CUDA_ERROR_INVALID_CONTEXT) heap.awaited.note_failure(result);
+  const bool has_failed =
+      result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_READY && result != CUDA_ERROR_INVALID_CONTEXT;
+  for (std::size_t i = 0; i < awaited.count; ++i) {
+    StreamHeap& heap = *awaited.heaps[i];
+    if (heap.awaited.empty())
+      awake_.end_awaiting(heap.awake_bit.load(std::memory_order_relaxed), one_stream_serves_);
+    else if (has_failed)
+      heap.awaited.note_failure(result);
+  }
   return result == CUDA_SUCCESS;
 }
 
@@ -144,30 +167,36 @@ bool StreamHits::complete_by_stream(StreamHeap& heap, Block& block, std::uint64_
   return true;
 }
 
-// All that one request completes, and what it is served, happens at one time: reading the clock takes longer than the
-// rest of an entry.
+// All that one request completes on its own stream, and what it is served, happens at one time: reading the clock takes
+// longer than the rest of an entry. Entries of several streams are told apart by their times.
 void StreamHits::trace_completed(StreamHeap& heap, const Block& block, std::uint64_t* at) noexcept {
   if (!history_.is_on()) return;
+  if (at == nullptr) return write_by_stream<kCompleted>(heap, block.address, block.requested);
   if (*at == 0) *at = history_.clock().now();
   write_by_stream_at<kCompleted>(heap, block.address, block.requested, *at);
 }
 
-// By who has the heap's lock.
-void StreamHits::hand_over_awaited(StreamHeap& heap) noexcept {
-  AwaitedFrees& awaited = heap.awaited;
-  std::size_t promised = awaited.promised();
-  for (const AwaitedFrees::Entry& entry : awaited.entries()) {
+// Of all streams, in the order of the frees. By who has the heap's lock.
+void StreamHits::hand_over_awaited() noexcept {
+  AwaitedOf<std::dynamic_extent> awaited;
+  awake_.for_each(awake_.awaiting(), [&](StreamHeap& heap) { awaited.add(heap); });
+  AwaitedFrees::Merged<std::dynamic_extent> merged(awaited.span());
+  for (std::optional<std::size_t> list = merged.next(); list.has_value(); list = merged.next()) {
+    const AwaitedFrees::Entry& entry = merged.entry(*list);
     Block& block = *entry.block;
     recorder_.wait_began(block.segment->kind, as_signed(block.bytes), block.oversize, attribution(block));
     block.freed_in_grant = recorder_.grants();
-    if (entry.event == nullptr) continue;  // who records it queues it
-    pending_.add_promised(entry);
-    --promised;
+    if (entry.event != nullptr) {  // else who records it queues it
+      pending_.add_promised(entry);
+      awaited.lists[*list]->set_promised(awaited.lists[*list]->promised() - 1);
+    }
+    merged.drop(*list);
   }
-  awaited.set_promised(promised);
-  awaited.clear();
-  failed_query_ = awaited.take_failure();
-  awaiting_.store(nullptr, std::memory_order_relaxed);
+  for (std::size_t i = 0; i < awaited.count; ++i) {
+    awaited.lists[i]->clear();
+    if (const CUresult failure = awaited.lists[i]->take_failure(); failure != CUDA_SUCCESS) failed_query_ = failure;
+  }
+  awake_.end_awaiting();
 }
 
 }  // namespace cistern

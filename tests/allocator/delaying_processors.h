@@ -170,8 +170,28 @@ struct DelayingProcessors {
         expected = seen_;
       return is_equal;
     }
+    T fetch_add(T value, std::memory_order) {
+      return change([value](T& seen) { seen += value; });
+    }
+    T fetch_or(T value, std::memory_order) {
+      return change([value](T& seen) { seen |= value; });
+    }
+    T fetch_and(T value, std::memory_order) {
+      return change([value](T& seen) { seen &= value; });
+    }
 
    private:
+    // At once, and a barrier as well.
+    template <class By>
+    T change(const By& by) {
+      if (TwoProcessors* const machine = TwoProcessors::current) {
+        machine->step();
+        machine->show(TwoProcessors::self);
+      }
+      const T before = seen_;
+      by(seen_);
+      return before;
+    }
     T seen_{};
     std::array<T, 2> own_{};  // each thread's newest
   };

@@ -50,11 +50,12 @@ class StreamWaitsTest : public ::testing::Test {
     allocator.record_stream(block, reader);
     allocator.deallocate(block);
   }
-  void* turn(CachingAllocator& allocator, std::size_t bytes) {
-    void* block = allocator.allocate(bytes, owner_);
+  void* turn(CachingAllocator& allocator, std::size_t bytes, const Stream& owner) {
+    void* block = allocator.allocate(bytes, owner);
     free_behind(allocator, block, reader_);
     return block;
   }
+  void* turn(CachingAllocator& allocator, std::size_t bytes) { return turn(allocator, bytes, owner_); }
   [[nodiscard]] std::map<std::string, std::uint64_t> calls_of(const std::function<void()>& work) const {
     const auto before = driver_.calls_by_name();
     work();
@@ -208,6 +209,90 @@ TEST_F(StreamWaitsTest, ARequestCompletesWhatAnotherStreamFreedMeanwhile) {
   allocator_.check();
 }
 
+TEST_F(StreamWaitsTest, ALateFreeOfAnotherStreamIsAskedForByEveryRequestAndHoldsNoneUp) {
+  for (int i = 0; i < 3; ++i) {
+    void* const below_the_peaks = allocator_.allocate(kKibi, other_);
+    turn(allocator_, kKibi);
+    allocator_.deallocate(below_the_peaks);
+  }
+  driver_.occupy(reader_handle_, 10ms);
+  turn(allocator_, kKibi);
+  const auto calls = calls_of([&] {
+    for (int i = 0; i < 4; ++i) allocator_.deallocate(allocator_.allocate(kKibi, other_));
+  });
+  EXPECT_EQ(calls, (std::map<std::string, std::uint64_t>{{"cuEventQuery", 4}}));
+  EXPECT_EQ(stats().active.all.current, 1);
+  driver_.run_until_idle(reader_handle_);
+  static_cast<void>(allocator_.allocate(kKibi, other_));
+  EXPECT_EQ(stats().active.all.current, 1) << "the new one";
+  allocator_.check();
+}
+
+TEST_F(StreamWaitsTest, MoreStreamsThanAWordHasBitsHaveFreesThatWait) {
+  std::vector<Stream> streams;
+  std::vector<void*> blocks(10000);
+  for (void*& block : blocks) block = allocator_.allocate(kKibi, owner_);
+  for (void* block : std::exchange(blocks, {})) allocator_.deallocate(block);
+  for (int i = 0; i < 70; ++i) {
+    streams.push_back(wrapped(driver_.create_stream()));
+    // With this and the blocks before there is room for all below the peaks: no stream has to wake another.
+    static_cast<void>(allocator_.allocate(kKibi, streams.back()));
+    for (int times = 0; times < 3; ++times) turn(allocator_, kKibi, streams.back());
+    for (const Stream& awake : streams) allocator_.deallocate(allocator_.allocate(kKibi, awake));
+  }
+  for (const Stream& stream : streams) blocks.push_back(allocator_.allocate(kKibi, stream));
+  driver_.occupy(reader_handle_, 10ms);
+  for (void* block : blocks) free_behind(allocator_, block, reader_);
+  driver_.run_until_idle(reader_handle_);
+  static_cast<void>(allocator_.allocate(kKibi, streams.back()));
+  EXPECT_EQ(stats().active.all.current, 71);
+  allocator_.check();
+}
+
+// Frees of two streams' blocks, which the same reader uses, in turns.
+class StreamWaitsInTurnsTest : public StreamWaitsTest {
+ protected:
+  StreamWaitsInTurnsTest() {
+    for (int times = 0; times < 4; ++times) {
+      for (void* block : std::exchange(blocks_, {})) free_behind(allocator_, block, reader_);
+      allocator_.deallocate(allocator_.allocate(kKibi, third_));
+      for (const Stream* owner : {&owner_, &other_, &owner_, &other_, &other_, &owner_})
+        blocks_.push_back(allocator_.allocate(kMega, *owner));
+    }
+    HistoryOptions history = HistoryOptions::always_on();
+    history.clear_history = true;
+    allocator_.record_history(history);
+    driver_.occupy(reader_handle_, 10ms);
+    for (void* block : blocks_) free_behind(allocator_, block, reader_);
+  }
+  [[nodiscard]] std::vector<void*> completed() const {
+    std::vector<void*> addresses;
+    const Snapshot snapshot = allocator_.snapshot();
+    for (const TraceEntry& entry : snapshot.device_traces.at(0))
+      if (entry.action == TraceAction::free_completed) addresses.push_back(reinterpret_cast<void*>(entry.address));
+    return addresses;
+  }
+  const Stream third_ = wrapped(driver_.create_stream());
+  std::vector<void*> blocks_;
+};
+
+TEST_F(StreamWaitsInTurnsTest, OneRequestCompletesThemInTheirOrder) {
+  driver_.run_until_idle(reader_handle_);
+  static_cast<void>(allocator_.allocate(kKibi, third_));
+  EXPECT_EQ(completed(), blocks_);
+  EXPECT_EQ(stats().active.all.current, 1);
+  allocator_.check();
+}
+
+TEST_F(StreamWaitsInTurnsTest, WhoLooksFindsAllOfThemAndLeavesTheirOrder) {
+  EXPECT_EQ(stats().active.all.current, static_cast<std::int64_t>(blocks_.size()));
+  EXPECT_EQ(stats().allocation.all.current, 0);
+  driver_.run_until_idle(reader_handle_);
+  static_cast<void>(allocator_.allocate(kKibi, third_));
+  EXPECT_EQ(completed(), blocks_);
+  allocator_.check();
+}
+
 TEST_F(StreamWaitsTest, ABlockThatTwoStreamsUsedWaitsForBoth) {
   void* const block = allocator_.allocate(kKibi, owner_);
   driver_.occupy(other_handle_, 10ms);
@@ -345,6 +430,18 @@ TEST_F(MeddlingStreamWaitsTest, AFailingQueryIsToldToTheRequestThatMadeIt) {
   meddling_.query = CUDA_ERROR_LAUNCH_FAILED;
   EXPECT_THROW(static_cast<void>(meddled_.allocate(kKibi, owner_handle_)), DriverError);
   EXPECT_EQ(meddled_.memory_stats().active.all.current, 1);
+  EXPECT_EQ(meddled_.allocate(kKibi, owner_handle_), block);
+  meddled_.check();
+}
+
+TEST_F(MeddlingStreamWaitsTest, AFailingQueryOfAnotherStreamsFreeIsToldToTheRequestThatMadeIt) {
+  for (int i = 0; i < 3; ++i) meddled_.deallocate(meddled_.allocate(kKibi, other_handle_));
+  void* const block = turn(meddled_, kKibi);
+  meddling_.query = CUDA_ERROR_LAUNCH_FAILED;
+  EXPECT_THROW(static_cast<void>(meddled_.allocate(kKibi, other_handle_)), DriverError);
+  EXPECT_EQ(meddled_.memory_stats().active.all.current, 1);
+  static_cast<void>(meddled_.allocate(kKibi, other_handle_));
+  EXPECT_EQ(meddled_.memory_stats().active.all.current, 1) << "the new one";
   EXPECT_EQ(meddled_.allocate(kKibi, owner_handle_), block);
   meddled_.check();
 }

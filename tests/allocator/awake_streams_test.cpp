@@ -1,0 +1,102 @@
+// Which streams are awake, and which have frees that wait: every order of two threads' steps, to a bound.
+#include "allocator/awake_streams.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <vector>
+
+#include "allocator/stream_heap.h"
+#include "tests/allocator/delaying_processors.h"
+#include "tests/races/choices.h"
+
+namespace cistern {
+namespace {
+
+using testing::DelayingProcessors;
+using testing::TwoProcessors;
+using Delayed = BasicAwakeStreams<DelayingProcessors>;
+
+template <class Awake>
+std::vector<StreamHeap*> awaiting_of(const Awake& awake) {
+  std::vector<StreamHeap*> heaps;
+  awake.for_each(awake.awaiting(), [&](StreamHeap& heap) { heaps.push_back(&heap); });
+  return heaps;
+}
+
+TEST(AwakeStreams, BitsStandForTheStreamsThatTookThem) {
+  std::array<StreamHeap, 3> heaps;
+  AwakeStreams awake;
+  std::array<AwakeStreams::Bits, 3> bits{};
+  for (std::size_t i = 0; i < heaps.size(); ++i) bits[i] = awake.take(heaps[i]);
+  EXPECT_EQ(awake.awaiting(), 0U) << "none has frees that wait";
+  for (const bool alone : {true, false}) {
+    awake.begin_awaiting(bits[0], alone);
+    awake.begin_awaiting(bits[2], alone);
+    awake.begin_awaiting(bits[2], alone);
+    EXPECT_EQ(awaiting_of(awake), (std::vector<StreamHeap*>{&heaps[0], &heaps[2]}));
+    awake.end_awaiting(bits[0], alone);
+    EXPECT_EQ(awaiting_of(awake), (std::vector<StreamHeap*>{&heaps[2]}));
+    awake.end_awaiting(bits[2], alone);
+    EXPECT_EQ(awake.awaiting(), 0U);
+  }
+}
+
+TEST(AwakeStreams, SoManyGetABitAndOneThatIsGivenBackIsTakenAgain) {
+  StreamHeap heap;
+  StreamHeap other;
+  AwakeStreams awake;
+  AwakeStreams::Bits all = 0;
+  for (std::size_t i = 0; i < AwakeStreams::kMost; ++i) all |= awake.take(heap);
+  EXPECT_EQ(all, ~AwakeStreams::Bits{0});
+  EXPECT_EQ(awake.take(other), 0U);
+  awake.give_back(AwakeStreams::Bits{1} << 37);
+  EXPECT_EQ(awake.take(other), AwakeStreams::Bits{1} << 37);
+  awake.begin_awaiting(AwakeStreams::Bits{1} << 37, false);
+  EXPECT_EQ(awaiting_of(awake), (std::vector<StreamHeap*>{&other}));
+  awake.end_awaiting();
+  EXPECT_EQ(awake.awaiting(), 0U);
+}
+
+TEST(AwakeStreams, FreesAreNumberedInTheirOrder) {
+  AwakeStreams awake;
+  const std::uint64_t first = awake.next_number(true);
+  EXPECT_LT(first, awake.next_number(false));
+  EXPECT_LT(first + 1, awake.next_number(true));
+}
+
+TEST(AwakeStreamsInterleaving, NoStreamTouchesAnothersBit) {
+  TwoProcessors machine;
+  Choices choices;
+  std::size_t orders = 0;
+  std::array<StreamHeap, 2> heaps;
+  do {
+    Delayed awake;
+    const Delayed::Bits one = awake.take(heaps[0]);
+    const Delayed::Bits two = awake.take(heaps[1]);
+    std::array<std::uint64_t, 2> numbers{};
+    const auto come_and_go = [&](Delayed::Bits bit, std::uint64_t& number) {
+      awake.begin_awaiting(bit, false);
+      number = awake.next_number(false);
+      awake.end_awaiting(bit, false);
+      awake.begin_awaiting(bit, false);
+      EXPECT_NE(awake.awaiting() & bit, 0U) << choices.to_string();
+    };
+    machine.run(
+        choices, 4, [&] { come_and_go(one, numbers[0]); },
+        [&] {
+          come_and_go(two, numbers[1]);
+          awake.end_awaiting(two, false);
+        });
+    EXPECT_EQ(awaiting_of(awake), (std::vector<StreamHeap*>{&heaps[0]})) << choices.to_string();
+    EXPECT_NE(numbers[0], numbers[1]) << choices.to_string();
+    ++orders;
+  } while (!::testing::Test::HasFailure() && choices.advance());
+  std::printf("%zu orders\n", orders);
+}
+
+}  // namespace
+}  // namespace cistern
