@@ -32,8 +32,8 @@ class BasicAwakeStreams {
   BasicAwakeStreams(const BasicAwakeStreams&) = delete;
   BasicAwakeStreams& operator=(const BasicAwakeStreams&) = delete;
 
-  [[nodiscard]] Bits awaiting() const noexcept { return awaiting_.load(std::memory_order_relaxed); }
-  // Calls visit(StreamHeap&) for each of them.
+  [[nodiscard]] Bits awaiting() const noexcept { return awaiting_.load(std::memory_order_acquire); }
+  // Calls visit(StreamHeap&) for each of them; for one twice, if it sleeps and wakes meanwhile.
   template <class Visit>
   void for_each(Bits bits, Visit&& visit) const {
     for (; bits != 0; bits &= bits - 1)
@@ -44,9 +44,9 @@ class BasicAwakeStreams {
   void begin_awaiting(Bits bit, bool alone) noexcept {
     if ((awaiting() & bit) != 0) return;
     if (alone)
-      awaiting_.store(awaiting() | bit, std::memory_order_relaxed);
+      awaiting_.store(awaiting() | bit, std::memory_order_release);
     else
-      awaiting_.fetch_or(bit, std::memory_order_relaxed);
+      awaiting_.fetch_or(bit, std::memory_order_release);
   }
   void end_awaiting(Bits bit, bool alone) noexcept {
     if (alone)
@@ -80,7 +80,7 @@ class BasicAwakeStreams {
   using Atomic = typename Processors::template Atomic<T>;
 
   Atomic<Bits> awaiting_{0};
-  Atomic<std::uint64_t> next_number_{0};
+  alignas(64) Atomic<std::uint64_t> next_number_{0};  // away from what every request reads
   Bits taken_ = 0;
   std::array<Atomic<StreamHeap*>, kMost> heaps_{};
 };

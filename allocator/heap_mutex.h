@@ -46,6 +46,7 @@ class HeapMutex {
   void take_in_waking() noexcept;
   void settle_streams() noexcept;
   void let_sleepers_go() noexcept;
+  void give_bits() noexcept;
 
   BiasedMutex mutex_;
   StreamHits& heap_;

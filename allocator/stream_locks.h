@@ -21,10 +21,10 @@ class StreamLocks {
  public:
   StreamLocks(StreamHeap& own, const AwakeStreams& awake, AwakeStreams::Bits others) noexcept {
     heaps_[count_++] = &own;
-    awake.for_each(others, [&](StreamHeap& heap) {
-      if (&heap != &own) heaps_[count_++] = &heap;
-    });
+    awake.for_each(others, [&](StreamHeap& heap) { heaps_[count_++] = &heap; });
     std::sort(heaps_.begin(), heaps_.begin() + count_, std::less<>());
+    // A stream that slept and woke meanwhile may have been met twice.
+    count_ = std::unique(heaps_.begin(), heaps_.begin() + count_) - heaps_.begin();
     for (StreamHeap* heap : heaps()) heap->mutex.lock();
   }
   ~StreamLocks() {

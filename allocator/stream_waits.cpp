@@ -112,6 +112,7 @@ void StreamHits::end_recording_by_heap(Block* block, const PendingFrees::Entry& 
 // The same where other streams have some. What they complete leaves this stream's blocks as they are, and so the steps
 // that it follows.
 void* StreamHits::allocate_among_waits(StreamHeap& heap, std::size_t bytes, const StreamIdentity& stream) noexcept {
+  if (!heap.is_awake.load(std::memory_order_relaxed)) return nullptr;
   const StreamLocks locks(heap, awake_, awake_.awaiting());
   if (!may_serve(heap) || heap.stream.id != stream.id || current_tag() != kUntagged) return nullptr;
   if (!complete_awaited(locks.heaps(), nullptr)) return nullptr;
@@ -140,10 +141,9 @@ bool StreamHits::complete_awaited(std::span<StreamHeap* const, kStreams> heaps, 
       result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_READY && result != CUDA_ERROR_INVALID_CONTEXT;
   for (std::size_t i = 0; i < awaited.count; ++i) {
     StreamHeap& heap = *awaited.heaps[i];
-    if (heap.awaited.empty())
-      awake_.end_awaiting(heap.awake_bit.load(std::memory_order_relaxed), one_stream_serves_);
-    else if (has_failed)
-      heap.awaited.note_failure(result);
+    if (heap.awaited.empty()) awake_.end_awaiting(heap.awake_bit.load(std::memory_order_relaxed), one_stream_serves_);
+    // Of each round anew: one that went well since is not to be told of a failure before.
+    heap.awaited.note_failure(has_failed && !heap.awaited.empty() ? result : CUDA_SUCCESS);
   }
   return result == CUDA_SUCCESS;
 }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "allocator/stream_heap.h"
+#include "allocator/stream_locks.h"
 #include "tests/allocator/delaying_processors.h"
 #include "tests/races/choices.h"
 
@@ -66,6 +67,14 @@ TEST(AwakeStreams, FreesAreNumberedInTheirOrder) {
   const std::uint64_t first = awake.next_number(true);
   EXPECT_LT(first, awake.next_number(false));
   EXPECT_LT(first + 1, awake.next_number(true));
+}
+
+TEST(StreamLocks, AStreamThatIsMetTwiceIsLockedOnce) {
+  std::array<StreamHeap, 2> heaps;
+  AwakeStreams awake;
+  for (const std::size_t heap : {0, 1, 1}) awake.begin_awaiting(awake.take(heaps[heap]), false);
+  const StreamLocks locks(heaps[0], awake, awake.awaiting());
+  EXPECT_EQ(locks.heaps().size(), 2U);
 }
 
 TEST(AwakeStreamsInterleaving, NoStreamTouchesAnothersBit) {

@@ -15,6 +15,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <future>
 #include <map>
 #include <memory>
 #include <string>
@@ -350,6 +351,7 @@ struct Meddling {
   CUresult record = CUDA_SUCCESS;
   CUresult query = CUDA_SUCCESS;  // of the next one
   bool looks = false;
+  std::function<void()> when_asked = nullptr;
   bool wants_context = false;
   std::int64_t active = 0;
   std::int64_t allocated = 0;
@@ -374,6 +376,7 @@ struct Meddling {
     api.event_query = {this, [](void* self, CUevent event) {
                          auto& now = *static_cast<Meddling*>(self);
                          if (now.lacks_context()) return CUDA_ERROR_INVALID_CONTEXT;
+                         if (const auto call = std::exchange(now.when_asked, nullptr)) call();
                          const CUresult failure = std::exchange(now.query, CUDA_SUCCESS);
                          return failure != CUDA_SUCCESS ? failure : now.driver.api().event_query(event);
                        }};
@@ -395,7 +398,7 @@ class MeddlingStreamWaitsTest : public StreamWaitsTest {
     return block;
   }
 
-  Meddling meddling_{driver_};
+  Meddling meddling_{.driver = driver_};
   const DriverApi api_ = meddling_.api();
   CachingAllocator meddled_{{.driver = &api_, .options = AllocatorOptions::parse("oom_dump:off,policy:classic")}};
 };
@@ -443,6 +446,30 @@ TEST_F(MeddlingStreamWaitsTest, AFailingQueryOfAnotherStreamsFreeIsToldToTheRequ
   static_cast<void>(meddled_.allocate(kKibi, other_handle_));
   EXPECT_EQ(meddled_.memory_stats().active.all.current, 1) << "the new one";
   EXPECT_EQ(meddled_.allocate(kKibi, owner_handle_), block);
+  meddled_.check();
+}
+
+// Another thread that has nothing to do with either stream goes on while the event is asked for.
+TEST_F(MeddlingStreamWaitsTest, ARequestThatAsksForAnotherStreamsEventHoldsTheLocksOfBothAlone) {
+  const StreamHandle third = driver_.create_stream();
+  void* block = nullptr;
+  for (int i = 0; i < 4; ++i) {
+    block = meddled_.allocate(kKibi, third);
+    void* const below_the_peaks = meddled_.allocate(kKibi, other_handle_);
+    turn(meddled_, kKibi);
+    meddled_.deallocate(below_the_peaks);
+    if (i != 3) meddled_.deallocate(block);
+  }
+  std::future<void> recorded;
+  bool is_recorded = false;
+  meddling_.when_asked = [&] {
+    recorded = std::async(std::launch::async, [&] { meddled_.record_stream(block, reader_handle_); });
+    is_recorded = recorded.wait_for(10s) == std::future_status::ready;
+  };
+  static_cast<void>(meddled_.allocate(kKibi, other_handle_));
+  recorded.get();
+  EXPECT_TRUE(is_recorded);
+  meddled_.deallocate(block);
   meddled_.check();
 }
 
