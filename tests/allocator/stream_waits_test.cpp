@@ -229,14 +229,14 @@ TEST_F(StreamWaitsTest, ALateFreeOfAnotherStreamIsAskedForByEveryRequestAndHolds
   allocator_.check();
 }
 
-TEST_F(StreamWaitsTest, MoreStreamsThanAWordHasBitsHaveFreesThatWait) {
+TEST_F(StreamWaitsTest, MoreStreamsThanAWordHasBitsFreeBehindOneReader) {
   std::vector<Stream> streams;
   std::vector<void*> blocks(10000);
   for (void*& block : blocks) block = allocator_.allocate(kKibi, owner_);
   for (void* block : std::exchange(blocks, {})) allocator_.deallocate(block);
   for (int i = 0; i < 70; ++i) {
     streams.push_back(wrapped(driver_.create_stream()));
-    // With this and the blocks before there is room for all below the peaks: no stream has to wake another.
+    // With this and the blocks before there is room for all below the peaks.
     static_cast<void>(allocator_.allocate(kKibi, streams.back()));
     for (int times = 0; times < 3; ++times) turn(allocator_, kKibi, streams.back());
     for (const Stream& awake : streams) allocator_.deallocate(allocator_.allocate(kKibi, awake));
