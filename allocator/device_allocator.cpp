@@ -55,11 +55,12 @@ void* DeviceAllocator::allocate_by_heap(std::size_t bytes, const StreamIdentity&
   return allocate_from(bytes, stream, [&]() -> StreamHeap& {
     StreamHeap& heap = (routing_.empty() ? pools_ : route(stream)).of(stream);
     stream_heaps_.note_request(heap);
+    heap.allocates.store(ThreadMark::of_this_thread(), std::memory_order_relaxed);
     if (heap.is_awake.load(std::memory_order_relaxed)) {
+      consider_sharing(heap);
       arena_.provide(heap.spares);
       lend_idle_event(heap.awaited);
     }
-    heap.allocates.store(ThreadMark::of_this_thread(), std::memory_order_relaxed);
     return heap;
   });
 }
@@ -155,7 +156,9 @@ bool DeviceAllocator::free(std::uint64_t address, const StreamUse* last_use) noe
   // Before the block can serve another request.
   api_.note_free(address, block->bytes, block->segment->stream.handle);
   if (block->segment->is_plain && !block->has_uses) {
+    StreamHeap& owner = *block->segment->owner;
     complete_plain_free(block, lock);
+    consider_sharing(owner);
     return true;
   }
   if (block->segment->is_paged() && !block->has_uses) {

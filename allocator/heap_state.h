@@ -29,6 +29,7 @@
 #include "allocator/pool_routing.h"
 #include "allocator/private_pools.h"
 #include "allocator/segment_source.h"
+#include "allocator/shared_counts.h"
 #include "allocator/size_policy.h"
 #include "allocator/stream_heap.h"
 #include "allocator/stream_heap_arena.h"
@@ -216,6 +217,7 @@ struct HeapState {
   // Of streams that serve themselves from paged memory, which is one for all: one at a time has its records. Behind the
   // stream's.
   BiasedMutex paged_mutex_;
+  SharedCounts shared_counts_;  // behind that
   PoolRouting routing_;
   std::uint64_t guards_ = 0;  // made so far
   bool leftovers_ = false;    // a MemPool without a use may have free segments

@@ -37,7 +37,7 @@ void* StreamHits::take_paged_hit(StreamHeap& heap, std::size_t bytes) noexcept {
   Block* const block = take_paged_block(heap, bytes);
   if (block == nullptr) return nullptr;
   // Another stream's requests would have to find it carried out, and its turns do not look at the clock.
-  if (hits_are_plain_) heap.lazy_free.begin(block, {});
+  if (hits_are_plain_ && !heap.ledger.shares) heap.lazy_free.begin(block, {});
   note_step<StreamStep::Kind::allocation>(heap, *block, [] { return InactiveSplitChange{}; });
   return handed_out(heap, block->address, block->bytes, bytes);
 }
@@ -55,9 +55,9 @@ Block* StreamHits::take_paged_block(StreamHeap& heap, std::size_t bytes) noexcep
   constexpr PoolKind kKind = PoolKind::large;
   const std::int64_t taken = sectors * kSectorBytes;
   Block* const block = heap.spares.take();
-  if (!heap.ledger.blocks.came(kKind, taken, as_signed(bytes), {}) ||
-      !take_known(*paged_, known, heap.paged_stream, *block)) {
-    heap.ledger.blocks.take_back(kKind, taken, as_signed(bytes), {});
+  const bool is_counted = count_allocation(heap, kKind, taken, as_signed(bytes), {});
+  if (!is_counted || !take_known(*paged_, known, heap.paged_stream, *block)) {
+    if (is_counted) take_allocation_back(heap, kKind, taken, as_signed(bytes));
     heap.spares.give(block);
     return nullptr;
   }
@@ -83,18 +83,12 @@ bool StreamHits::free_paged_hit(StreamHeap& heap, const BlockMap::Place& place) 
   Block* const block = place.block;
   std::unique_lock turn(paged_mutex_, std::defer_lock);
   if (!one_stream_serves_) turn.lock();
-  if (!count_paged_free(heap, *block)) return false;
+  if (!count_free(heap, *block, {})) return false;
   tell_free(heap, *block);
   note_step<StreamStep::Kind::free>(heap, *block, [] { return InactiveSplitChange{}; });
   heap.live.erase(place);
   put_free_paged(block, heap.spares);
   return true;
-}
-
-bool StreamHits::count_paged_free(StreamHeap& heap, const Block& block) noexcept {
-  if (heap.ledger.blocks.went(block.kind, as_signed(block.bytes), as_signed(block.requested), {})) return true;
-  heap.ledger.blocks.take_back_free(block.kind, as_signed(block.bytes), as_signed(block.requested), {});
-  return false;
 }
 
 }  // namespace cistern

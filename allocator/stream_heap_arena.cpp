@@ -63,16 +63,24 @@ void StreamHeapArena::give_back(StreamHeap& heap) noexcept {
 
 void StreamHeapArena::consider_waking(StreamHeap& heap) noexcept {
   if (heap.home != nullptr || heap.is_ended || !std::exchange(heap.was_asked, true)) return;
-  if (mutex_.streams().size() >= kAwakeAtLeast) put_idle_to_sleep();
+  // Twice as many have come by then as there were: of those that take turns few are left that had no turn meanwhile,
+  // and soon none.
+  if (++wakes_ >= std::max(kAwakeAtLeast, 2 * awake_at_look_)) look_for_idle(heap);
   recorder_.part(heap.ledger);
   heap.has_served_alone = true;
   mutex_.wake(heap);
 }
 
-void StreamHeapArena::put_idle_to_sleep() noexcept {
+void StreamHeapArena::look_for_idle(StreamHeap& asks) noexcept {
+  wakes_ = asked_ = 0;
+  awake_at_look_ = mutex_.streams().size();
+  if (awake_at_look_ < kAwakeAtLeast) return;
+  asks.has_served_alone = true;
   for (StreamHeap* heap : mutex_.streams()) {
     const bool is_idle = !std::exchange(heap->has_served_alone, false);
-    if (is_idle && heap->ledger.is_apart) put_to_sleep(*heap);
+    if (!is_idle || !heap->ledger.is_apart) continue;
+    put_to_sleep(*heap);
+    --awake_at_look_;
   }
 }
 

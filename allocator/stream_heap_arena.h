@@ -4,8 +4,8 @@
 // without the heap's lock: by stream, or by the page that an address lies in.
 //
 // Only streams that are awake serve without the heap's lock, which has to take the mutex of each of them. A
-// stream is woken when it asks for the second time, and sleeps again when others wake and it has not
-// served alone for long.
+// stream is woken when it asks for the second time, and sleeps again when it has not served alone for long and
+// others wake, or ask for the heap's lock.
 // Thread safety: the finds may be called from any thread at any time. What they find may be another
 // stream's by then, which it says under its mutex. The rest is for who holds the heap's lock.
 
@@ -51,9 +51,10 @@ class StreamHeapArena {
   // Requires: it has no references.
   void give_back(StreamHeap& heap) noexcept;
 
-  // The stream asks for memory. O(1), but for when it wakes.
+  // The stream asks for memory with the heap's lock. O(1) amortised, but for streams that fall asleep.
   void note_request(StreamHeap& heap) noexcept {
     if (!heap.is_awake.load(std::memory_order_relaxed) && !heap.wants_to_wake) consider_waking(heap);
+    if (++asked_ > kAskedBetweenLooks * mutex_.streams().size()) look_for_idle(heap);
   }
 
   // The segment's blocks are found by page from now on, if it fills its pages, so that nothing else lies in
@@ -83,6 +84,8 @@ class StreamHeapArena {
   };
   // Streams that stay awake although they do nothing.
   static constexpr std::size_t kAwakeAtLeast = 8;
+  // Each that is awake costs whoever takes the heap's lock.
+  static constexpr std::size_t kAskedBetweenLooks = 32;
 
   // No stream's is 0: the legacy default stream has the highest id.
   [[nodiscard]] static std::uint64_t key_of(std::uint64_t stream_id) noexcept { return stream_id + 2; }
@@ -93,11 +96,14 @@ class StreamHeapArena {
 
   void add_slab();
   void consider_waking(StreamHeap& heap) noexcept;
-  void put_idle_to_sleep() noexcept;
+  void look_for_idle(StreamHeap& asks) noexcept;
   void put_to_sleep(StreamHeap& heap) noexcept;
 
   HeapMutex& mutex_;
   Recorder& recorder_;
+  std::size_t awake_at_look_ = 0;  // when it was looked who is idle
+  std::size_t wakes_ = 0;          // since then
+  std::size_t asked_ = 0;
   std::vector<std::unique_ptr<StreamHeap[]>> slabs_;
   std::size_t count_ = 0;  // in those
   StreamHeap* unused_ = nullptr;

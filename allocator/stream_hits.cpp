@@ -133,7 +133,7 @@ bool StreamHits::can_serve_by_stream() const noexcept {
   InactiveSplitChange change;
   Block* const block = take_block(heap, bytes, change);
   if (block == nullptr) return nullptr;
-  heap.lazy_free.begin(block, change);
+  if (!heap.ledger.shares) heap.lazy_free.begin(block, change);
   note_step<StreamStep::Kind::allocation>(heap, *block, [&] { return heap.lazy_free.change; });
   return handed_out(heap, block->address, block->bytes, bytes);
 }
@@ -146,7 +146,7 @@ bool StreamHits::can_serve_by_stream() const noexcept {
   if (!is_free_at_once(block)) return false;
   if (heap.paged_stream >= 0 && block->segment->is_paged()) return free_paged_hit(heap, place);
   const FreeNeighbours free(*block);
-  if (!count_free(heap, *block, free)) return false;
+  if (!count_free(heap, *block, change_by_freeing(*block, free))) return false;
   tell_free(heap, *block);
   note_step<StreamStep::Kind::free>(heap, *block, [&] { return change_by_freeing(*block, free); });
   heap.live.erase(place);
@@ -202,12 +202,12 @@ bool StreamHits::carry_out(StreamHeap& heap) noexcept {
     paged_->placement.turned(PagedMemory::place_of(*block), lazy.turns);
   lazy.turns = 0;
   if (lazy.state == LazyFree::State::free && block->segment->is_paged()) {
-    if (!count_paged_free(heap, *block)) return false;
+    if (!count_free(heap, *block, {})) return false;
     heap.live.erase(block->address);
     put_free_paged(block, heap.spares);
   } else if (lazy.state == LazyFree::State::free) {
     const FreeNeighbours free(*block);
-    if (!count_free(heap, *block, free)) return false;
+    if (!count_free(heap, *block, change_by_freeing(*block, free))) return false;
     heap.live.erase(block->address);
     put_free(block, free, heap.of(block->kind), heap.spares);
   } else if (lazy.state == LazyFree::State::awaited) {

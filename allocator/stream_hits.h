@@ -39,6 +39,9 @@ class StreamHits : public HeapBlocks {
   [[nodiscard]] void* allocate_by_stream(std::size_t bytes, const StreamIdentity& stream) noexcept;
   // False: not without the heap's lock. Throws std::bad_alloc, unchanged.
   [[nodiscard]] bool record_use_by_stream(std::uint64_t address, StreamUse& use);
+  // Whether the stream shares its ledger from now on: by a request or a free that took the heap's lock. O(streams
+  // awake).
+  void consider_sharing(StreamHeap& heap) noexcept;
 
  private:
   friend class HeapMutex;
@@ -54,8 +57,10 @@ class StreamHits : public HeapBlocks {
   [[nodiscard]] Block* take_paged_block(StreamHeap& heap, std::size_t bytes) noexcept;
   [[nodiscard]] bool is_look_due(StreamHeap& heap) const noexcept;
   [[nodiscard, gnu::noinline]] bool free_paged_hit(StreamHeap& heap, const BlockMap::Place& place) noexcept;
-  [[nodiscard]] static bool count_paged_free(StreamHeap& heap, const Block& block) noexcept;
-  [[nodiscard]] static bool count_free(StreamHeap& heap, const Block& block, const FreeNeighbours& free) noexcept;
+  // False, with nothing changed: a peak may have moved.
+  [[nodiscard]] bool count_allocation(StreamHeap& heap, PoolKind kind, std::int64_t bytes, std::int64_t requested,
+                                      const InactiveSplitChange& change) noexcept;
+  [[nodiscard]] bool count_free(StreamHeap& heap, const Block& block, const InactiveSplitChange& change) noexcept;
   // Null, with nothing changed: not without the heap's lock.
   [[nodiscard]] Block* take_block(StreamHeap& heap, std::size_t bytes, InactiveSplitChange& change) noexcept;
   [[nodiscard]] void* handed_out(StreamHeap& heap, std::uint64_t address, std::size_t bytes,
@@ -106,6 +111,18 @@ class StreamHits : public HeapBlocks {
     return block != nullptr && !block->oversize && !block->has_uses && block->holds == 0 && block->stack == kNoStackId;
   }
   void settle_lazy_free(StreamHeap& heap) noexcept;
+
+  // stream_counts.cpp: streams that share a ledger.
+  [[nodiscard, gnu::noinline]] bool count_shared_allocation(StreamHeap& heap, PoolKind kind, std::int64_t bytes,
+                                                            std::int64_t requested,
+                                                            InactiveSplitChange change) noexcept;
+  [[nodiscard, gnu::noinline]] bool count_shared_free(StreamHeap& heap, const Block& block,
+                                                      InactiveSplitChange change) noexcept;
+  [[nodiscard]] static bool is_scarce(const StreamHeap& heap) noexcept;
+  void begin_sharing(StreamHeap& heap) noexcept;
+  void end_sharing() noexcept;
+  [[gnu::noinline]] void take_allocation_back(StreamHeap& heap, PoolKind kind, std::int64_t bytes,
+                                              std::int64_t requested) noexcept;
 
   // stream_steps.cpp: steps that come again (Recurrence). Null and false, with nothing changed but frees that were
   // expected: it is not the step that is expected.
@@ -242,7 +259,7 @@ inline bool StreamHits::is_paged_step(const StreamHeap& heap, const Block& block
 
 template <StreamStep::Kind kKind, class SplitsOf>
 inline void StreamHits::note_step(StreamHeap& heap, const Block& block, SplitsOf&& splits_of) noexcept {
-  if (heap.recurrence.passes_over()) return;
+  if (heap.recurrence.passes_over() || heap.ledger.shares) return;
   if (heap.paged_stream >= 0 && !is_paged_step(heap, block)) [[unlikely]]
     return heap.recurrence.cut();
   if (heap.recurrence.learns()) [[unlikely]]
@@ -276,10 +293,7 @@ inline Block* StreamHits::take_block(StreamHeap& heap, std::size_t bytes, Inacti
   heap.live.fetch_place_of(free->address);
   const std::size_t taken = policy_.should_split(free->bytes, rounded, kind) ? rounded : free->bytes;
   change = change_by_taking(*free, taken);
-  if (!heap.ledger.blocks.came(kind, as_signed(taken), as_signed(bytes), change)) {
-    heap.ledger.blocks.take_back(kind, as_signed(taken), as_signed(bytes), change);
-    return nullptr;
-  }
+  if (!count_allocation(heap, kind, as_signed(taken), as_signed(bytes), change)) return nullptr;
   Block* const block = take_front(free, taken, pool, heap.spares);
   block->state = BlockState::active_allocated;
   block->kind = kind;
@@ -290,8 +304,18 @@ inline Block* StreamHits::take_block(StreamHeap& heap, std::size_t bytes, Inacti
   return block;
 }
 
-inline bool StreamHits::count_free(StreamHeap& heap, const Block& block, const FreeNeighbours& free) noexcept {
-  const InactiveSplitChange change = change_by_freeing(block, free);
+inline bool StreamHits::count_allocation(StreamHeap& heap, PoolKind kind, std::int64_t bytes, std::int64_t requested,
+                                         const InactiveSplitChange& change) noexcept {
+  if (heap.ledger.shares) [[unlikely]]
+    return count_shared_allocation(heap, kind, bytes, requested, change);
+  if (heap.ledger.blocks.came(kind, bytes, requested, change)) return true;
+  heap.ledger.blocks.take_back(kind, bytes, requested, change);
+  return false;
+}
+
+inline bool StreamHits::count_free(StreamHeap& heap, const Block& block, const InactiveSplitChange& change) noexcept {
+  if (heap.ledger.shares) [[unlikely]]
+    return count_shared_free(heap, block, change);
   if (heap.ledger.blocks.went(block.kind, as_signed(block.bytes), as_signed(block.requested), change)) return true;
   heap.ledger.blocks.take_back_free(block.kind, as_signed(block.bytes), as_signed(block.requested), change);
   return false;

@@ -75,13 +75,13 @@ void StreamHits::carry_out_steps(StreamHeap& heap) noexcept {
   Block* const block = place.block;
   if (!is_free_at_once(block)) end_for_a_wrong_step(step);
   if (block->segment->is_paged()) {
-    if (!count_paged_free(heap, *block)) end_for_a_wrong_step(step);
+    if (!count_free(heap, *block, {})) end_for_a_wrong_step(step);
     heap.live.erase(place);
     put_free_paged(block, heap.spares);
     return;
   }
   const FreeNeighbours free(*block);
-  if (!count_free(heap, *block, free)) end_for_a_wrong_step(step);
+  if (!count_free(heap, *block, change_by_freeing(*block, free))) end_for_a_wrong_step(step);
   heap.live.erase(place);
   put_free(block, free, heap.of(block->kind), heap.spares);
 }

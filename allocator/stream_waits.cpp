@@ -160,7 +160,7 @@ bool StreamHits::complete_by_stream(StreamHeap& heap, Block& block, std::uint64_
   }
   if (!settle_by_stream(heap)) return false;
   const FreeNeighbours free(block);
-  if (!count_free(heap, block, free)) return false;
+  if (!count_free(heap, block, change_by_freeing(block, free))) return false;
   trace_completed(heap, block, at);
   block.pending_events = 0;
   put_free(&block, free, heap.of(block.kind), heap.spares);

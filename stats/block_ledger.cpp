@@ -53,17 +53,20 @@ void BlockLedger::close(MemoryStats& stats) {
   add_to(stats);
 }
 
-void BlockLedger::raise_peaks(MemoryStats& stats) {
+bool BlockLedger::raise_peaks(MemoryStats& stats) {
+  bool moved = false;
   for (const Meaning& meaning : kMeanings) {
     for (PoolStat MemoryStats::*const member : {meaning.first, meaning.second}) {
       if (member == nullptr) continue;
       for (Stat PoolStat::*const part : kParts) {
         Stat& stat = stats.*member.*part;
+        moved |= stat.current > stat.peak;
         stat.peak = std::max(stat.peak, stat.current);
         assert(stat.current >= 0 && "more was taken from a statistic than was added to it");
       }
     }
   }
+  return moved;
 }
 
 BlockLedger::Room BlockLedger::room_of(const MemoryStats& stats, std::int64_t parts) {

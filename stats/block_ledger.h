@@ -92,7 +92,8 @@ class BlockLedger {
   void add_to(MemoryStats& stats) const;
   // The same for the last time before it begins anew.
   void close(MemoryStats& stats);
-  static void raise_peaks(MemoryStats& stats);
+  // Whether any moved.
+  static bool raise_peaks(MemoryStats& stats);
   // What may come below the peaks of `stats`, which has all that came and went, in so many equal parts, 0 if there are
   // none; what is left over is for who asks for room.
   class Room;
@@ -101,6 +102,10 @@ class BlockLedger {
   [[nodiscard]] bool takes_part() const { return at_rest_ <= rests_; }
   // Begins anew, with a part if it takes part. Requires: one at most asks.
   void begin(const Room& room, bool asks);
+  // Whether anything was told since it began.
+  [[nodiscard]] bool has_moved() const;
+  // The blocks that came since then.
+  [[nodiscard]] std::int64_t blocks_came() const { return added_[0].blocks + added_[1].blocks; }
   // The bytes of the blocks that came, less those that went.
   [[nodiscard]] std::int64_t bytes() const { return granted_[kAll].bytes - room_[kAll].bytes; }
 
@@ -122,8 +127,6 @@ class BlockLedger {
   static const std::array<Meaning, 5> kMeanings;
   static constexpr std::size_t kAll = 2;  // behind the pools, by PoolKind
 
-  // Whether anything was told since it began.
-  [[nodiscard]] bool has_moved() const;
   // What is below 0 has the sign of all that is or-ed.
   [[nodiscard]] bool take(PoolKind pool, std::int64_t blocks, std::int64_t bytes, std::int64_t requested,
                           InactiveSplitChange split) {

@@ -2,6 +2,9 @@
 
 #include "stats/fields.h"
 
+#include <algorithm>
+#include <utility>
+
 namespace cistern {
 namespace {
 
@@ -20,14 +23,24 @@ void accumulate(MemoryStats& stats, const MemoryStats& other, std::int64_t sign)
 
 }  // namespace
 
-void Recorder::write_down(const BlockLedger* asks) noexcept {
+bool Recorder::write_down(const BlockLedger* asks) noexcept {
   std::int64_t parts = 0;
   for_each_ledger([&](BlockLedger& ledger) {
     ledger.close(kept_);
     if (ledger.takes_part()) ++parts;
   });
-  BlockLedger::raise_peaks(kept_);
+  const bool moved = BlockLedger::raise_peaks(kept_);
   share_out(parts, asks);
+  return moved;
+}
+
+void Recorder::ask_for_room(Attribution of) noexcept {
+  const bool moved = write_down(&ledger(of));
+  if (of.stream == nullptr || !of.stream->counts_alone()) return;
+  const std::int64_t came = std::exchange(of.stream->came, 0);
+  if (moved) return;
+  const std::int64_t scarcity = of.stream->scarcity + StreamLedger::kWorthAGrant - came;
+  of.stream->scarcity = std::clamp<std::int64_t>(scarcity, 0, StreamLedger::kScarce);
 }
 
 // Requires: all that the ledgers have is written down.
@@ -35,17 +48,38 @@ void Recorder::share_out(std::int64_t parts, const BlockLedger* asks) noexcept {
   ++grants_;
   const BlockLedger::Room room = BlockLedger::room_of(kept_, parts);
   ledger_.begin(room, asks == &ledger_);
+  if (sharing_ != 0) shared_.begin(room, asks == &shared_);
   for (StreamLedger* stream : streams_) {
     stream->live += stream->blocks.bytes();
+    stream->came += stream->blocks.blocks_came();
     stream->blocks.begin(room, asks == &stream->blocks);
   }
 }
 
 void Recorder::join(StreamLedger& stream) noexcept {
-  write_down();
+  if (stream.shares) end_sharing(stream);
+  if (stream.blocks.has_moved()) write_down();
   std::erase(streams_, &stream);
   stream.blocks = BlockLedger();
   stream.is_apart = false;
+  stream.scarcity = stream.came = 0;
+}
+
+void Recorder::share(StreamLedger& stream) noexcept {
+  if (stream.blocks.has_moved()) write_down();
+  std::erase(streams_, &stream);
+  stream.blocks = BlockLedger();
+  stream.shares = true;
+  stream.scarcity = stream.came = 0;
+  ++sharing_;
+}
+
+// What is shared has its bytes in `live` of each already.
+void Recorder::end_sharing(StreamLedger& stream) noexcept {
+  if (shared_.has_moved()) write_down();
+  streams_.push_back(&stream);
+  stream.shares = false;
+  if (--sharing_ == 0) shared_ = BlockLedger();
 }
 
 MemoryStats Recorder::stats() const {

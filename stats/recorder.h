@@ -14,6 +14,7 @@
 #include "stats/tag_ledger.h"
 
 #include <cassert>
+#include <cstddef>
 #include <cstdint>
 #include <utility>
 #include <vector>
@@ -22,12 +23,20 @@ namespace cistern {
 
 // The blocks that one stream owns.
 struct StreamLedger {
+  bool is_apart = false;  // `blocks` counts them, or what it shares, and not the recorder's own ledger
+  bool shares = false;    // one ledger with others that are apart
   BlockLedger blocks;
-  bool is_apart = false;     // `blocks` counts them, not the recorder's own ledger
-  std::int64_t live = 0;     // bytes in callers' hands, but for what `blocks` has
-  std::int64_t pending = 0;  // bytes freed that other streams may still use
+  std::int64_t live = 0;      // bytes in callers' hands, but for what `blocks` has
+  std::int64_t pending = 0;   // bytes freed that other streams may still use
+  std::int64_t came = 0;      // blocks, since it asked for room last
+  std::int64_t scarcity = 0;  // grows with grants that moved no peak: there was room, which others had
 
+  [[nodiscard]] bool counts_alone() const { return is_apart && !shares; }
   [[nodiscard]] std::int64_t live_bytes() const { return live + blocks.bytes(); }
+  // It asked more often than each so many blocks, for as long as that takes.
+  static constexpr std::int64_t kWorthAGrant = 32;
+  static constexpr std::int64_t kScarce = 16 * kWorthAGrant;
+  [[nodiscard]] bool is_scarce() const { return scarcity == kScarce; }
 };
 
 // Whose a block is, for a recorder that tells by tag and by stream.
@@ -61,6 +70,14 @@ class Recorder {
   }
   // Requires: it is apart. O(streams apart).
   void join(StreamLedger& stream) noexcept;
+  // It counts in one ledger with all that share, which need no grant for what goes from one to another; and by itself
+  // again. Requires: it is apart, and does not share; it shares. O(streams apart); of several in a row O(1).
+  void share(StreamLedger& stream) noexcept;
+  void end_sharing(StreamLedger& stream) noexcept;
+  // Of those that share, who report the bytes that came and went to their own `live`.
+  [[nodiscard]] BlockLedger& shared() noexcept { return shared_; }
+  // How many share.
+  [[nodiscard]] std::size_t sharing() const noexcept { return sharing_; }
 
   // Sizes in bytes. `oversize`: of at least max_split_size.
   void segment_allocated(PoolKind pool, std::int64_t bytes, bool oversize, const TracePoint& at = {}) {
@@ -102,10 +119,9 @@ class Recorder {
   void block_allocated(PoolKind pool, std::int64_t bytes, std::int64_t requested, InactiveSplitChange split,
                        bool oversize, Attribution of = {}, const Place& place = {}) {
     trace(TraceAction::alloc, place);
-    BlockLedger& blocks = ledger(of);
-    if (!blocks.came(pool, bytes, requested, split)) write_down(&blocks);
+    if (!ledger(of).came(pool, bytes, requested, split)) ask_for_room(of);
     if (oversize) increase(kept_.oversize_allocations, 1);
-    if (of.stream != nullptr && !of.stream->is_apart) of.stream->live += bytes;
+    if (of.stream != nullptr && !of.stream->counts_alone()) of.stream->live += bytes;
     if (tags_.is_kept()) tags_.allocated(of.tag, bytes, live_bytes());
   }
   // The caller gave a block back; other streams may still use it.
@@ -137,15 +153,13 @@ class Recorder {
     lower(kept_.active, pool, 1);
     lower(kept_.active_bytes, pool, bytes);
     lower(kept_.requested_bytes, pool, requested);
-    BlockLedger& blocks = ledger(of);
-    if (!blocks.split(pool, split)) write_down(&blocks);
+    if (!ledger(of).split(pool, split)) ask_for_room(of);
   }
   // Both at once: nobody waits for the block.
   void freed(PoolKind pool, std::int64_t bytes, std::int64_t requested, InactiveSplitChange split, bool oversize,
              Attribution of = {}) {
-    BlockLedger& blocks = ledger(of);
-    if (!blocks.went(pool, bytes, requested, split)) write_down(&blocks);
-    if (of.stream != nullptr && !of.stream->is_apart) of.stream->live -= bytes;
+    if (!ledger(of).went(pool, bytes, requested, split)) ask_for_room(of);
+    if (of.stream != nullptr && !of.stream->counts_alone()) of.stream->live -= bytes;
     count_free(bytes, oversize, of);
   }
   // A block went and came so many times while nothing else happened.
@@ -213,17 +227,20 @@ class Recorder {
     if (tags_.is_kept()) tags_.freed(of.tag, bytes);
   }
   [[nodiscard]] BlockLedger& ledger(Attribution of) {
-    return of.stream != nullptr && of.stream->is_apart ? of.stream->blocks : ledger_;
+    if (of.stream == nullptr || !of.stream->is_apart) return ledger_;
+    return of.stream->shares ? shared_ : of.stream->blocks;
   }
   // Visits each.
   template <class Visit>
   void for_each_ledger(Visit&& visit) {
     visit(ledger_);
+    if (sharing_ != 0) visit(shared_);
     for (StreamLedger* stream : streams_) visit(stream->blocks);
   }
   template <class Visit>
   void for_each_ledger(Visit&& visit) const {
     visit(ledger_);
+    if (sharing_ != 0) visit(shared_);
     for (const StreamLedger* stream : streams_) visit(std::as_const(stream->blocks));
   }
   [[nodiscard]] std::int64_t bytes_in_ledgers() const {
@@ -237,9 +254,8 @@ class Recorder {
                       Attribution of) {
     lower(kept_.allocation, pool, -1);
     lower(kept_.allocated_bytes, pool, -bytes);
-    if (of.stream != nullptr && of.stream->is_apart) of.stream->live += bytes;
-    BlockLedger& blocks = ledger(of);
-    if (!blocks.went(pool, bytes, requested, split)) write_down(&blocks);
+    if (of.stream != nullptr && of.stream->counts_alone()) of.stream->live += bytes;
+    if (!ledger(of).went(pool, bytes, requested, split)) ask_for_room(of);
   }
   // Of what a ledger may hold: the sum of both is what is current. The ledger's room below the peak
   // only becomes larger than it knows.
@@ -271,8 +287,10 @@ class Recorder {
   }
 
   // The ledgers' figures become those kept. What may come below the peaks is shared out; `asks`: the ledger that had
-  // too little of it.
-  void write_down(const BlockLedger* asks = nullptr) noexcept;
+  // too little of it. Returns whether a peak moved.
+  bool write_down(const BlockLedger* asks = nullptr) noexcept;
+  // By a ledger that said that a peak may have moved.
+  void ask_for_room(Attribution of) noexcept;
   void share_out(std::int64_t parts, const BlockLedger* asks) noexcept;
   // Peaks begin anew. Requires: the ledgers were written down just now.
   void forget_peaks() noexcept;
@@ -285,10 +303,12 @@ class Recorder {
   // and `allocated` and `freed` of `all` nothing.
   MemoryStats kept_;
   BlockLedger ledger_{0};               // of what no stream counts apart; whoever tells it has the lock for a grant
-  std::vector<StreamLedger*> streams_;  // that do
-  std::uint64_t grants_ = 1;            // of room, so far
-  StatPeaks earlier_peaks_;             // between the last reset of the peaks and the last cut
-  MemoryStats reset_;                   // what resets took from `allocated`, `freed` and the counters; nothing else
+  std::vector<StreamLedger*> streams_;  // that do, each by itself
+  BlockLedger shared_;                  // of those that share
+  std::size_t sharing_ = 0;
+  std::uint64_t grants_ = 1;  // of room, so far
+  StatPeaks earlier_peaks_;   // between the last reset of the peaks and the last cut
+  MemoryStats reset_;         // what resets took from `allocated`, `freed` and the counters; nothing else
   ScopeLedger scopes_;
   TagLedger tags_;
   DeviceHistory* history_ = nullptr;

@@ -41,9 +41,12 @@ struct World {
   // As a stream does that has its own lock alone, and leaves to the recorder what may move a peak.
   void allocate(std::size_t stream, std::int64_t bytes, InactiveSplitChange split) {
     StreamLedger& ledger = ledgers[stream];
-    if (!ledger.is_apart || !ledger.blocks.came(PoolKind::small, bytes, bytes, split)) {
-      if (ledger.is_apart) ledger.blocks.take_back(PoolKind::small, bytes, bytes, split);
+    BlockLedger& counts = ledger.shares ? recorder.shared() : ledger.blocks;
+    if (!ledger.is_apart || !counts.came(PoolKind::small, bytes, bytes, split)) {
+      if (ledger.is_apart) counts.take_back(PoolKind::small, bytes, bytes, split);
       recorder.block_allocated(PoolKind::small, bytes, bytes, split, false, {kUntagged, &ledger});
+    } else if (ledger.shares) {
+      ledger.live += bytes;
     }
     live[stream].push_back({bytes, split});
     Plain::move(plain.blocks, 1);
@@ -56,9 +59,12 @@ struct World {
     StreamLedger& ledger = ledgers[stream];
     const auto [bytes, came_with] = live[stream][place];
     const InactiveSplitChange split{-came_with.count, -came_with.bytes};
-    if (!ledger.is_apart || !ledger.blocks.went(PoolKind::small, bytes, bytes, split)) {
-      if (ledger.is_apart) ledger.blocks.take_back_free(PoolKind::small, bytes, bytes, split);
+    BlockLedger& counts = ledger.shares ? recorder.shared() : ledger.blocks;
+    if (!ledger.is_apart || !counts.went(PoolKind::small, bytes, bytes, split)) {
+      if (ledger.is_apart) counts.take_back_free(PoolKind::small, bytes, bytes, split);
       recorder.freed(PoolKind::small, bytes, bytes, split, false, {kUntagged, &ledger});
+    } else if (ledger.shares) {
+      ledger.live -= bytes;
     }
     live[stream].erase(live[stream].begin() + static_cast<std::ptrdiff_t>(place));
     Plain::move(plain.blocks, -1);
@@ -132,6 +138,12 @@ RC_GTEST_PROP(StreamLedgerProperties, FiguresAreThoseOfOneCounter, ()) {
       world.request_free(stream, step / 100 % live.size());
     } else if (kind < 90 && !world.waiting.empty()) {
       world.complete_free(step / 100 % world.waiting.size());
+    } else if (kind < 92) {
+      StreamLedger& ledger = world.ledgers[stream];
+      if (ledger.shares)
+        world.recorder.end_sharing(ledger);
+      else if (ledger.is_apart)
+        world.recorder.share(ledger);
     } else if (kind < 94) {
       StreamLedger& ledger = world.ledgers[stream];
       if (ledger.is_apart)
@@ -196,6 +208,74 @@ TEST(StreamLedgers, OneThatRestsForLongLeavesItsPartToOthers) {
   const std::uint64_t grants = world.recorder.grants();
   hold_and_free(world, 0, 100);
   EXPECT_EQ(world.recorder.grants(), grants);
+}
+
+// They take turns up to the peak: each by itself needs what the one before it had.
+TEST(StreamLedgers, StreamsThatShareNeedNoGrantForTheirTurns) {
+  World world;
+  give_room(world, 2, 20);
+  const auto take_turns = [&](int turns) {
+    for (int turn = 0; turn < turns; ++turn)
+      for (const std::size_t stream : {std::size_t{0}, std::size_t{1}}) hold_and_free(world, stream, 20);
+  };
+  take_turns(2);
+  const std::uint64_t before = world.recorder.grants();
+  take_turns(10);
+  EXPECT_GE(world.recorder.grants(), before + 20);
+  for (const std::size_t stream : {std::size_t{0}, std::size_t{1}}) world.recorder.share(world.ledgers[stream]);
+  take_turns(1);
+  const std::uint64_t grants = world.recorder.grants();
+  take_turns(10);
+  EXPECT_EQ(world.recorder.grants(), grants);
+  world.compare();
+  for (const std::size_t stream : {std::size_t{0}, std::size_t{1}}) world.recorder.end_sharing(world.ledgers[stream]);
+  take_turns(1);
+  EXPECT_GT(world.recorder.grants(), grants + 2);
+  world.compare();
+}
+
+// A few blocks a turn: the room goes from one to the other with each.
+TEST(StreamLedgers, RoomThatGoesFromOneToAnotherIsScarce) {
+  World world;
+  give_room(world, 2, 3);
+  const auto is_scarce = [&] { return world.ledgers[0].is_scarce() && world.ledgers[1].is_scarce(); };
+  int turns = 0;
+  for (; turns < 100 && !is_scarce(); ++turns)
+    for (const std::size_t stream : {std::size_t{0}, std::size_t{1}}) hold_and_free(world, stream, 3);
+  EXPECT_GT(turns, 5);
+  EXPECT_LT(turns, 30);
+  world.recorder.share(world.ledgers[0]);
+  EXPECT_FALSE(world.ledgers[0].is_scarce());
+  world.recorder.join(world.ledgers[1]);
+  EXPECT_FALSE(world.ledgers[1].is_scarce());
+  world.recorder.join(world.ledgers[0]);
+  EXPECT_EQ(world.recorder.sharing(), 0U);
+}
+
+TEST(StreamLedgers, PeaksThatMoveAreNotScarce) {
+  World world;
+  give_room(world, 2, 3);
+  for (int i = 0; i < 200; ++i) world.allocate(static_cast<std::size_t>(i % 2), 512, {});
+  EXPECT_FALSE(world.ledgers[0].is_scarce() || world.ledgers[1].is_scarce());
+}
+
+// It asks a few times after each of the other's turns, and works for long then.
+TEST(StreamLedgers, WhoIsInterruptedNowAndThenIsNotScarce) {
+  World world;
+  give_room(world, 2, 20);
+  for (int times = 0; times < 50; ++times) {
+    for (int steps = 0; steps < 100; ++steps) hold_and_free(world, 0, 20);
+    hold_and_free(world, 1, 20);
+  }
+  EXPECT_FALSE(world.ledgers[0].is_scarce());
+}
+
+TEST(StreamLedgers, AGrantNowAndThenIsNotScarce) {
+  World world;
+  give_room(world, 2, 300);
+  for (int turn = 0; turn < 100; ++turn)
+    for (const std::size_t stream : {std::size_t{0}, std::size_t{1}}) hold_and_free(world, stream, 200);
+  EXPECT_FALSE(world.ledgers[0].is_scarce() || world.ledgers[1].is_scarce());
 }
 
 // What is told with the heap's lock finds room whenever it asks for some.

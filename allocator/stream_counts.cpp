@@ -1,0 +1,81 @@
+// Streams that share a ledger with others of their thread: how they count, and when they begin and end to.
+
+#include "allocator/stream_hits.h"
+
+#include <mutex>
+
+namespace cistern {
+
+// Requires: the stream's lock, and that it shares. False, with nothing changed: it takes the heap's lock.
+bool StreamHits::count_shared_allocation(StreamHeap& heap, PoolKind kind, std::int64_t bytes, std::int64_t requested,
+                                         InactiveSplitChange change) noexcept {
+  const std::lock_guard lock(shared_counts_.mutex());
+  if (recorder_.sharing() == 1 || !shared_counts_.takes_request()) return false;
+  BlockLedger& ledger = recorder_.shared();
+  if (!ledger.came(kind, bytes, requested, change)) {
+    ledger.take_back(kind, bytes, requested, change);
+    return false;
+  }
+  heap.ledger.live += bytes;
+  return true;
+}
+
+// The same. Frees may come from any thread.
+bool StreamHits::count_shared_free(StreamHeap& heap, const Block& block, InactiveSplitChange change) noexcept {
+  const std::lock_guard lock(shared_counts_.mutex());
+  BlockLedger& ledger = recorder_.shared();
+  if (!ledger.went(block.kind, as_signed(block.bytes), as_signed(block.requested), change)) {
+    ledger.take_back_free(block.kind, as_signed(block.bytes), as_signed(block.requested), change);
+    return false;
+  }
+  heap.ledger.live -= as_signed(block.bytes);
+  return true;
+}
+
+// What came was counted, and nothing came of it.
+void StreamHits::take_allocation_back(StreamHeap& heap, PoolKind kind, std::int64_t bytes,
+                                      std::int64_t requested) noexcept {
+  if (!heap.ledger.shares) return heap.ledger.blocks.take_back(kind, bytes, requested, {});
+  const std::lock_guard lock(shared_counts_.mutex());
+  recorder_.shared().take_back(kind, bytes, requested, {});
+  heap.ledger.live -= bytes;
+}
+
+// Threads come and go, and streams with them; and one alone has nobody to share with.
+void StreamHits::consider_sharing(StreamHeap& heap) noexcept {
+  const ThreadMark* const allocates = heap.allocates.load(std::memory_order_relaxed);
+  if (heap.ledger.shares) {
+    if (!shared_counts_.is_of(allocates)) recorder_.end_sharing(heap.ledger);
+    if (shared_counts_.is_over() || recorder_.sharing() == 1) end_sharing();
+  } else if (is_scarce(heap) && allocates != nullptr) {
+    if (recorder_.sharing() != 0 && !shared_counts_.is_of(allocates)) {
+      shared_counts_.give_way();
+      if (!shared_counts_.is_over()) return;
+      end_sharing();
+    }
+    recorder_.sharing() != 0 ? recorder_.share(heap.ledger) : begin_sharing(heap);
+  }
+}
+
+bool StreamHits::is_scarce(const StreamHeap& heap) noexcept {
+  return heap.ledger.is_scarce() && heap.is_awake.load(std::memory_order_relaxed);
+}
+
+// With the others of its thread that want to.
+void StreamHits::begin_sharing(StreamHeap& heap) noexcept {
+  const ThreadMark* const allocates = heap.allocates.load(std::memory_order_relaxed);
+  for (StreamHeap* other : mutex_.streams()) {
+    if (other == &heap || !is_scarce(*other) || other->allocates.load(std::memory_order_relaxed) != allocates) continue;
+    recorder_.share(other->ledger);
+  }
+  if (recorder_.sharing() == 0) return;
+  recorder_.share(heap.ledger);
+  shared_counts_.begin(allocates);
+}
+
+void StreamHits::end_sharing() noexcept {
+  for (StreamHeap* stream : mutex_.streams())
+    if (stream->ledger.shares) recorder_.end_sharing(stream->ledger);
+}
+
+}  // namespace cistern
