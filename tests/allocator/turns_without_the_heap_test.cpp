@@ -1,0 +1,144 @@
+// Streams that take turns go on without the heap's lock: near the peaks, and however many they are.
+#include <cistern/allocator.h>
+#include <cistern/simulated.h>
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <functional>
+#include <future>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "allocator/shared_counts.h"
+#include "runtime/stream_access.h"
+#include "tests/byte_units.h"
+
+namespace cistern {
+namespace {
+
+using namespace std::chrono_literals;
+
+// A driver that calls somebody once, when it hears of a free.
+struct TellingDriver {
+  SimulatedDriver& driver;
+  std::function<void()> when_told = nullptr;
+
+  [[nodiscard]] DriverApi api() {
+    DriverApi api = driver.api();
+    api.note_free = {this, [](void* self, CUdeviceptr, std::size_t, CUstream, const void*) {
+                       auto& now = *static_cast<TellingDriver*>(self);
+                       if (const auto call = std::exchange(now.when_told, nullptr)) call();
+                     }};
+    return api;
+  }
+};
+
+// What streams do while a free on another one is under way, which has that stream's lock: whoever needs the heap's
+// waits for it.
+class WithoutTheHeapsLockTest : public ::testing::Test {
+ protected:
+  void turn(StreamHandle stream) {
+    void* const first = allocator_.allocate(kKibi, stream);
+    void* const second = allocator_.allocate(2 * kKibi, stream);
+    allocator_.deallocate(first);
+    allocator_.deallocate(second);
+  }
+  void turns(const std::vector<StreamHandle>& streams, int count) {
+    for (int i = 0; i < count; ++i)
+      for (const StreamHandle stream : streams) turn(stream);
+  }
+  [[nodiscard]] std::vector<StreamHandle> streams(int count) {
+    std::vector<StreamHandle> all;
+    for (int i = 0; i < count; ++i) all.push_back(driver_.create_stream());
+    return all;
+  }
+  // Whether a thread that did `before` comes to the end of `meanwhile`.
+  bool goes_on(const std::function<void()>& before, const std::function<void()>& meanwhile) {
+    for (int times = 0; times < 3; ++times) allocator_.deallocate(allocator_.allocate(512, own_));
+    void* const kept = allocator_.allocate(512, own_);
+    std::promise<void> ready;
+    std::promise<void> asks;
+    std::promise<void> done;
+    std::thread thread([&] {
+      before();
+      ready.set_value();
+      asks.get_future().wait();
+      meanwhile();
+      done.set_value();
+    });
+    ready.get_future().wait();
+    bool went_on = false;
+    telling_.when_told = [&] {
+      asks.set_value();
+      went_on = done.get_future().wait_for(10s) == std::future_status::ready;
+    };
+    allocator_.deallocate(kept);
+    thread.join();
+    allocator_.check();
+    return went_on;
+  }
+
+  SimulatedDriver driver_{{.capacity_bytes = 4096 * kMega, .backing = Backing::none}};
+  TellingDriver telling_{driver_};
+  const DriverApi api_ = telling_.api();
+  CachingAllocator allocator_{{.driver = &api_, .options = AllocatorOptions::parse("oom_dump:off,policy:classic")}};
+  const StreamHandle own_ = driver_.create_stream();  // whose free it is; must be awake
+};
+
+TEST_F(WithoutTheHeapsLockTest, ManyStreamsTakeTurns) {
+  std::vector<StreamHandle> forty = streams(39);
+  forty.push_back(own_);
+  const auto before = [&] {
+    // Far below the peaks: of each stream every other one goes first, as many as there are.
+    std::vector<void*> blocks;
+    for (const StreamHandle stream : forty)
+      for (int times = 0; times < 40; ++times) blocks.push_back(allocator_.allocate(2 * kKibi, stream));
+    for (std::size_t begin : {std::size_t{0}, std::size_t{1}})
+      for (std::size_t i = begin; i < blocks.size(); i += 2) allocator_.deallocate(blocks[i]);
+    turns(forty, 100);
+  };
+  EXPECT_TRUE(goes_on(before, [&] {
+    forty.pop_back();
+    turns(forty, 2);
+  }));
+}
+
+TEST_F(WithoutTheHeapsLockTest, StreamsTakeTurnsUpToThePeak) {
+  const std::vector<StreamHandle> two = streams(2);
+  EXPECT_TRUE(goes_on([&] { turns(two, 100); }, [&] { turns(two, 20); }));
+}
+
+TEST_F(WithoutTheHeapsLockTest, StreamsThatPartedShareAgain) {
+  const std::vector<StreamHandle> two = streams(2);
+  constexpr int kTurns = static_cast<int>(SharedCounts::kFirstStay * 3 / 2 / 4);
+  EXPECT_TRUE(goes_on([&] { turns(two, kTurns); }, [&] { turns(two, 20); }));
+}
+
+// A thread takes over a part of another's.
+TEST_F(WithoutTheHeapsLockTest, StreamsOfAThreadThatEndedTakeTurnsOnAnother) {
+  const std::vector<StreamHandle> four = streams(4);
+  const std::vector<StreamHandle> two(four.begin(), four.begin() + 2);
+  const auto before = [&] {
+    turn(two[0]);  // with a mark of its own
+    std::thread([&] { turns(four, 100); }).join();
+    turns(two, 200);
+  };
+  EXPECT_TRUE(goes_on(before, [&] { turns(two, 20); }));
+}
+
+// Others share, of a thread that does nothing any more.
+TEST_F(WithoutTheHeapsLockTest, StreamsOfAnIdleThreadGiveWay) {
+  const std::vector<StreamHandle> first = streams(2);
+  const std::vector<StreamHandle> second = streams(2);
+  const auto before = [&] {
+    turn(second[0]);
+    std::thread([&] { turns(first, 100); }).join();
+    turns(second, 200);
+  };
+  EXPECT_TRUE(goes_on(before, [&] { turns(second, 20); }));
+}
+
+}  // namespace
+}  // namespace cistern
