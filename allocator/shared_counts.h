@@ -21,15 +21,20 @@ namespace cistern {
 class SharedCounts {
  public:
   [[nodiscard]] BiasedMutex& mutex() noexcept { return mutex_; }
-  // Those of the thread share from now on: for twice as long as those before, if these came to their end; else for
-  // half.
+  // Those of the thread share from now on: for twice as long as those before, if these came to their end by themselves;
+  // else for half.
   void begin(const ThreadMark* thread) noexcept {
-    stay_ = is_over() ? std::min(2 * stay_, kLongestStay) : std::max(stay_ / 2, kFirstStay);
+    const bool came_to_its_end = is_over() && !gave_way_;
+    stay_ = came_to_its_end ? std::min(2 * stay_, kLongestStay) : std::max(stay_ / 2, kFirstStay);
     requests_left_ = stay_;
     thread_ = thread;
+    gave_way_ = false;
   }
   // Those of another thread want to.
-  void give_way() noexcept { requests_left_ /= 2; }
+  void give_way() noexcept {
+    requests_left_ /= 2;
+    gave_way_ = true;
+  }
   [[nodiscard]] bool is_of(const ThreadMark* thread) const noexcept { return thread_ == thread; }
   // Whether a request of the calling thread may be counted there; false: it takes the heap's lock.
   [[nodiscard]] bool takes_request() noexcept {
@@ -48,6 +53,7 @@ class SharedCounts {
   const ThreadMark* thread_ = nullptr;
   std::uint64_t requests_left_ = 0;
   std::uint64_t stay_ = kFirstStay / 2;
+  bool gave_way_ = false;
 };
 
 }  // namespace cistern

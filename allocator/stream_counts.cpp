@@ -2,11 +2,13 @@
 
 #include "allocator/stream_hits.h"
 
+#include <algorithm>
 #include <mutex>
+#include <vector>
 
 namespace cistern {
 
-// Requires: the stream's lock, and that it shares. False, with nothing changed: it takes the heap's lock.
+// Requires: the stream's lock, and that it shares. False, with nothing counted: it takes the heap's lock.
 bool StreamHits::count_shared_allocation(StreamHeap& heap, PoolKind kind, std::int64_t bytes, std::int64_t requested,
                                          InactiveSplitChange change) noexcept {
   const std::lock_guard lock(shared_counts_.mutex());
@@ -44,16 +46,14 @@ void StreamHits::take_allocation_back(StreamHeap& heap, PoolKind kind, std::int6
 // Threads come and go, and streams with them; and one alone has nobody to share with.
 void StreamHits::consider_sharing(StreamHeap& heap) noexcept {
   const ThreadMark* const allocates = heap.allocates.load(std::memory_order_relaxed);
+  const bool is_its_threads = recorder_.sharing() != 0 && shared_counts_.is_of(allocates) && !shared_counts_.is_over();
   if (heap.ledger.shares) {
     if (!shared_counts_.is_of(allocates)) recorder_.end_sharing(heap.ledger);
     if (shared_counts_.is_over() || recorder_.sharing() == 1) end_sharing();
+  } else if (is_scarce(heap) && is_its_threads) {
+    recorder_.share(heap.ledger);
   } else if (is_scarce(heap) && allocates != nullptr) {
-    if (recorder_.sharing() != 0 && !shared_counts_.is_of(allocates)) {
-      shared_counts_.give_way();
-      if (!shared_counts_.is_over()) return;
-      end_sharing();
-    }
-    recorder_.sharing() != 0 ? recorder_.share(heap.ledger) : begin_sharing(heap);
+    begin_sharing(heap);
   }
 }
 
@@ -61,15 +61,22 @@ bool StreamHits::is_scarce(const StreamHeap& heap) noexcept {
   return heap.ledger.is_scarce() && heap.is_awake.load(std::memory_order_relaxed);
 }
 
-// With the others of its thread that want to.
+// With the others of its thread that want to, if there are any. Those of another thread that share end it soon.
 void StreamHits::begin_sharing(StreamHeap& heap) noexcept {
   const ThreadMark* const allocates = heap.allocates.load(std::memory_order_relaxed);
-  for (StreamHeap* other : mutex_.streams()) {
-    if (other == &heap || !is_scarce(*other) || other->allocates.load(std::memory_order_relaxed) != allocates) continue;
-    recorder_.share(other->ledger);
+  const auto wants_to = [&](StreamHeap* stream) {
+    return stream != &heap && is_scarce(*stream) && stream->allocates.load(std::memory_order_relaxed) == allocates;
+  };
+  const std::vector<StreamHeap*>& streams = mutex_.streams();
+  if (std::none_of(streams.begin(), streams.end(), wants_to)) return;
+  if (recorder_.sharing() != 0) {
+    shared_counts_.give_way();
+    if (!shared_counts_.is_over()) return;
+    end_sharing();
   }
-  if (recorder_.sharing() == 0) return;
   recorder_.share(heap.ledger);
+  for (StreamHeap* stream : streams)
+    if (wants_to(stream)) recorder_.share(stream->ledger);
   shared_counts_.begin(allocates);
 }
 

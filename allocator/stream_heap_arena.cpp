@@ -65,7 +65,7 @@ void StreamHeapArena::consider_waking(StreamHeap& heap) noexcept {
   if (heap.home != nullptr || heap.is_ended || !std::exchange(heap.was_asked, true)) return;
   // Twice as many have come by then as there were: of those that take turns few are left that had no turn meanwhile,
   // and soon none.
-  if (++wakes_ >= std::max(kAwakeAtLeast, 2 * awake_at_look_)) look_for_idle(heap);
+  if (++wakes_ >= std::clamp(2 * awake_at_look_, kAwakeAtLeast, kMostWakes)) look_for_idle(heap);
   recorder_.part(heap.ledger);
   heap.has_served_alone = true;
   mutex_.wake(heap);

@@ -84,6 +84,8 @@ class StreamHeapArena {
   };
   // Streams that stay awake although they do nothing.
   static constexpr std::size_t kAwakeAtLeast = 8;
+  // However many are awake, it is looked who is idle when so many have come: AwakeStreams has bits for as many.
+  static constexpr std::size_t kMostWakes = 64;
   // Each that is awake costs whoever takes the heap's lock.
   static constexpr std::size_t kAskedBetweenLooks = 32;
 

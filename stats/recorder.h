@@ -71,7 +71,7 @@ class Recorder {
   // Requires: it is apart. O(streams apart).
   void join(StreamLedger& stream) noexcept;
   // It counts in one ledger with all that share, which need no grant for what goes from one to another; and by itself
-  // again. Requires: it is apart, and does not share; it shares. O(streams apart); of several in a row O(1).
+  // again. Requires: it is apart, and does not share; it shares. O(streams apart).
   void share(StreamLedger& stream) noexcept;
   void end_sharing(StreamLedger& stream) noexcept;
   // Of those that share, who report the bytes that came and went to their own `live`.
