@@ -317,7 +317,14 @@ TEST_P(StreamHitsTest, AStreamThatSleepsLeavesWhatItHadToOthers) {
   allocator_.record_history(off);
   std::vector<StreamHandle> streams;
   for (int i = 0; i < 200; ++i) streams.push_back(driver_.create_stream());
-  for (const StreamHandle stream : streams) wake(stream);
+  // More than stay awake: twice, for who was idle since the last look falls asleep.
+  const auto wake_others = [&](StreamHandle stream) {
+    for (int times = 0; times < 2; ++times)
+      for (const StreamHandle other : streams)
+        if (other != stream) wake(other);
+    allocator_.empty_cache();
+  };
+  wake_others(nullptr);
   std::vector<void*> blocks;
   blocks.reserve(kBlocks);
   const auto burst = [&](StreamHandle stream) {
@@ -326,11 +333,7 @@ TEST_P(StreamHitsTest, AStreamThatSleepsLeavesWhatItHadToOthers) {
       for (void* block : blocks) allocator_.deallocate(block);
       blocks.clear();
     }
-    // Others, of which there are more than stay awake: twice, for who was idle since the last look falls asleep.
-    for (int times = 0; times < 2; ++times)
-      for (const StreamHandle other : streams)
-        if (other != stream) wake(other);
-    allocator_.empty_cache();
+    wake_others(stream);
   };
   const auto in_use = [] {
     const struct mallinfo2 info = mallinfo2();
