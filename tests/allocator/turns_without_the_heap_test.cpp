@@ -128,20 +128,6 @@ TEST_F(WithoutTheHeapsLockTest, StreamsOfAThreadThatEndedTakeTurnsOnAnother) {
   EXPECT_TRUE(goes_on(before, [&] { turns(two, 20); }));
 }
 
-// A stream that another thread uses has nobody to share with, however often it asks.
-TEST_F(WithoutTheHeapsLockTest, OneAloneEndsNobodysSharing) {
-  const std::vector<StreamHandle> two = streams(2);
-  const std::vector<StreamHandle> one = streams(1);
-  const auto before = [&] {
-    turns(two, 100);
-    void* const held = allocator_.allocate(kKibi, two[0]);
-    std::thread([&] { turns(one, 200); }).join();
-    allocator_.deallocate(held);
-    turns(two, 100);
-  };
-  EXPECT_TRUE(goes_on(before, [&] { turns(two, 5); }));
-}
-
 // Others share, of a thread that does nothing any more.
 TEST_F(WithoutTheHeapsLockTest, StreamsOfAnIdleThreadGiveWay) {
   const std::vector<StreamHandle> first = streams(2);
