@@ -25,7 +25,7 @@ template <class Processors>
 class BasicAwakeStreams {
  public:
   using Bits = std::uint64_t;
-  // More streams that are awake leave such frees to the heap.
+  // No more streams are awake.
   static constexpr std::size_t kMost = 64;
 
   BasicAwakeStreams() = default;
@@ -64,9 +64,8 @@ class BasicAwakeStreams {
     return number;
   }
 
-  // A bit for a stream that wakes; 0: there is none left.
+  // A bit for a stream that wakes. Requires: one is left.
   [[nodiscard]] Bits take(StreamHeap& heap) noexcept {
-    if (taken_ == ~Bits{0}) return 0;
     const int place = std::countr_one(taken_);
     heaps_[static_cast<std::size_t>(place)].store(&heap, std::memory_order_release);
     taken_ |= Bits{1} << place;

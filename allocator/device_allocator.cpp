@@ -156,9 +156,7 @@ bool DeviceAllocator::free(std::uint64_t address, const StreamUse* last_use) noe
   // Before the block can serve another request.
   api_.note_free(address, block->bytes, block->segment->stream.handle);
   if (block->segment->is_plain && !block->has_uses) {
-    StreamHeap& owner = *block->segment->owner;
     complete_plain_free(block, lock);
-    consider_sharing(owner);
     return true;
   }
   if (block->segment->is_paged() && !block->has_uses) {

@@ -35,27 +35,18 @@ void HeapMutex::lock_streams() {
 void HeapMutex::settle_streams() noexcept {
   if (heap_.awake_.awaiting() != 0) heap_.hand_over_awaited();
   bool sleeps = false;
-  bool lacks_bit = false;
   for (StreamHeap* stream : streams_) {
     heap_.settle(*stream);
     if (stream->wants_to_wake) [[unlikely]] {
       stream->wants_to_wake = false;
       stream->recurrence.cut();  // what happened while it slept it was not told
+      if (stream->awake_bit.load(std::memory_order_relaxed) == 0)
+        stream->awake_bit.store(heap_.awake_.take(*stream), std::memory_order_relaxed);
       stream->is_awake.store(true, std::memory_order_relaxed);
     }
-    lacks_bit = lacks_bit || stream->awake_bit.load(std::memory_order_relaxed) == 0;
     sleeps = sleeps || !stream->is_awake.load(std::memory_order_relaxed);
   }
   if (sleeps) let_sleepers_go();
-  if (lacks_bit) [[unlikely]]
-    give_bits();
-}
-
-// To those that woke, as far as there are any: those that went have left theirs.
-void HeapMutex::give_bits() noexcept {
-  for (StreamHeap* stream : streams_)
-    if (stream->awake_bit.load(std::memory_order_relaxed) == 0)
-      stream->awake_bit.store(heap_.awake_.take(*stream), std::memory_order_relaxed);
 }
 
 void HeapMutex::unlock() {

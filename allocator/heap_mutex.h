@@ -37,16 +37,18 @@ class HeapMutex {
     streams_.reserve(streams);
     waking_.reserve(streams);
   }
-  // The stream wakes when the lock is taken next, unless it does not want to by then. Requires: reserved.
+  // The stream wakes when the lock is taken next, unless it does not want to by then. Requires: reserved, and
+  // fewer than AwakeStreams::kMost are awake or about to be.
   void wake(StreamHeap& stream) noexcept;
   [[nodiscard]] const std::vector<StreamHeap*>& streams() const noexcept { return streams_; }
+  // With those that are about to wake, and those that fell asleep since it was taken.
+  [[nodiscard]] std::size_t awake() const noexcept { return streams_.size() + waking_.size(); }
 
  private:
   void lock_streams();
   void take_in_waking() noexcept;
   void settle_streams() noexcept;
   void let_sleepers_go() noexcept;
-  void give_bits() noexcept;
 
   BiasedMutex mutex_;
   StreamHits& heap_;

@@ -12,12 +12,8 @@ namespace cistern {
 bool StreamHits::count_shared_allocation(StreamHeap& heap, PoolKind kind, std::int64_t bytes, std::int64_t requested,
                                          InactiveSplitChange change) noexcept {
   const std::lock_guard lock(shared_counts_.mutex());
-  if (recorder_.sharing() == 1 || !shared_counts_.takes_request()) return false;
-  BlockLedger& ledger = recorder_.shared();
-  if (!ledger.came(kind, bytes, requested, change)) {
-    ledger.take_back(kind, bytes, requested, change);
+  if (!shared_counts_.takes_request() || !count_allocation_in(recorder_.shared(), kind, bytes, requested, change))
     return false;
-  }
   heap.ledger.live += bytes;
   return true;
 }
@@ -25,11 +21,7 @@ bool StreamHits::count_shared_allocation(StreamHeap& heap, PoolKind kind, std::i
 // The same. Frees may come from any thread.
 bool StreamHits::count_shared_free(StreamHeap& heap, const Block& block, InactiveSplitChange change) noexcept {
   const std::lock_guard lock(shared_counts_.mutex());
-  BlockLedger& ledger = recorder_.shared();
-  if (!ledger.went(block.kind, as_signed(block.bytes), as_signed(block.requested), change)) {
-    ledger.take_back_free(block.kind, as_signed(block.bytes), as_signed(block.requested), change);
-    return false;
-  }
+  if (!count_free_in(recorder_.shared(), block, change)) return false;
   heap.ledger.live -= as_signed(block.bytes);
   return true;
 }
@@ -43,13 +35,13 @@ void StreamHits::take_allocation_back(StreamHeap& heap, PoolKind kind, std::int6
   heap.ledger.live -= bytes;
 }
 
-// Threads come and go, and streams with them; and one alone has nobody to share with.
+// Threads come and go, and streams with them.
 void StreamHits::consider_sharing(StreamHeap& heap) noexcept {
   const ThreadMark* const allocates = heap.allocates.load(std::memory_order_relaxed);
   const bool is_its_threads = recorder_.sharing() != 0 && shared_counts_.is_of(allocates) && !shared_counts_.is_over();
   if (heap.ledger.shares) {
     if (!shared_counts_.is_of(allocates)) recorder_.end_sharing(heap.ledger);
-    if (shared_counts_.is_over() || recorder_.sharing() == 1) end_sharing();
+    if (shared_counts_.is_over()) end_sharing();
   } else if (is_scarce(heap) && is_its_threads) {
     recorder_.share(heap.ledger);
   } else if (is_scarce(heap) && allocates != nullptr) {

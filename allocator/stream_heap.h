@@ -61,7 +61,7 @@ struct StreamHeap {
   ReturnedBlocks returned;                            // by other threads than the one that allocates
   std::atomic<const ThreadMark*> allocates{nullptr};  // who did last
   std::atomic<bool> is_awake{false};                  // may serve with its own mutex alone; see StreamHeapArena
-  std::atomic<AwakeStreams::Bits> awake_bit{0};       // while it is awake; 0: there was none
+  std::atomic<AwakeStreams::Bits> awake_bit{0};       // 0: it sleeps
   std::int32_t paged_stream = -1;                     // its number in paged memory, if it has bytes there
   std::uint32_t hits_until_look = 0;                  // at the clock, while memory decays
 
@@ -77,6 +77,7 @@ struct StreamHeap {
   bool wants_to_wake = false;        // then
   bool was_asked = false;            // since it was put to sleep
   bool has_served_alone = false;     // since the arena looked last
+  std::uint64_t refused_at = 0;      // when it could not wake; see WakeCounts
   // The driver had none for its paged memory: segments serve beside it. Stays so.
   bool lacks_addresses = false;
   // Some of its segments' blocks are not found by page, although they are of the default pool. Stays so.

@@ -63,24 +63,26 @@ void StreamHeapArena::give_back(StreamHeap& heap) noexcept {
 
 void StreamHeapArena::consider_waking(StreamHeap& heap) noexcept {
   if (heap.home != nullptr || heap.is_ended || !std::exchange(heap.was_asked, true)) return;
-  // Twice as many have come by then as there were: of those that take turns few are left that had no turn meanwhile,
-  // and soon none.
-  if (++wakes_ >= std::clamp(2 * awake_at_look_, kAwakeAtLeast, kMostWakes)) look_for_idle(heap);
+  if (!wake_counts_.may_wake(mutex_.awake(), heap.refused_at)) return;
+  if (wake_counts_.note_wake()) look_for_idle();
   recorder_.part(heap.ledger);
   heap.has_served_alone = true;
   mutex_.wake(heap);
 }
 
-void StreamHeapArena::look_for_idle(StreamHeap& asks) noexcept {
-  wakes_ = asked_ = 0;
-  awake_at_look_ = mutex_.streams().size();
-  if (awake_at_look_ < kAwakeAtLeast) return;
-  asks.has_served_alone = true;
-  for (StreamHeap* heap : mutex_.streams()) {
-    const bool is_idle = !std::exchange(heap->has_served_alone, false);
-    if (!is_idle || !heap->ledger.is_apart) continue;
-    put_to_sleep(*heap);
-    --awake_at_look_;
+void StreamHeapArena::look_for_idle() noexcept {
+  const std::vector<StreamHeap*>& streams = mutex_.streams();
+  const bool are_few = streams.size() < WakeCounts::kFew;
+  const auto busy = std::count_if(streams.begin(), streams.end(),
+                                  [&](StreamHeap* heap) { return are_few || heap->has_served_alone; });
+  std::size_t may_stay = wake_counts_.look(mutex_.awake(), static_cast<std::size_t>(busy));
+  if (are_few) return;
+  for (StreamHeap* heap : streams) {
+    const bool stays = std::exchange(heap->has_served_alone, false) && may_stay > 0;
+    if (stays)
+      --may_stay;
+    else if (heap->ledger.is_apart)
+      put_to_sleep(*heap);
   }
 }
 

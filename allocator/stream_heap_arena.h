@@ -13,6 +13,7 @@
 #include "allocator/page_directory.h"
 #include "allocator/published_map.h"
 #include "allocator/stream_heap.h"
+#include "allocator/wake_counts.h"
 #include "stats/recorder.h"
 
 #include <array>
@@ -54,7 +55,7 @@ class StreamHeapArena {
   // The stream asks for memory with the heap's lock. O(1) amortised, but for streams that fall asleep.
   void note_request(StreamHeap& heap) noexcept {
     if (!heap.is_awake.load(std::memory_order_relaxed) && !heap.wants_to_wake) consider_waking(heap);
-    if (++asked_ > kAskedBetweenLooks * mutex_.streams().size()) look_for_idle(heap);
+    if (wake_counts_.note_request(mutex_.awake())) look_for_idle();
   }
 
   // The segment's blocks are found by page from now on, if it fills its pages, so that nothing else lies in
@@ -82,12 +83,6 @@ class StreamHeapArena {
     std::atomic<std::uint64_t> key{0};  // 0: no stream's
     std::atomic<StreamHeap*> heap{nullptr};
   };
-  // Streams that stay awake although they do nothing.
-  static constexpr std::size_t kAwakeAtLeast = 8;
-  // However many are awake, it is looked who is idle when so many have come: AwakeStreams has bits for as many.
-  static constexpr std::size_t kMostWakes = 64;
-  // Each that is awake costs whoever takes the heap's lock.
-  static constexpr std::size_t kAskedBetweenLooks = 32;
 
   // No stream's is 0: the legacy default stream has the highest id.
   [[nodiscard]] static std::uint64_t key_of(std::uint64_t stream_id) noexcept { return stream_id + 2; }
@@ -98,14 +93,12 @@ class StreamHeapArena {
 
   void add_slab();
   void consider_waking(StreamHeap& heap) noexcept;
-  void look_for_idle(StreamHeap& asks) noexcept;
+  void look_for_idle() noexcept;
   void put_to_sleep(StreamHeap& heap) noexcept;
 
   HeapMutex& mutex_;
   Recorder& recorder_;
-  std::size_t awake_at_look_ = 0;  // when it was looked who is idle
-  std::size_t wakes_ = 0;          // since then
-  std::size_t asked_ = 0;
+  WakeCounts wake_counts_;
   std::vector<std::unique_ptr<StreamHeap[]>> slabs_;
   std::size_t count_ = 0;  // in those
   StreamHeap* unused_ = nullptr;

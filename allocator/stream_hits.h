@@ -61,6 +61,10 @@ class StreamHits : public HeapBlocks {
   [[nodiscard]] bool count_allocation(StreamHeap& heap, PoolKind kind, std::int64_t bytes, std::int64_t requested,
                                       const InactiveSplitChange& change) noexcept;
   [[nodiscard]] bool count_free(StreamHeap& heap, const Block& block, const InactiveSplitChange& change) noexcept;
+  [[nodiscard]] static bool count_allocation_in(BlockLedger& ledger, PoolKind kind, std::int64_t bytes,
+                                                std::int64_t requested, const InactiveSplitChange& change) noexcept;
+  [[nodiscard]] static bool count_free_in(BlockLedger& ledger, const Block& block,
+                                          const InactiveSplitChange& change) noexcept;
   // Null, with nothing changed: not without the heap's lock.
   [[nodiscard]] Block* take_block(StreamHeap& heap, std::size_t bytes, InactiveSplitChange& change) noexcept;
   [[nodiscard]] void* handed_out(StreamHeap& heap, std::uint64_t address, std::size_t bytes,
@@ -304,21 +308,31 @@ inline Block* StreamHits::take_block(StreamHeap& heap, std::size_t bytes, Inacti
   return block;
 }
 
+inline bool StreamHits::count_allocation_in(BlockLedger& ledger, PoolKind kind, std::int64_t bytes,
+                                            std::int64_t requested, const InactiveSplitChange& change) noexcept {
+  if (ledger.came(kind, bytes, requested, change)) return true;
+  ledger.take_back(kind, bytes, requested, change);
+  return false;
+}
+
 inline bool StreamHits::count_allocation(StreamHeap& heap, PoolKind kind, std::int64_t bytes, std::int64_t requested,
                                          const InactiveSplitChange& change) noexcept {
   if (heap.ledger.shares) [[unlikely]]
     return count_shared_allocation(heap, kind, bytes, requested, change);
-  if (heap.ledger.blocks.came(kind, bytes, requested, change)) return true;
-  heap.ledger.blocks.take_back(kind, bytes, requested, change);
+  return count_allocation_in(heap.ledger.blocks, kind, bytes, requested, change);
+}
+
+inline bool StreamHits::count_free_in(BlockLedger& ledger, const Block& block,
+                                      const InactiveSplitChange& change) noexcept {
+  if (ledger.went(block.kind, as_signed(block.bytes), as_signed(block.requested), change)) return true;
+  ledger.take_back_free(block.kind, as_signed(block.bytes), as_signed(block.requested), change);
   return false;
 }
 
 inline bool StreamHits::count_free(StreamHeap& heap, const Block& block, const InactiveSplitChange& change) noexcept {
   if (heap.ledger.shares) [[unlikely]]
     return count_shared_free(heap, block, change);
-  if (heap.ledger.blocks.went(block.kind, as_signed(block.bytes), as_signed(block.requested), change)) return true;
-  heap.ledger.blocks.take_back_free(block.kind, as_signed(block.bytes), as_signed(block.requested), change);
-  return false;
+  return count_free_in(heap.ledger.blocks, block, change);
 }
 
 // Carries out what the stream left for later. False: that takes the heap's lock.

@@ -33,9 +33,7 @@ StreamHits::Awaited StreamHits::begin_awaiting(StreamHeap& heap, std::uint64_t a
   // With others that wait something else would happen when they are free.
   const bool may_stand = lazy.block == block && heap.awaited.empty();
   if (!may_stand && !settle_by_stream(heap)) return {};
-  const AwakeStreams::Bits bit = heap.awake_bit.load(std::memory_order_relaxed);
-  if (bit == 0) return {};
-  awake_.begin_awaiting(bit, one_stream_serves_);
+  awake_.begin_awaiting(heap.awake_bit.load(std::memory_order_relaxed), one_stream_serves_);
   if (may_stand)
     lazy.state = LazyFree::State::awaited;
   else

@@ -5,7 +5,6 @@
 #include <cistern/simulated.h>
 
 #include <gtest/gtest.h>
-#include <malloc.h>
 
 #include <algorithm>
 #include <array>
@@ -21,6 +20,7 @@
 #include <vector>
 
 #include "runtime/stream_access.h"
+#include "tests/allocator/stream_hits_fixture.h"
 #include "tests/byte_units.h"
 #include "tests/property.h"
 
@@ -28,37 +28,6 @@ namespace cistern {
 namespace {
 
 using namespace std::chrono_literals;
-
-class StreamHitsTest : public ::testing::TestWithParam<Policy> {
- protected:
-  [[nodiscard]] static bool is_paged() { return GetParam() == Policy::paged; }
-  // As often as makes a stream serve itself.
-  void wake(StreamHandle stream) {
-    for (int i = 0; i < 3; ++i) allocator_.deallocate(allocator_.allocate(kKibi, stream));
-  }
-  [[nodiscard]] MemoryStats stats() const { return allocator_.memory_stats(); }
-  template <class Work>
-  static void on_another_thread(Work&& work) {
-    std::thread(std::forward<Work>(work)).join();
-  }
-  void expect_nothing_live() const {
-    const MemoryStats now = stats();
-    EXPECT_EQ(now.allocation.all.current, 0);
-    EXPECT_EQ(now.allocated_bytes.all.current, 0);
-    EXPECT_EQ(now.active.all.current, 0);
-    EXPECT_EQ(now.requested_bytes.all.current, 0);
-    EXPECT_EQ(now.allocation.all.allocated, now.allocation.all.freed);
-    EXPECT_EQ(now.allocated_bytes.all.allocated, now.allocated_bytes.all.freed);
-    allocator_.check();
-  }
-
-  SimulatedDriver driver_{{.capacity_bytes = 4096 * kMega, .backing = Backing::none}};
-  CachingAllocator allocator_{{.driver = &driver_.api(),
-                               .options = AllocatorOptions::parse(
-                                   std::string("oom_dump:off,stream_hand_over:done,policy:") + to_string(GetParam()))}};
-  const StreamHandle first_ = driver_.create_stream();
-  const StreamHandle second_ = driver_.create_stream();
-};
 
 TEST_P(StreamHitsTest, ThePeakIsThatOfAllStreamsTogether) {
   void* of_first = allocator_.allocate(4 * kKibi, first_);
@@ -233,30 +202,6 @@ TEST_P(StreamHitsTest, AForeignOrFreedAddressFromAnotherThreadChangesNothing) {
   expect_nothing_live();
 }
 
-// Streams that do nothing give their place up, and what comes to them afterwards is not lost.
-TEST_P(StreamHitsTest, ManyStreamsComeAndGoWithTheirFigures) {
-  const int count = is_paged() ? 30 : 60;  // each has addresses of its own
-  std::vector<StreamHandle> streams;
-  std::vector<void*> blocks;
-  for (int i = 0; i < count; ++i) {
-    streams.push_back(driver_.create_stream());
-    wake(streams.back());
-    blocks.push_back(allocator_.allocate(kKibi * static_cast<std::size_t>(i + 1), streams.back()));
-    allocator_.check();
-  }
-  EXPECT_EQ(stats().allocated_bytes.all.current, std::int64_t{kKibi} * count * (count + 1) / 2);
-  on_another_thread([&] {
-    for (void* block : blocks) allocator_.deallocate(block);
-  });
-  EXPECT_EQ(stats().allocation.all.current, 0);
-  for (const StreamHandle stream : streams) wake(stream);
-  expect_nothing_live();
-  allocator_.empty_cache();
-  EXPECT_EQ(stats().reserved_bytes.all.current, 0);
-  for (const StreamHandle stream : streams) wake(stream);
-  expect_nothing_live();
-}
-
 TEST_P(StreamHitsTest, AStreamThatEndsLeavesWhatOtherThreadsFreed) {
   wake(first_);
   void* block = allocator_.allocate(4 * kMega, first_);
@@ -278,73 +223,6 @@ TEST_P(StreamHitsTest, AStreamThatEndsLeavesWhatOtherThreadsFreed) {
   void* again = allocator_.allocate(4 * kMega, second_);
   EXPECT_TRUE(again == block || is_paged()) << "the ended stream's memory serves others";
   allocator_.check();
-}
-
-// What describes one stream's blocks describes another's later.
-TEST_P(StreamHitsTest, StreamsShareTheHostMemoryOfTheirBlocks) {
-  if (kSanitized) GTEST_SKIP() << "a sanitizer's allocator does not tell what is in use";
-  constexpr int kBlocks = 20000;
-  HistoryOptions off;
-  off.enabled = HistoryEnabled::none;
-  allocator_.record_history(off);
-  std::vector<void*> blocks;
-  blocks.reserve(kBlocks);
-  const auto fill_and_free = [&](StreamHandle stream) {
-    wake(stream);
-    for (int i = 0; i < kBlocks; ++i) blocks.push_back(allocator_.allocate(kKibi, stream));
-    for (void* block : blocks) allocator_.deallocate(block);
-    blocks.clear();
-  };
-  const auto in_use = [] {
-    const struct mallinfo2 info = mallinfo2();
-    return info.uordblks + info.hblkhd;
-  };
-  const std::size_t before = in_use();
-  fill_and_free(first_);
-  const std::size_t of_one = in_use();
-  fill_and_free(second_);
-  EXPECT_LT(in_use() - of_one, (of_one - before) / 2) << "the second's map of its live blocks, no more";
-  expect_nothing_live();
-}
-
-// What a stream had in use before it fell asleep serves the next one: streams that come one after the other take no
-// more than their maps of live blocks, and rounds of steps that are not followed any more take nothing.
-TEST_P(StreamHitsTest, AStreamThatSleepsLeavesWhatItHadToOthers) {
-  if (kSanitized) GTEST_SKIP() << "a sanitizer's allocator does not tell what is in use";
-  constexpr int kBlocks = 20000;
-  HistoryOptions off;
-  off.enabled = HistoryEnabled::none;
-  allocator_.record_history(off);
-  std::vector<StreamHandle> streams;
-  for (int i = 0; i < 200; ++i) streams.push_back(driver_.create_stream());
-  // More than stay awake: twice, for who was idle since the last look falls asleep.
-  const auto wake_others = [&](StreamHandle stream) {
-    for (int times = 0; times < 2; ++times)
-      for (const StreamHandle other : streams)
-        if (other != stream) wake(other);
-    allocator_.empty_cache();
-  };
-  wake_others(nullptr);
-  std::vector<void*> blocks;
-  blocks.reserve(kBlocks);
-  const auto burst = [&](StreamHandle stream) {
-    for (int round = 0; round < 4; ++round) {
-      for (int i = 0; i < kBlocks; ++i) blocks.push_back(allocator_.allocate(kKibi, stream));
-      for (void* block : blocks) allocator_.deallocate(block);
-      blocks.clear();
-    }
-    wake_others(stream);
-  };
-  const auto in_use = [] {
-    const struct mallinfo2 info = mallinfo2();
-    return static_cast<std::ptrdiff_t>(info.uordblks + info.hblkhd);
-  };
-  const std::ptrdiff_t before = in_use();
-  burst(streams[0]);
-  const std::ptrdiff_t of_one = in_use() - before;
-  for (int i = 1; i < 6; ++i) burst(streams[static_cast<std::size_t>(i)]);
-  EXPECT_LT(in_use() - before - of_one, 5 * of_one / 2);
-  expect_nothing_live();
 }
 
 // A tag, a budget and a private pool are looked at by every request from the moment on that they are there.

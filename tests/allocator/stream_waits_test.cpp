@@ -23,60 +23,13 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/stream_access.h"
+#include "tests/allocator/stream_waits_fixture.h"
 #include "tests/byte_units.h"
 
 namespace cistern {
 namespace {
 
 using namespace std::chrono_literals;
-
-class StreamWaitsTest : public ::testing::Test {
- protected:
-  StreamWaitsTest() {
-    for (int i = 0; i < 4; ++i) turn(allocator_, kKibi);
-    allocator_.reset_accumulated_memory_stats();
-    allocator_.reset_peak_memory_stats();
-  }
-
-  [[nodiscard]] Stream wrapped(StreamHandle handle) {
-    StreamIdentity identity{handle, 0};
-    unsigned long long id = 0;
-    EXPECT_EQ(driver_.api().stream_get_id(handle, &id), CUDA_SUCCESS);
-    identity.id = id;
-    return StreamAccess::wrap(driver_.api(), identity, 0, std::make_shared<int>());
-  }
-  // A block that the reader uses is freed.
-  void free_behind(CachingAllocator& allocator, void* block, const Stream& reader) {
-    allocator.record_stream(block, reader);
-    allocator.deallocate(block);
-  }
-  void* turn(CachingAllocator& allocator, std::size_t bytes, const Stream& owner) {
-    void* block = allocator.allocate(bytes, owner);
-    free_behind(allocator, block, reader_);
-    return block;
-  }
-  void* turn(CachingAllocator& allocator, std::size_t bytes) { return turn(allocator, bytes, owner_); }
-  [[nodiscard]] std::map<std::string, std::uint64_t> calls_of(const std::function<void()>& work) const {
-    const auto before = driver_.calls_by_name();
-    work();
-    auto calls = driver_.calls_by_name();
-    for (const auto& [entry, count] : before) calls[entry] -= count;
-    std::erase_if(calls, [](const auto& each) { return each.second == 0; });
-    return calls;
-  }
-  [[nodiscard]] MemoryStats stats() const { return allocator_.memory_stats(); }
-
-  SimulatedDriver driver_{{.capacity_bytes = 1024 * kMega, .backing = Backing::none}};
-  CachingAllocator allocator_{
-      {.driver = &driver_.api(), .options = AllocatorOptions::parse("oom_dump:off,policy:classic")}};
-  const StreamHandle owner_handle_ = driver_.create_stream();
-  const StreamHandle reader_handle_ = driver_.create_stream();
-  const StreamHandle other_handle_ = driver_.create_stream();
-  const Stream owner_ = wrapped(owner_handle_);
-  const Stream reader_ = wrapped(reader_handle_);
-  const Stream other_ = wrapped(other_handle_);
-};
 
 TEST_F(StreamWaitsTest, AThreadWithoutAContextMakesThreeCallsATurn) {
   std::thread([&] {
@@ -342,147 +295,6 @@ TEST_F(StreamWaitsTest, TheEntriesAreThoseOfAFreeThatWaits) {
   for (int i = 0; i < 4; ++i) expected.insert(expected.end(), of_turn.begin(), of_turn.end());
   expected.push_back(TraceAction::alloc);
   EXPECT_EQ(actions, expected);
-}
-
-// A driver that does something of its own where it is asked.
-struct Meddling {
-  SimulatedDriver& driver;
-  CachingAllocator* allocator = nullptr;
-  CUresult record = CUDA_SUCCESS;
-  CUresult query = CUDA_SUCCESS;  // of the next one
-  bool looks = false;
-  std::function<void()> when_asked = nullptr;
-  bool wants_context = false;
-  std::int64_t active = 0;
-  std::int64_t allocated = 0;
-
-  [[nodiscard]] bool lacks_context() const {
-    CUcontext context = nullptr;
-    return wants_context && (driver.api().ctx_get_current(&context) != CUDA_SUCCESS || context == nullptr);
-  }
-  [[nodiscard]] DriverApi api() {
-    DriverApi api = driver.api();
-    api.event_record = {this, [](void* self, CUevent event, CUstream stream) {
-                          auto& now = *static_cast<Meddling*>(self);
-                          if (now.lacks_context()) return CUDA_ERROR_INVALID_CONTEXT;
-                          if (now.looks) {
-                            now.active = now.allocator->memory_stats().active.all.current;
-                            now.allocated = now.allocator->memory_stats().allocation.all.current;
-                            now.allocator->check();
-                          }
-                          if (now.record != CUDA_SUCCESS) return now.record;
-                          return now.driver.api().event_record(event, stream);
-                        }};
-    api.event_query = {this, [](void* self, CUevent event) {
-                         auto& now = *static_cast<Meddling*>(self);
-                         if (now.lacks_context()) return CUDA_ERROR_INVALID_CONTEXT;
-                         if (const auto call = std::exchange(now.when_asked, nullptr)) call();
-                         const CUresult failure = std::exchange(now.query, CUDA_SUCCESS);
-                         return failure != CUDA_SUCCESS ? failure : now.driver.api().event_query(event);
-                       }};
-    return api;
-  }
-};
-
-class MeddlingStreamWaitsTest : public StreamWaitsTest {
- protected:
-  MeddlingStreamWaitsTest() {
-    meddling_.allocator = &meddled_;
-    for (int i = 0; i < 4; ++i) turn(meddled_, kKibi);
-  }
-  // Streams of the other driver are the first one's.
-  void* turn(CachingAllocator& allocator, std::size_t bytes) {
-    void* block = allocator.allocate(bytes, owner_handle_);
-    allocator.record_stream(block, reader_handle_);
-    allocator.deallocate(block);
-    return block;
-  }
-
-  Meddling meddling_{.driver = driver_};
-  const DriverApi api_ = meddling_.api();
-  CachingAllocator meddled_{{.driver = &api_, .options = AllocatorOptions::parse("oom_dump:off,policy:classic")}};
-};
-
-TEST_F(MeddlingStreamWaitsTest, WhoLooksWhileTheEventIsRecordedFindsThePendingFree) {
-  meddling_.looks = true;
-  driver_.occupy(reader_handle_, 10ms);
-  void* const block = turn(meddled_, kKibi);
-  meddling_.looks = false;
-  EXPECT_EQ(meddling_.active, 1);
-  EXPECT_EQ(meddling_.allocated, 0);
-  EXPECT_NE(meddled_.allocate(kKibi, owner_handle_), block);
-  driver_.run_until_idle(reader_handle_);
-  EXPECT_EQ(meddled_.allocate(kKibi, owner_handle_), block);
-  EXPECT_EQ(meddled_.memory_stats().active.all.current, 2);
-  meddled_.check();
-}
-
-TEST_F(MeddlingStreamWaitsTest, ARefusedEventIsTriedAgainAndTold) {
-  meddling_.record = CUDA_ERROR_LAUNCH_FAILED;
-  void* const block = turn(meddled_, kKibi);
-  EXPECT_EQ(meddled_.memory_stats().active.all.current, 1);
-  EXPECT_EQ(meddled_.memory_stats().allocation.all.current, 0);
-  EXPECT_THROW(static_cast<void>(meddled_.allocate(kKibi, owner_handle_)), DriverError);
-  meddling_.record = CUDA_SUCCESS;
-  EXPECT_EQ(meddled_.allocate(kKibi, owner_handle_), block);
-  meddled_.check();
-}
-
-TEST_F(MeddlingStreamWaitsTest, AFailingQueryIsToldToTheRequestThatMadeIt) {
-  void* const block = turn(meddled_, kKibi);
-  meddling_.query = CUDA_ERROR_LAUNCH_FAILED;
-  EXPECT_THROW(static_cast<void>(meddled_.allocate(kKibi, owner_handle_)), DriverError);
-  EXPECT_EQ(meddled_.memory_stats().active.all.current, 1);
-  EXPECT_EQ(meddled_.allocate(kKibi, owner_handle_), block);
-  meddled_.check();
-}
-
-TEST_F(MeddlingStreamWaitsTest, AFailingQueryOfAnotherStreamsFreeIsToldToTheRequestThatMadeIt) {
-  for (int i = 0; i < 3; ++i) meddled_.deallocate(meddled_.allocate(kKibi, other_handle_));
-  void* const block = turn(meddled_, kKibi);
-  meddling_.query = CUDA_ERROR_LAUNCH_FAILED;
-  EXPECT_THROW(static_cast<void>(meddled_.allocate(kKibi, other_handle_)), DriverError);
-  EXPECT_EQ(meddled_.memory_stats().active.all.current, 1);
-  static_cast<void>(meddled_.allocate(kKibi, other_handle_));
-  EXPECT_EQ(meddled_.memory_stats().active.all.current, 1) << "the new one";
-  EXPECT_EQ(meddled_.allocate(kKibi, owner_handle_), block);
-  meddled_.check();
-}
-
-// Another thread that has nothing to do with either stream goes on while the event is asked for.
-TEST_F(MeddlingStreamWaitsTest, ARequestThatAsksForAnotherStreamsEventHoldsTheLocksOfBothAlone) {
-  const StreamHandle third = driver_.create_stream();
-  void* block = nullptr;
-  for (int i = 0; i < 4; ++i) {
-    block = meddled_.allocate(kKibi, third);
-    void* const below_the_peaks = meddled_.allocate(kKibi, other_handle_);
-    turn(meddled_, kKibi);
-    meddled_.deallocate(below_the_peaks);
-    if (i != 3) meddled_.deallocate(block);
-  }
-  std::future<void> recorded;
-  bool is_recorded = false;
-  meddling_.when_asked = [&] {
-    recorded = std::async(std::launch::async, [&] { meddled_.record_stream(block, reader_handle_); });
-    is_recorded = recorded.wait_for(10s) == std::future_status::ready;
-  };
-  static_cast<void>(meddled_.allocate(kKibi, other_handle_));
-  recorded.get();
-  EXPECT_TRUE(is_recorded);
-  meddled_.deallocate(block);
-  meddled_.check();
-}
-
-TEST_F(MeddlingStreamWaitsTest, ADriverThatWantsAContextGetsOne) {
-  meddling_.wants_context = true;
-  std::thread([&] {
-    void* const block = turn(meddled_, kKibi);
-    for (int i = 0; i < 3; ++i) EXPECT_EQ(turn(meddled_, kKibi), block);
-    CUcontext current = nullptr;
-    EXPECT_EQ(driver_.api().ctx_get_current(&current), CUDA_SUCCESS);
-    EXPECT_EQ(current, nullptr);
-  }).join();
-  meddled_.check();
 }
 
 // Each takes the way of streams that serve themselves whenever the other lets it.

@@ -6,7 +6,6 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <map>
@@ -19,6 +18,7 @@
 #include "allocator/shared_counts.h"
 #include "runtime/stream_access.h"
 #include "tests/byte_units.h"
+#include "tests/moved_stat.h"
 
 namespace cistern {
 namespace {
@@ -72,11 +72,6 @@ struct Plain {
   Stat blocks;
   Stat requested;
   std::map<void*, std::pair<StreamHandle, std::int64_t>> live;
-  static void move(Stat& stat, std::int64_t amount) {
-    stat.current += amount;
-    stat.peak = std::max(stat.peak, stat.current);
-    (amount > 0 ? stat.allocated : stat.freed) += std::abs(amount);
-  }
   void came(void* block, StreamHandle stream, std::int64_t bytes) {
     EXPECT_TRUE(live.emplace(block, std::pair(stream, bytes)).second) << "handed out twice";
     move(blocks, 1);

@@ -110,6 +110,51 @@ TEST_F(WithoutTheHeapsLockTest, StreamsTakeTurnsUpToThePeak) {
   EXPECT_TRUE(goes_on([&] { turns(two, 100); }, [&] { turns(two, 20); }));
 }
 
+// There is room for ten times as many blocks, and the peak of inactive splits is that of a turn, which comes up to it
+// with its first free.
+TEST_F(WithoutTheHeapsLockTest, StreamsTakeTurnsUpToThePeakOfTheirFrees) {
+  const std::vector<StreamHandle> four = streams(4);
+  const auto before = [&] {
+    std::vector<void*> blocks;
+    for (const StreamHandle stream : four)
+      for (int i = 0; i < 10; ++i) blocks.push_back(allocator_.allocate(4 * kKibi, stream));
+    for (void* const block : blocks) allocator_.deallocate(block);
+    turns(four, 100);
+  };
+  EXPECT_TRUE(goes_on(before, [&] { turns(four, 20); }));
+}
+
+// Its free takes its own lock alone, however long it did nothing.
+TEST_F(WithoutTheHeapsLockTest, FewStreamsStayAwake) {
+  const std::vector<StreamHandle> two = streams(2);
+  const auto before = [&] {
+    turns(two, 100);
+    for (int i = 0; i < 1000; ++i) {
+      allocator_.deallocate(allocator_.allocate(40 * kMega, two[0]));
+      allocator_.empty_cache();
+    }
+    turns(two, 100);
+  };
+  EXPECT_TRUE(goes_on(before, [&] { turns(two, 5); }));
+}
+
+// One of a thread of its own, which takes turns with two that share: it asks and asks, and has nobody to share with.
+// Were they parted, they would not have come together again by then.
+TEST_F(WithoutTheHeapsLockTest, OneAloneEndsNobodysSharing) {
+  const std::vector<StreamHandle> two = streams(2);
+  const StreamHandle one = streams(1).front();
+  const auto before = [&] {
+    turns(two, 100);
+    for (int i = 0; i < 16; ++i) {
+      std::thread([&] { turn(one); }).join();
+      turns(two, 1);
+    }
+    allocator_.release_stream(one);  // and its part of the room with it
+    turns(two, 1);
+  };
+  EXPECT_TRUE(goes_on(before, [&] { turns(two, 5); }));
+}
+
 TEST_F(WithoutTheHeapsLockTest, StreamsThatPartedShareAgain) {
   const std::vector<StreamHandle> two = streams(2);
   constexpr int kTurns = static_cast<int>(SharedCounts::kFirstStay * 3 / 2 / 4);

@@ -4,6 +4,7 @@
 
 #include "stats/fields.h"
 #include "tests/byte_units.h"
+#include "tests/moved_stat.h"
 #include "tests/property.h"
 #include "tests/stats/stat.h"
 
@@ -214,17 +215,11 @@ TEST(Recorder, AfterAnAccumulatedResetDifferencesStayExact) {
   EXPECT_EQ(recorder.stats().allocated_bytes.all, stat(0, 1024, 0, 1024));
 }
 
-// Every statistic moved by hand, one number at a time.
 struct Books {
   Stat all, small, large;
-  static void add(Stat& stat, std::int64_t change) {
-    stat.current += change;
-    stat.peak = std::max(stat.peak, stat.current);
-    (change > 0 ? stat.allocated : stat.freed) += change > 0 ? change : -change;
-  }
   void add(PoolKind pool, std::int64_t change) {
-    add(all, change);
-    add(pool == PoolKind::small ? small : large, change);
+    move(all, change);
+    move(pool == PoolKind::small ? small : large, change);
   }
   [[nodiscard]] bool equal(const PoolStat& stat) const {
     return stat.all == all && stat.small_pool == small && stat.large_pool == large;

@@ -2,6 +2,7 @@
 
 #include "stats/recorder.h"
 
+#include "tests/moved_stat.h"
 #include "tests/property.h"
 
 #include <gtest/gtest.h>
@@ -25,11 +26,6 @@ struct Plain {
   Stat active;  // those that wait for other streams, too
   Stat active_bytes;
   Stat split_bytes;
-  static void move(Stat& stat, std::int64_t amount) {
-    stat.current += amount;
-    stat.peak = std::max(stat.peak, stat.current);
-    (amount > 0 ? stat.allocated : stat.freed) += std::abs(amount);
-  }
   void forget_peaks() {
     for (Stat* stat : {&blocks, &bytes, &active, &active_bytes, &split_bytes}) stat->peak = stat->current;
   }
@@ -37,7 +33,14 @@ struct Plain {
 
 struct World {
   static constexpr std::size_t kStreams = 3;
-  World() { recorder.reserve_streams(kStreams); }
+  World() {
+    recorder.reserve_streams(kStreams);
+    // Blocks are cut from splits.
+    const InactiveSplitChange splits{1 << 20, std::int64_t{1} << 30};
+    recorder.block_allocated(PoolKind::small, 0, 0, splits, false, {});
+    for (Stat* stat : {&plain.blocks, &plain.active}) move(*stat, 1);
+    move(plain.split_bytes, splits.bytes);
+  }
   // As a stream does that has its own lock alone, and leaves to the recorder what may move a peak.
   void allocate(std::size_t stream, std::int64_t bytes, InactiveSplitChange split) {
     StreamLedger& ledger = ledgers[stream];
@@ -49,11 +52,11 @@ struct World {
       ledger.live += bytes;
     }
     live[stream].push_back({bytes, split});
-    Plain::move(plain.blocks, 1);
-    Plain::move(plain.bytes, bytes);
-    Plain::move(plain.active, 1);
-    Plain::move(plain.active_bytes, bytes);
-    Plain::move(plain.split_bytes, split.bytes);
+    move(plain.blocks, 1);
+    move(plain.bytes, bytes);
+    move(plain.active, 1);
+    move(plain.active_bytes, bytes);
+    move(plain.split_bytes, split.bytes);
   }
   void free(std::size_t stream, std::size_t place) {
     StreamLedger& ledger = ledgers[stream];
@@ -67,11 +70,11 @@ struct World {
       ledger.live -= bytes;
     }
     live[stream].erase(live[stream].begin() + static_cast<std::ptrdiff_t>(place));
-    Plain::move(plain.blocks, -1);
-    Plain::move(plain.bytes, -bytes);
-    Plain::move(plain.active, -1);
-    Plain::move(plain.active_bytes, -bytes);
-    Plain::move(plain.split_bytes, split.bytes);
+    move(plain.blocks, -1);
+    move(plain.bytes, -bytes);
+    move(plain.active, -1);
+    move(plain.active_bytes, -bytes);
+    move(plain.split_bytes, split.bytes);
   }
   // The same in two steps.
   void request_free(std::size_t stream, std::size_t place) {
@@ -79,17 +82,17 @@ struct World {
     recorder.free_requested(PoolKind::small, bytes, false, {kUntagged, &ledgers[stream]});
     waiting.push_back({stream, bytes, {-came_with.count, -came_with.bytes}, recorder.grants()});
     live[stream].erase(live[stream].begin() + static_cast<std::ptrdiff_t>(place));
-    Plain::move(plain.blocks, -1);
-    Plain::move(plain.bytes, -bytes);
+    move(plain.blocks, -1);
+    move(plain.bytes, -bytes);
   }
   void complete_free(std::size_t place) {
     const Waiting free = waiting[place];
     waiting.erase(waiting.begin() + static_cast<std::ptrdiff_t>(place));
     recorder.free_completed(PoolKind::small, free.bytes, free.bytes, free.split, {kUntagged, &ledgers[free.stream]},
                             free.grant);
-    Plain::move(plain.active, -1);
-    Plain::move(plain.active_bytes, -free.bytes);
-    Plain::move(plain.split_bytes, free.split.bytes);
+    move(plain.active, -1);
+    move(plain.active_bytes, -free.bytes);
+    move(plain.split_bytes, free.split.bytes);
   }
   void compare() const {
     const MemoryStats stats = recorder.stats();
@@ -131,7 +134,9 @@ RC_GTEST_PROP(StreamLedgerProperties, FiguresAreThoseOfOneCounter, ()) {
     const std::size_t kind = step % 100;
     if (kind < 45) {
       const auto bytes = static_cast<std::int64_t>(step / 100 % 9 + 1) * 512;
-      world.allocate(stream, bytes, step % 3 == 0 ? InactiveSplitChange{1, 4096 - bytes / 2} : InactiveSplitChange{});
+      // Cut from a free block, or one, so that its free may be the one that moves a peak; or all of a segment.
+      const InactiveSplitChange splits[] = {{1, 4096 - bytes / 2}, {-1, -bytes}, {}};
+      world.allocate(stream, bytes, splits[step % 3]);
     } else if (kind < 75 && !live.empty()) {
       world.free(stream, step / 100 % live.size());
     } else if (kind < 83 && !live.empty()) {

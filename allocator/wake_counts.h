@@ -1,0 +1,57 @@
+#pragma once
+
+// WakeCounts: how many streams of a heap may be awake, and when it is looked which of them are idle.
+//
+// A stream that is awake serves without the heap's lock, and makes that lock dearer. Streams that take turns should
+// all be awake, or, if they are more than may be, only a few: else each turn pays for many that have none.
+// Not thread-safe. O(1).
+
+#include "allocator/awake_streams.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
+namespace cistern {
+
+class WakeCounts {
+ public:
+  // So many stay awake although they do nothing.
+  static constexpr std::size_t kFew = 8;
+  // Requests with the heap's lock, for each that is awake, after which it is looked.
+  static constexpr std::size_t kRequestsEach = 32;
+
+  // A stream asked with the heap's lock, while so many were awake. True: it is to be looked.
+  [[nodiscard]] bool note_request(std::size_t awake) noexcept { return ++requests_ > kRequestsEach * awake; }
+  // Whether a stream that wants to wake may; `refused_at` is kept with it.
+  [[nodiscard]] bool may_wake(std::size_t awake, std::uint64_t& refused_at) noexcept {
+    if (awake < most_) return true;
+    if (std::exchange(refused_at, round_) != round_) ++refused_;
+    return false;
+  }
+  // One wakes. True: it is to be looked first. Twice as many have come by then as there were: of those that take turns
+  // few are left that had no turn meanwhile, and soon none.
+  [[nodiscard]] bool note_wake() noexcept { return ++wakes_ >= std::max(2 * stayed_, kFew); }
+  // It is looked, `awake` are, and `busy` of them not idle. Returns how many of these may stay awake.
+  [[nodiscard]] std::size_t look(std::size_t awake, std::size_t busy) noexcept {
+    if (requests_ > kRequestsEach * awake) {
+      most_ = busy + refused_ > AwakeStreams::kMost ? kFew : AwakeStreams::kMost;
+      requests_ = refused_ = 0;
+      ++round_;
+    }
+    wakes_ = 0;
+    stayed_ = std::min(busy, most_);
+    return stayed_;
+  }
+
+ private:
+  std::size_t most_ = AwakeStreams::kMost;
+  std::size_t requests_ = 0;  // of a round
+  std::size_t refused_ = 0;   // streams, in a round
+  std::uint64_t round_ = 1;
+  std::size_t wakes_ = 0;  // since it was looked
+  std::size_t stayed_ = 0;
+};
+
+}  // namespace cistern
