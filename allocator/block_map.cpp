@@ -1,46 +1,57 @@
 #include "allocator/block_map.h"
 
 #include <new>
+#include <utility>
 
 namespace cistern {
+namespace {
 
-void BlockMap::grow(std::size_t new_capacity) {
-  const std::size_t old_capacity = capacity_;
-  auto old_entries = std::make_unique<Entry[]>(new_capacity);
-  old_entries.swap(entries_);
-  capacity_ = new_capacity;
-  for (std::size_t i = 0; i < old_capacity; ++i)
-    if (old_entries[i].address != 0) entries_[slot_of(old_entries[i].address)] = old_entries[i];
+constexpr std::size_t kFirstBuckets = 16;
+
+}  // namespace
+
+// Requires: some bucket is not full.
+void BlockMap::pass_on(Block* block, const Home& home) noexcept {
+  std::size_t bucket = home.bucket;
+  for (; buckets_[bucket].is_full(); bucket = next(bucket)) buckets_[bucket].pass_on();
+  buckets_[bucket].put(block, home.mark);
 }
 
-// Closes the gap by moving later entries of the same run back, so that no marker of
-// deleted entries is needed.
-void BlockMap::erase_at(std::size_t slot) {
-  const std::size_t mask = capacity_ - 1;
-  std::size_t gap = slot;
-  for (std::size_t i = (gap + 1) & mask; entries_[i].address != 0; i = (i + 1) & mask) {
-    if (((i - home_of(entries_[i].address)) & mask) >= ((i - gap) & mask)) {
-      entries_[gap] = entries_[i];
-      gap = i;
-    }
+BlockMap::Place BlockMap::place_beyond(std::uint64_t address, const Home& home) const noexcept {
+  std::size_t bucket = home.bucket;
+  // Where a bucket passed on more than it counts, all may seem to have.
+  for (std::size_t left = mask_; left != 0 && buckets_[bucket].passed_on() != 0; --left) {
+    bucket = next(bucket);
+    if (const Found found = buckets_[bucket].find(address, home.mark); found.block != nullptr)
+      return {found.block, home.bucket, bucket, found.slot};
   }
-  entries_[gap] = Entry{};
-  --size_;
+  return {};
 }
 
-// A third full is the most by choice; without host memory to grow, up to seven eighths serve, slower.
+void BlockMap::grow(std::size_t new_buckets) {
+  const std::size_t old_buckets = count();
+  const std::unique_ptr<Bucket[]> old = std::exchange(buckets_, std::make_unique<Bucket[]>(new_buckets));
+  mask_ = new_buckets - 1;
+  most_by_choice_ = new_buckets * Bucket::kBlocks / 2;
+  size_ = 0;
+  for (std::size_t i = 0; i < old_buckets; ++i)
+    for (unsigned slot = 0; slot < Bucket::kBlocks; ++slot)
+      if (old[i].is_taken(slot)) insert(old[i].blocks[slot]);
+}
+
+// Half full is the most by choice; without host memory to grow, up to seven eighths serve, slower.
 void BlockMap::grow_by_choice() {
   try {
-    grow(capacity_ == 0 ? 64 : capacity_ * 2);
+    grow(count() == 0 ? kFirstBuckets : count() * 2);
   } catch (const std::bad_alloc&) {
-    if ((size_ + 1) * 8 > capacity_ * 7) throw;
+    if ((size_ + 1) * 8 > count() * Bucket::kBlocks * 7) throw;
   }
 }
 
 void BlockMap::reserve(std::size_t blocks) {
-  std::size_t capacity = capacity_ == 0 ? 64 : capacity_;
-  while ((size_ + blocks) * 3 > capacity) capacity *= 2;
-  if (capacity > capacity_) grow(capacity);
+  std::size_t buckets = count() == 0 ? kFirstBuckets : count();
+  while ((size_ + blocks) * 2 > buckets * Bucket::kBlocks) buckets *= 2;
+  if (buckets > count()) grow(buckets);
 }
 
 }  // namespace cistern

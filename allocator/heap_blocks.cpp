@@ -61,7 +61,7 @@ Block* HeapBlocks::take_into_use(Block* free, const Request& request, std::size_
 // Requires: there is room in the block map.
 inline void HeapBlocks::begin_use(Block* block, const Request& request, const InactiveSplitChange& change,
                                   const Lock& lock) noexcept {
-  map_of(*block).insert(block->address, block);
+  map_of(*block).insert(block);
   block->state = BlockState::active_allocated;
   block->requested = request.bytes;
   block->tag = request.tag;

@@ -90,7 +90,7 @@ Block* HostHeap::take_from(BlockPool& pool, const Request& request) {
   block->state = BlockState::active_allocated;
   block->kind = request.kind;
   block->requested = request.bytes;
-  live_.insert(block->address, block);
+  live_.insert(block);
   api_.note_allocate(block->address, block->bytes, nullptr, &kHostBlockNote);
   count_in(stats_.active_requests, 1);
   count_in(stats_.active_bytes, block->bytes);

@@ -63,7 +63,7 @@ Block* StreamHits::take_paged_block(StreamHeap& heap, std::size_t bytes) noexcep
   }
   block->state = BlockState::active_allocated;
   block->requested = bytes;
-  heap.live.insert(address, block);
+  heap.live.insert(block);
   return block;
 }
 

@@ -304,7 +304,7 @@ inline Block* StreamHits::take_block(StreamHeap& heap, std::size_t bytes, Inacti
   block->requested = bytes;
   block->tag = kUntagged;
   block->oversize = false;
-  heap.live.insert(block->address, block);
+  heap.live.insert(block);
   return block;
 }
 

@@ -24,10 +24,14 @@ extern "C" {
 void* __libc_malloc(std::size_t bytes);
 void* __libc_calloc(std::size_t count, std::size_t bytes);
 void* __libc_realloc(void* pointer, std::size_t bytes);
+void* __libc_memalign(std::size_t alignment, std::size_t bytes);
 
 void* malloc(std::size_t bytes) { return refuses() ? nullptr : __libc_malloc(bytes); }
 void* calloc(std::size_t count, std::size_t bytes) { return refuses() ? nullptr : __libc_calloc(count, bytes); }
 void* realloc(void* pointer, std::size_t bytes) { return refuses() ? nullptr : __libc_realloc(pointer, bytes); }
+void* aligned_alloc(std::size_t alignment, std::size_t bytes) {
+  return refuses() ? nullptr : __libc_memalign(alignment, bytes);
+}
 }
 
 void* operator new(std::size_t bytes) {
