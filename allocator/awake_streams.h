@@ -14,6 +14,7 @@
 #include <array>
 #include <atomic>
 #include <bit>
+#include <cassert>
 #include <cstddef>
 #include <cstdint>
 
@@ -66,6 +67,7 @@ class BasicAwakeStreams {
 
   // A bit for a stream that wakes. Requires: one is left.
   [[nodiscard]] Bits take(StreamHeap& heap) noexcept {
+    assert(taken_ != ~Bits{0});
     const int place = std::countr_one(taken_);
     heaps_[static_cast<std::size_t>(place)].store(&heap, std::memory_order_release);
     taken_ |= Bits{1} << place;

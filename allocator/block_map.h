@@ -4,13 +4,14 @@
 //
 // A hash table in buckets of one cache line: seven blocks, and in one word a mark of each and how many were passed on
 // from there because it was full. A look-up reads one line and the block, and mostly jumps nowhere that could not be
-// foreseen; nothing moves when a block goes. Half full by choice, a bucket in forty is. O(1) expected, no
-// allocation once grown.
-// Not thread-safe: the owning DeviceAllocator holds its lock around every call.
+// foreseen; nothing moves when a block goes. Half full, the most by choice, one bucket in forty passes blocks on. O(1)
+// expected, no allocation once grown; to grow reads every block.
+// Not thread-safe: guarded by the lock of the stream or heap whose blocks these are.
 
 #include "allocator/block.h"
 
 #include <bit>
+#include <cassert>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -55,8 +56,9 @@ class BlockMap {
       return {found.block, home.bucket, home.bucket, found.slot};
     return bucket.passed_on() == 0 ? Place{} : place_beyond(address, home);
   }
-  // Requires: there is a block, which has its address still.
+  // Requires: there is a block.
   void erase(const Place& place) noexcept {
+    assert(place.block != nullptr);
     buckets_[place.bucket].clear(place.slot);
     --size_;
     for (std::size_t i = place.home; i != place.bucket; i = next(i)) buckets_[i].take_back();

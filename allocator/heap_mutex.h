@@ -12,7 +12,6 @@
 
 #include "allocator/biased_mutex.h"
 
-#include <algorithm>
 #include <cstddef>
 #include <vector>
 

@@ -57,13 +57,17 @@ void StreamHeapArena::give_back(StreamHeap& heap) noexcept {
   heap.end.reset();
   heap.home = nullptr;
   heap.was_asked = heap.has_hidden_segments = heap.lacks_addresses = false;
+  heap.refused_at = 0;
   heap.next_unused = unused_;
   unused_ = &heap;
 }
 
 void StreamHeapArena::consider_waking(StreamHeap& heap) noexcept {
   if (heap.home != nullptr || heap.is_ended || !std::exchange(heap.was_asked, true)) return;
-  if (!wake_counts_.may_wake(mutex_.awake(), heap.refused_at)) return;
+  if (!wake_counts_.has_room(mutex_.awake())) {
+    if (wake_counts_.refuse(heap.refused_at)) look_for_idle();
+    return;
+  }
   if (wake_counts_.note_wake()) look_for_idle();
   recorder_.part(heap.ledger);
   heap.has_served_alone = true;
@@ -75,8 +79,10 @@ void StreamHeapArena::look_for_idle() noexcept {
   const bool are_few = streams.size() < WakeCounts::kFew;
   const auto busy = std::count_if(streams.begin(), streams.end(),
                                   [&](StreamHeap* heap) { return are_few || heap->has_served_alone; });
-  std::size_t may_stay = wake_counts_.look(mutex_.awake(), static_cast<std::size_t>(busy));
+  const std::size_t waking = mutex_.awake() - streams.size();
+  const std::size_t most = wake_counts_.look(mutex_.awake(), static_cast<std::size_t>(busy) + waking);
   if (are_few) return;
+  std::size_t may_stay = most - std::min(waking, most);
   for (StreamHeap* heap : streams) {
     const bool stays = std::exchange(heap->has_served_alone, false) && may_stay > 0;
     if (stays)

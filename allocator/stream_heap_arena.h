@@ -4,8 +4,8 @@
 // without the heap's lock: by stream, or by the page that an address lies in.
 //
 // Only streams that are awake serve without the heap's lock, which has to take the mutex of each of them. A
-// stream is woken when it asks for the second time, and sleeps again when it has not served alone for long and
-// others wake, or ask for the heap's lock.
+// stream is woken when it asks for the second time, if there is room, and sleeps again when it has not served alone
+// for long and others wake, or ask for the heap's lock; or where too many take turns (WakeCounts).
 // Thread safety: the finds may be called from any thread at any time. What they find may be another
 // stream's by then, which it says under its mutex. The rest is for who holds the heap's lock.
 

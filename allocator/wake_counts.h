@@ -17,25 +17,25 @@ namespace cistern {
 
 class WakeCounts {
  public:
-  // So many stay awake although they do nothing.
+  // So many stay awake although they do nothing, and no more may be where those in turn are too many.
   static constexpr std::size_t kFew = 8;
   // Requests with the heap's lock, for each that is awake, after which it is looked.
   static constexpr std::size_t kRequestsEach = 32;
 
   // A stream asked with the heap's lock, while so many were awake. True: it is to be looked.
-  [[nodiscard]] bool note_request(std::size_t awake) noexcept { return ++requests_ > kRequestsEach * awake; }
-  // Whether a stream that wants to wake may; `refused_at` is kept with it.
-  [[nodiscard]] bool may_wake(std::size_t awake, std::uint64_t& refused_at) noexcept {
-    if (awake < most_) return true;
-    if (std::exchange(refused_at, round_) != round_) ++refused_;
-    return false;
+  [[nodiscard]] bool note_request(std::size_t awake) noexcept { return ++requests_ > requests_of_a_round(awake); }
+  // Whether one more may wake.
+  [[nodiscard]] bool has_room(std::size_t awake) const noexcept { return awake < most_; }
+  // A stream finds no room; `refused_at` is kept with it. True: it is to be looked, for it is the first of its round.
+  [[nodiscard]] bool refuse(std::uint64_t& refused_at) noexcept {
+    return std::exchange(refused_at, round_) != round_ && ++refused_ == 1;
   }
   // One wakes. True: it is to be looked first. Twice as many have come by then as there were: of those that take turns
   // few are left that had no turn meanwhile, and soon none.
   [[nodiscard]] bool note_wake() noexcept { return ++wakes_ >= std::max(2 * stayed_, kFew); }
   // It is looked, `awake` are, and `busy` of them not idle. Returns how many of these may stay awake.
   [[nodiscard]] std::size_t look(std::size_t awake, std::size_t busy) noexcept {
-    if (requests_ > kRequestsEach * awake) {
+    if (requests_ > requests_of_a_round(awake)) {
       most_ = busy + refused_ > AwakeStreams::kMost ? kFew : AwakeStreams::kMost;
       requests_ = refused_ = 0;
       ++round_;
@@ -46,6 +46,11 @@ class WakeCounts {
   }
 
  private:
+  // Where only a few may be awake, as many as if all were that may be: long enough for the others to have turns.
+  [[nodiscard]] std::size_t requests_of_a_round(std::size_t awake) const noexcept {
+    return kRequestsEach * (most_ == kFew ? AwakeStreams::kMost : awake);
+  }
+
   std::size_t most_ = AwakeStreams::kMost;
   std::size_t requests_ = 0;  // of a round
   std::size_t refused_ = 0;   // streams, in a round

@@ -7,11 +7,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "tests/allocator/stream_hits_fixture.h"
-#include "tests/allocator/stream_waits_fixture.h"
 #include "tests/byte_units.h"
 #include "tests/property.h"
 
@@ -107,34 +105,6 @@ TEST_P(SleepingStreamsTest, WhoSleepsLeavesWhatItHadToOthers) {
   for (std::size_t i = 1; i < 6; ++i) burst(streams[i]);
   EXPECT_LT(in_use() - before - of_one, 5 * of_one / 2);
   expect_nothing_live();
-}
-
-// On a thread without a context a free that waits takes more calls of the driver where the stream does not serve
-// itself.
-class SleepingStreamWaitsTest : public StreamWaitsTest {
- protected:
-  [[nodiscard]] std::uint64_t calls_of_a_turn() {
-    std::uint64_t sum = 0;
-    for (const auto& [entry, count] : calls_of([&] { turn(allocator_, kKibi); })) sum += count;
-    return sum;
-  }
-};
-
-TEST_F(SleepingStreamWaitsTest, WhoIsIdleSleepsWhereAnotherTakesTheHeapsLock) {
-  std::thread([&] {
-    for (int i = 0; i < 10; ++i) {
-      const StreamHandle stream = driver_.create_stream();
-      for (int times = 0; times < 3; ++times) allocator_.deallocate(allocator_.allocate(kKibi, stream));
-    }
-    for (int times = 0; times < 4; ++times) turn(allocator_, kKibi);
-    const std::uint64_t of_one_awake = calls_of_a_turn();
-    EXPECT_EQ(calls_of_a_turn(), of_one_awake);
-    for (int times = 0; times < 1000; ++times) {
-      allocator_.deallocate(allocator_.allocate(40 * kMega, other_));
-      allocator_.empty_cache();
-    }
-    EXPECT_GT(calls_of_a_turn(), of_one_awake);
-  }).join();
 }
 
 INSTANTIATE_TEST_SUITE_P(StreamHits, SleepingStreamsTest, ::testing::Values(Policy::classic, Policy::paged),

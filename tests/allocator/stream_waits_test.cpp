@@ -1,7 +1,6 @@
 // Frees that wait for one other stream, on a stream that serves itself: as exact as those of PendingFreesTest, with
 // fewer calls of the driver.
 #include <cistern/allocator.h>
-#include <cistern/error.h>
 #include <cistern/history.h>
 #include <cistern/simulated.h>
 #include <cistern/snapshot.h>
@@ -15,7 +14,6 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
-#include <future>
 #include <map>
 #include <memory>
 #include <string>

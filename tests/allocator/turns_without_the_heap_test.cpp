@@ -1,4 +1,4 @@
-// Streams that take turns go on without the heap's lock: near the peaks, and however many they are.
+// Streams that take turns go on without the heap's lock: near the peaks, and if they are many.
 #include <cistern/allocator.h>
 #include <cistern/simulated.h>
 

@@ -51,23 +51,36 @@ TEST(WakeCounts, RequestsAreCountedOnWhereWakesMadeItLook) {
 }
 
 TEST(WakeCounts, NoMoreThanThereAreBitsForAreAwake) {
-  WakeCounts counts;
-  std::uint64_t refused_at = 0;
-  EXPECT_TRUE(counts.may_wake(kMost - 1, refused_at));
-  EXPECT_FALSE(counts.may_wake(kMost, refused_at));
+  const WakeCounts counts;
+  EXPECT_TRUE(counts.has_room(kMost - 1));
+  EXPECT_FALSE(counts.has_room(kMost));
 }
 
+TEST(WakeCounts, ItIsLookedWhenTheFirstOfARoundFindsNoRoom) {
+  WakeCounts counts;
+  std::array<std::uint64_t, 3> refused_at{};
+  EXPECT_TRUE(counts.refuse(refused_at[0]));
+  EXPECT_EQ(counts.look(kMost, 10), 10U);
+  for (std::uint64_t& each : refused_at) EXPECT_FALSE(counts.refuse(each));
+  ask(counts, kMost);
+  EXPECT_EQ(counts.look(kMost, 10), 10U);
+  EXPECT_TRUE(counts.refuse(refused_at[1]));
+}
+
+// Streams that take turns of some requests, and find no room, while `awake` others are awake and busy.
 class StreamsInTurn {
  public:
-  // Streams that ask while so many are awake and busy, until it is looked. Returns how many may stay.
-  std::size_t turns(std::size_t awake, std::size_t others) {
-    for (bool looks = false; !looks; next_ = (next_ + 1) % others) {
-      EXPECT_FALSE(counts_.may_wake(awake, refused_at_[next_]));
-      looks = counts_.note_request(awake);
+  // Until a round is over. Returns how many may stay.
+  std::size_t turns(std::size_t awake, std::size_t others, int requests_each) {
+    EXPECT_FALSE(counts_.has_room(awake));
+    for (;; next_ = (next_ + 1) % others) {
+      for (int i = 0; i < requests_each; ++i) {
+        if (counts_.refuse(refused_at_[next_])) static_cast<void>(counts_.look(awake, awake));
+        if (counts_.note_request(awake)) return counts_.look(awake, awake);
+      }
     }
-    return counts_.look(awake, awake);
   }
-  WakeCounts& counts() { return counts_; }
+  [[nodiscard]] WakeCounts& counts() { return counts_; }
 
  private:
   WakeCounts counts_;
@@ -76,32 +89,34 @@ class StreamsInTurn {
 };
 
 TEST(WakeCounts, OfMoreInTurnThanMayBeAwakeAFewAre) {
-  StreamsInTurn streams;
-  EXPECT_EQ(streams.turns(kMost, 100), WakeCounts::kFew);
-  EXPECT_EQ(streams.turns(WakeCounts::kFew, 100), WakeCounts::kFew);
-  EXPECT_EQ(streams.counts().look(WakeCounts::kFew, 2), 2U) << "some wake in their place";
-  std::uint64_t another = 0;
-  EXPECT_FALSE(streams.counts().may_wake(WakeCounts::kFew, another)) << "and no more";
+  for (const int requests_each : {1, 2, 8, 30}) {
+    StreamsInTurn streams;
+    EXPECT_EQ(streams.turns(kMost, 100, requests_each), WakeCounts::kFew) << requests_each;
+    for (int rounds = 0; rounds < 3; ++rounds)
+      EXPECT_EQ(streams.turns(WakeCounts::kFew, 100, requests_each), WakeCounts::kFew) << requests_each;
+    EXPECT_EQ(streams.counts().look(WakeCounts::kFew, 2), 2U) << "some wake in their place";
+    EXPECT_FALSE(streams.counts().has_room(WakeCounts::kFew)) << "and no more";
+  }
 }
 
 TEST(WakeCounts, WhereFewerHaveTurnsAgainAllMayBeAwake) {
   StreamsInTurn streams;
-  EXPECT_EQ(streams.turns(kMost, 100), WakeCounts::kFew);
-  EXPECT_EQ(streams.turns(WakeCounts::kFew, 20), WakeCounts::kFew) << "who is awake stays so";
-  std::uint64_t another = 0;
-  EXPECT_TRUE(streams.counts().may_wake(WakeCounts::kFew, another));
-  EXPECT_TRUE(streams.counts().may_wake(kMost - 1, another));
+  EXPECT_EQ(streams.turns(kMost, 100, 2), WakeCounts::kFew);
+  EXPECT_EQ(streams.turns(WakeCounts::kFew, 20, 2), WakeCounts::kFew) << "who is awake stays so";
+  EXPECT_TRUE(streams.counts().has_room(WakeCounts::kFew));
+  EXPECT_TRUE(streams.counts().has_room(kMost - 1));
 }
 
 // While most of those that are awake do nothing.
-TEST(WakeCounts, AStreamThatCannotWakeIsCountedOnce) {
+TEST(WakeCounts, AStreamThatFindsNoRoomIsCountedOnce) {
   WakeCounts counts;
   std::uint64_t refused_at = 0;
+  EXPECT_TRUE(counts.refuse(refused_at));
   do {
-    EXPECT_FALSE(counts.may_wake(kMost, refused_at));
+    EXPECT_FALSE(counts.refuse(refused_at));
   } while (!counts.note_request(kMost));
   EXPECT_EQ(counts.look(kMost, kMost / 2), kMost / 2);
-  EXPECT_TRUE(counts.may_wake(kMost - 1, refused_at));
+  EXPECT_TRUE(counts.has_room(kMost - 1));
 }
 
 }  // namespace

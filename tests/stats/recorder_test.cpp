@@ -12,7 +12,6 @@
 #include <rapidcheck.h>
 #include <rapidcheck/gtest.h>
 
-#include <algorithm>
 #include <vector>
 
 namespace cistern {

@@ -9,7 +9,6 @@
 #include <rapidcheck.h>
 #include <rapidcheck/gtest.h>
 
-#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <vector>
