@@ -124,20 +124,6 @@ TEST_F(WithoutTheHeapsLockTest, StreamsTakeTurnsUpToThePeakOfTheirFrees) {
   EXPECT_TRUE(goes_on(before, [&] { turns(four, 20); }));
 }
 
-// Its free takes its own lock alone, however long it did nothing.
-TEST_F(WithoutTheHeapsLockTest, FewStreamsStayAwake) {
-  const std::vector<StreamHandle> two = streams(2);
-  const auto before = [&] {
-    turns(two, 100);
-    for (int i = 0; i < 1000; ++i) {
-      allocator_.deallocate(allocator_.allocate(40 * kMega, two[0]));
-      allocator_.empty_cache();
-    }
-    turns(two, 100);
-  };
-  EXPECT_TRUE(goes_on(before, [&] { turns(two, 5); }));
-}
-
 // One of a thread of its own, which takes turns with two that share: it asks and asks, and has nobody to share with.
 // Were they parted, they would not have come together again by then.
 TEST_F(WithoutTheHeapsLockTest, OneAloneEndsNobodysSharing) {
