@@ -26,9 +26,10 @@ class WakeCounts {
   [[nodiscard]] bool note_request(std::size_t awake) noexcept { return ++requests_ > requests_of_a_round(awake); }
   // Whether one more may wake.
   [[nodiscard]] bool has_room(std::size_t awake) const noexcept { return awake < most_; }
-  // A stream finds no room; `refused_at` is kept with it. True: it is to be looked, for it is the first of its round.
+  // A stream finds no room; `refused_at` is kept with it. True: it is to be looked, for it is the first one. Where some
+  // find none in each round those that are awake would have had no time for a turn since the last look.
   [[nodiscard]] bool refuse(std::uint64_t& refused_at) noexcept {
-    return std::exchange(refused_at, round_) != round_ && ++refused_ == 1;
+    return std::exchange(refused_at, round_) != round_ && ++refused_ == 1 && refused_before_ == 0;
   }
   // One wakes. True: it is to be looked first. Twice as many have come by then as there were: of those that take turns
   // few are left that had no turn meanwhile, and soon none.
@@ -37,7 +38,8 @@ class WakeCounts {
   [[nodiscard]] std::size_t look(std::size_t awake, std::size_t busy) noexcept {
     if (requests_ > requests_of_a_round(awake)) {
       most_ = busy + refused_ > AwakeStreams::kMost ? kFew : AwakeStreams::kMost;
-      requests_ = refused_ = 0;
+      refused_before_ = std::exchange(refused_, 0);
+      requests_ = 0;
       ++round_;
     }
     wakes_ = 0;
@@ -52,8 +54,9 @@ class WakeCounts {
   }
 
   std::size_t most_ = AwakeStreams::kMost;
-  std::size_t requests_ = 0;  // of a round
-  std::size_t refused_ = 0;   // streams, in a round
+  std::size_t requests_ = 0;        // of a round
+  std::size_t refused_ = 0;         // streams, in a round
+  std::size_t refused_before_ = 0;  // in the one before
   std::uint64_t round_ = 1;
   std::size_t wakes_ = 0;  // since it was looked
   std::size_t stayed_ = 0;

@@ -83,6 +83,20 @@ TEST_F(AwakeHeapTest, OfMoreInTurnAFewAre) {
   EXPECT_LE(heap_.awake(), WakeCounts::kFew);
 }
 
+// None of those that are awake is idle at any look.
+TEST_F(AwakeHeapTest, OfMoreInTurnAFewAreAlthoughAllAreBusy) {
+  const std::vector<StreamIdentity> busy = streams(AwakeStreams::kMost);
+  turns(busy, 10);
+  EXPECT_EQ(heap_.awake(), AwakeStreams::kMost);
+  const std::vector<StreamIdentity> others = streams(50);
+  for (int i = 0; i < 50; ++i)
+    for (const StreamIdentity& other : others) {
+      turn(other, kKibi);
+      for (const StreamIdentity& stream : busy) turn(stream, kKibi);
+    }
+  EXPECT_LE(heap_.awake(), WakeCounts::kFew);
+}
+
 TEST_F(AwakeHeapTest, WhereFewerTakeTurnsAgainAllAre) {
   turns(streams(100), 100);
   turns(streams(30), 200);

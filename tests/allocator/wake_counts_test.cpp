@@ -56,7 +56,7 @@ TEST(WakeCounts, NoMoreThanThereAreBitsForAreAwake) {
   EXPECT_FALSE(counts.has_room(kMost));
 }
 
-TEST(WakeCounts, ItIsLookedWhenTheFirstOfARoundFindsNoRoom) {
+TEST(WakeCounts, ItIsLookedWhenTheFirstFindsNoRoom) {
   WakeCounts counts;
   std::array<std::uint64_t, 3> refused_at{};
   EXPECT_TRUE(counts.refuse(refused_at[0]));
@@ -64,6 +64,11 @@ TEST(WakeCounts, ItIsLookedWhenTheFirstOfARoundFindsNoRoom) {
   for (std::uint64_t& each : refused_at) EXPECT_FALSE(counts.refuse(each));
   ask(counts, kMost);
   EXPECT_EQ(counts.look(kMost, 10), 10U);
+  EXPECT_FALSE(counts.refuse(refused_at[1])) << "some found none in the round before";
+  for (int rounds = 0; rounds < 2; ++rounds) {
+    ask(counts, kMost);
+    EXPECT_EQ(counts.look(kMost, 10), 10U);
+  }
   EXPECT_TRUE(counts.refuse(refused_at[1]));
 }
 
