@@ -358,54 +358,9 @@ class Comparison {
       RC_ASSERT(mapped_.requested(pointer) == static_cast<std::int64_t>(asked_.at(pointer).first));
   }
 
-  // The model's segments as a snapshot has them: of an address range, what is mapped without a gap.
-  std::vector<model::ModelSegment> expected_segments() const {
-    std::vector<model::ModelSegment> segments;
-    for (const model::ModelSegment& segment : model_.segments()) {
-      bool follows = false;
-      for (const model::ModelBlock& block : segment.blocks) {
-        if (block.mapped && !follows) {
-          segments.push_back(segment);
-          segments.back().address = block.address;
-          segments.back().blocks.clear();
-        }
-        if (block.mapped) segments.back().blocks.push_back(block);
-        follows = block.mapped;
-      }
-    }
-    return segments;
-  }
-
   void compare_blocks() {
-    Snapshot snapshot = allocator_.snapshot();
-    std::stable_partition(snapshot.segments.begin(), snapshot.segments.end(),
-                          [](const SegmentInfo& segment) { return !segment.is_expandable; });
-    const std::vector<model::ModelSegment> segments = expected_segments();
-    RC_ASSERT(snapshot.segments.size() == segments.size());
-    auto expected = segments.begin();
-    for (const SegmentInfo& segment : snapshot.segments) {
-      RC_ASSERT(segment.is_expandable == expected->expandable());
-      const std::uint64_t base = offset(segment.is_expandable);
-      RC_ASSERT(segment.address - base == expected->address);
-      const PoolId pool = id_of(expected->pool);
-      RC_ASSERT(segment.segment_pool_id.first == static_cast<std::int64_t>(pool.first));
-      RC_ASSERT(segment.segment_pool_id.second == static_cast<std::int64_t>(pool.second));
-      RC_ASSERT(segment.blocks.size() == expected->blocks.size());
-      for (std::size_t i = 0; i < segment.blocks.size(); ++i) {
-        const model::ModelBlock& block = expected->blocks[i];
-        const BlockState state = block.live      ? BlockState::active_allocated
-                                 : block.pending ? BlockState::active_pending_free
-                                                 : BlockState::inactive;
-        RC_ASSERT(segment.blocks[i].address - base == block.address);
-        RC_ASSERT(segment.blocks[i].size == static_cast<std::int64_t>(block.bytes));
-        RC_ASSERT(segment.blocks[i].state == state);
-        const std::string tag = block.free() ? "" : model::LedgerComparison::tag(block.tag).name();
-        RC_ASSERT((segment.blocks[i].tag == kNoTag
-                       ? std::string()
-                       : snapshot.tags.at(static_cast<std::size_t>(segment.blocks[i].tag))) == tag);
-      }
-      ++expected;
-    }
+    model::compare_blocks(allocator_.snapshot(), model_.segments(), {offsets_[0], offsets_[1]},
+                          [this](int pool) { return id_of(pool); });
   }
 
   static constexpr int kCapturePools = 2;

@@ -10,8 +10,6 @@
 namespace cistern::model {
 namespace {
 
-bool is_split(const ModelSegment& segment) { return segment.blocks.size() > 1; }
-
 std::vector<Stat*> all_stats(MemoryStats& stats) {
   std::vector<Stat*> all;
   for (PoolStat* stat :
@@ -147,7 +145,7 @@ std::optional<ReferenceAllocator::Place> ReferenceAllocator::new_segment(std::si
 
 std::uint64_t ReferenceAllocator::hand_out(Place place, std::size_t rounded, std::size_t requested) {
   auto [segment, index] = place;
-  const bool was_split = is_split(*segment);
+  const bool was_split = segment->is_split();
   const std::size_t whole = segment->blocks[index].bytes;
   const std::size_t rest = whole - rounded;
   const bool may_split = segment->pool == 0 || !pools_[segment->pool].no_split;
@@ -263,7 +261,7 @@ void ReferenceAllocator::complete_free(std::uint64_t address) {
   }
   blocks[index].requested = 0;
   blocks[index].free_since = searches_[segment->small];
-  if (is_split(*segment)) {
+  if (segment->is_split()) {
     ++count;
     bytes += number(blocks[index].bytes);
   }
@@ -308,179 +306,6 @@ void ReferenceAllocator::query_events() {
     }
     if (events.empty()) pending_.erase(stream);
   }
-}
-
-void ReferenceAllocator::flush() {
-  const bool waits = !capturing();
-  if (waits) {
-    ++stats_.num_sync_all_streams;
-    record_put_off_frees();
-    for (const auto& [stream, events] : pending_)
-      for (const PendingEvent& event : events) done_[stream] = std::max(done_[stream], event.position);
-    query_events();
-    if (leftovers_) release_leftovers();
-  }
-  for (auto segment = segments_.begin(); segment != segments_.end();) {
-    const auto next = std::next(segment);
-    if (!is_split(*segment) && segment->blocks[0].free() && gives_back(segment->pool) && (waits || segment->pool != 0))
-      release(segment);
-    segment = next;
-  }
-  release_pages_of_flush(waits);
-}
-
-void ReferenceAllocator::empty_cache() { flush(); }
-
-void ReferenceAllocator::trim(std::size_t target_bytes) {
-  poll();
-  while (held_ > target_bytes) {
-    auto largest = segments_.end();
-    for (auto segment = segments_.begin(); segment != segments_.end(); ++segment)
-      if (!is_split(*segment) && segment->blocks[0].free() && gives_back(segment->pool) &&
-          (largest == segments_.end() || segment->bytes > largest->bytes))
-        largest = segment;
-    if (largest == segments_.end()) return release_pages_of_trim(held_ - target_bytes);
-    release(largest);
-  }
-}
-
-bool ReferenceAllocator::release_available(std::size_t rounded, int stream, bool small, int pool) {
-  const std::size_t oversize = options_.max_split_size_bytes;
-  if (oversize == kUnlimited) return false;
-  const std::size_t wanted = std::max(rounded, oversize);
-  std::vector<std::list<ModelSegment>::iterator> candidates;
-  for (auto segment = segments_.begin(); segment != segments_.end(); ++segment)
-    if (segment->stream == stream && segment->small == small && segment->pool == pool && !is_split(*segment) &&
-        segment->blocks[0].free() && segment->bytes >= oversize)
-      candidates.push_back(segment);
-  std::sort(candidates.begin(), candidates.end(),
-            [](auto a, auto b) { return a->bytes != b->bytes ? a->bytes < b->bytes : a->address < b->address; });
-  for (auto segment : candidates)
-    if (segment->bytes >= wanted) {
-      release(segment);
-      return true;
-    }
-  std::size_t sum = 0;
-  while (!candidates.empty() && sum < wanted) {
-    sum += candidates.back()->bytes;
-    release(candidates.back());
-    candidates.pop_back();
-  }
-  return sum >= wanted;
-}
-
-void ReferenceAllocator::collect_garbage() {
-  const auto threshold = static_cast<std::size_t>(options_.garbage_collection_threshold * static_cast<double>(limit_));
-  if (held_ <= threshold) return;
-  const std::size_t target = held_ - threshold;
-  std::size_t reclaimed = 0;
-  for (bool released = true; reclaimed < target && released;) {
-    released = false;
-    std::vector<std::list<ModelSegment>::iterator> candidates;
-    std::uint64_t total_age = 0;
-    for (auto segment = segments_.begin(); segment != segments_.end(); ++segment)
-      if (!segment->small && segment->pool == 0 && !is_split(*segment) && segment->blocks[0].free()) {
-        candidates.push_back(segment);
-        total_age += searches_[0] - segment->blocks[0].free_since;
-      }
-    for (auto segment : candidates) {
-      const std::uint64_t age = searches_[0] - segment->blocks[0].free_since;
-      if (static_cast<double>(age) < static_cast<double>(total_age) / static_cast<double>(candidates.size())) continue;
-      reclaimed += segment->bytes;
-      release(segment);
-      released = true;
-    }
-  }
-}
-
-// Giving memory back makes the device finish everything first.
-void ReferenceAllocator::release(std::list<ModelSegment>::iterator segment) {
-  for (const auto& [stream, position] : queued_) done_[stream] = position;
-  held_ -= segment->bytes;
-  ++stats_.num_device_free;
-  change(&MemoryStats::segment, segment->small, -1);
-  change(&MemoryStats::reserved_bytes, segment->small, -number(segment->bytes));
-  if (segment->bytes >= options_.max_split_size_bytes) change(&MemoryStats::oversize_segments, -1);
-  segments_.erase(segment);
-}
-
-int ReferenceAllocator::route(int stream) const {
-  int pool = 0;
-  for (const ModelRecording& recording : recordings_) {
-    if (recording.stream >= 0 && recording.stream != stream) continue;
-    if (pool == 0 || !follows_2_4()) pool = recording.pool;
-  }
-  return pool;
-}
-
-// A MemPool restricts nobody; under the older rules every recording that was begun by id does.
-bool ReferenceAllocator::capturing() const {
-  return std::any_of(recordings_.begin(), recordings_.end(), [&](const ModelRecording& recording) {
-    return !recording.by_guard && (follows_2_4() || !pools_.at(recording.pool).is_mem_pool);
-  });
-}
-
-std::optional<ReferenceAllocator::Place> ReferenceAllocator::find_overflow(std::size_t rounded, int stream, bool small,
-                                                                           int pool) {
-  std::optional<Place> place;
-  if (pool == 0)
-    for (const auto& [number, settings] : pools_)
-      if (!place && settings.use_on_oom) place = find_free(rounded, stream, small, number);
-  return place;
-}
-
-void ReferenceAllocator::begin(int pool, int stream) {
-  ++pools_[pool].uses;
-  recordings_.push_back({pool, stream, false});
-}
-
-void ReferenceAllocator::end(int pool) {
-  recordings_.erase(std::find_if(recordings_.begin(), recordings_.end(), [&](const ModelRecording& recording) {
-    return !recording.by_guard && recording.pool == pool;
-  }));
-  if (leftovers_) release_leftovers();
-}
-
-void ReferenceAllocator::release_pool(int pool) { --pools_[pool].uses; }
-
-void ReferenceAllocator::make_mem_pool(int pool, const ModelPool& settings) {
-  pools_[pool] = settings;
-  pools_[pool].is_mem_pool = true;
-  pools_[pool].uses = 1;
-}
-
-void ReferenceAllocator::enter(int pool) {
-  ++pools_[pool].uses;
-  recordings_.push_back({pool, -1, true});
-}
-
-void ReferenceAllocator::leave() {
-  const auto guard = std::find_if(recordings_.rbegin(), recordings_.rend(),
-                                  [](const ModelRecording& recording) { return recording.by_guard; });
-  const int pool = guard->pool;
-  recordings_.erase(std::next(guard).base());
-  take_use(pool);
-}
-
-void ReferenceAllocator::take_use(int pool) {
-  if (--pools_[pool].uses == 0) release_leftovers();
-}
-
-// Free segments of MemPools without a use go to the nearest parent that has one, or back.
-void ReferenceAllocator::release_leftovers() {
-  leftovers_ = capturing();
-  if (leftovers_) return;
-  for (auto segment = segments_.begin(); segment != segments_.end();) {
-    const auto next = std::next(segment);
-    int pool = segment->pool;
-    if (pool != 0 && uses(pool) == 0 && pools_[pool].is_mem_pool && !is_split(*segment) && segment->blocks[0].free()) {
-      while (pool != 0 && uses(pool) == 0) pool = pools_[pool].parent;
-      segment->pool = pool;
-      if (pool == 0) release(segment);
-    }
-    segment = next;
-  }
-  move_leftover_ranges();
 }
 
 void ReferenceAllocator::reset_peaks() {

@@ -46,6 +46,7 @@ struct ModelSegment {
   int pool = 0;          // 0: the default pool
   std::size_t page = 0;  // of an address range; 0: a segment of the driver's own
   [[nodiscard]] bool expandable() const { return page != 0; }
+  [[nodiscard]] bool is_split() const { return blocks.size() > 1; }
 };
 
 // A free that waits for a stream.
