@@ -73,7 +73,8 @@ void DeviceCut::reserve(const Size& size) {
   make_empty_room(segments, size.segments);
   make_empty_room(first, size.segments);
   blocks.reserve({with_slack(size.blocks.images), with_slack(size.blocks.chunks)});
-  history.entries.reserve(with_slack(size.history.entries));
+  // Where nothing is written down nothing is likely to come.
+  if (size.history.entries != 0) history.entries.reserve(with_slack(size.history.entries));
   make_empty_room(history.stacks.stacks, size.history.stacks);
   make_empty_room(history.texts, size.history.texts);
   paged.reserve(size.paged);

@@ -82,10 +82,10 @@ class ChunkHold {
   void await_fillers() const noexcept {
     while (chunk_->fillers.load(std::memory_order_acquire) != 0) std::this_thread::yield();
   }
-  // Makes the memory be there: a page that is touched first under a lock keeps others waiting.
-  void touch() const noexcept {
+  // Makes the memory of the first `entries` be there: a page that is touched first under a lock keeps others waiting.
+  void touch(std::size_t entries = HistoryChunk::kEntries) const noexcept {
     constexpr std::size_t kPage = 4096;
-    for (std::size_t i = 0; i < HistoryChunk::kEntries; i += kPage / sizeof(HistoryEntry)) chunk_->entries[i].ticks = 0;
+    for (std::size_t i = 0; i < entries; i += kPage / sizeof(HistoryEntry)) chunk_->entries[i].ticks = 0;
   }
   // Gives it to whoever takes it over.
   [[nodiscard]] HistoryChunk* release() noexcept { return std::exchange(chunk_, nullptr); }

@@ -121,7 +121,7 @@ void HistoryRing::Cut::reserve(std::size_t entries) {
   runs_.resize(runs_for(entries));  // and is touched
   runs_.clear();
   current_ = make_chunk();
-  current_.touch();
+  current_.touch(std::min(entries, kChunk));
 }
 
 void HistoryRing::Cut::add(ChunkHold chunk, const HistoryEntry* first, std::size_t count) noexcept {

@@ -7,6 +7,7 @@
 
 #include <string>
 
+#include "allocator/device_cut.h"
 #include "tests/byte_units.h"
 
 namespace cistern {
@@ -70,6 +71,17 @@ TEST(SnapshotTest, TheReportNamesTheDevice) {
   CachingAllocator allocator({.driver = &driver.api(), .options = AllocatorOptions::parse("policy:classic")});
   static_cast<void>(allocator.allocate(3 * kMega));
   EXPECT_NE(allocator.memory_report().find("simulated"), std::string::npos);
+}
+
+// Most heaps of short programs have written nothing down, or are told not to.
+TEST(SnapshotTest, AnEmptyHistoryTakesNoMemory) {
+  DeviceCut cut;
+  cut.reserve({});
+  EXPECT_FALSE(cut.history.entries.has_room_for(1));
+  DeviceCut::Size size;
+  size.history.entries = 1;
+  cut.reserve(size);
+  EXPECT_TRUE(cut.history.entries.has_room_for(1));
 }
 
 }  // namespace

@@ -3,8 +3,12 @@
 #include "stats/history.h"
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
+#include <algorithm>
+#include <array>
 #include <atomic>
+#include <cstdint>
 #include <optional>
 #include <thread>
 #include <vector>
@@ -69,6 +73,31 @@ TEST(HistorySharing, WhatACutHoldsStaysWhateverIsWrittenAfterwards) {
       EXPECT_EQ(sizes_in(last), newest(writer.next));
       EXPECT_EQ(writer.history.info().lost, 0U);
     }
+}
+
+// What is there of the chunk that the cut has copied. Requires: the first one.
+std::ptrdiff_t pages_in(const DeviceHistory::Copy& copy) {
+  std::uintptr_t first = 0;
+  copy.entries.for_each([&first](const HistoryEntry& entry) {
+    if (first == 0) first = reinterpret_cast<std::uintptr_t>(&entry);
+  });
+  constexpr std::size_t kPageBytes = 4096;
+  std::array<unsigned char, sizeof(HistoryChunk) / kPageBytes + 1> is_there{};
+  EXPECT_EQ(mincore(reinterpret_cast<void*>(first / kPageBytes * kPageBytes), sizeof(HistoryChunk), is_there.data()),
+            0);
+  return std::count_if(is_there.begin(), is_there.end(), [](unsigned char page) { return (page & 1) != 0; });
+}
+
+TEST(HistorySharing, ACutOfFewEntriesTakesLittleMemory) {
+  Writer writer(kChunk);
+  writer.write(10);
+  DeviceHistory::Copy few;
+  writer.history.copy_to(few);
+  EXPECT_LE(pages_in(few), 2);
+  writer.write(kChunk - 20);
+  DeviceHistory::Copy many;
+  writer.history.copy_to(many);
+  EXPECT_GE(pages_in(many), 24);
 }
 
 TEST(HistorySharing, ACutOutlivesItsHistory) {
