@@ -2,11 +2,15 @@
 
 // Settings of the property tests: a fixed seed, and a number of programs that --long raises.
 
+#include <gtest/gtest.h>
+
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <cstdlib>
 #include <limits>
 #include <string>
+#include <utility>
 
 namespace cistern {
 
@@ -33,9 +37,8 @@ inline long scaled_programs(long full_count, long share_when_sanitized = 10) {
 // many, for the others differ in when things happen, not in what code runs.
 inline constexpr long kMostOrders = kSanitized ? 500 : std::numeric_limits<long>::max();
 
-// Must run before the first property. What RC_PARAMS names already stays: RapidCheck prints
-// the value that repeats a failure.
-inline bool configure_properties(long full_programs, long max_size) {
+// What RC_PARAMS names already stays: RapidCheck prints the value that repeats a failure.
+inline void set_property_parameters(long full_programs, long max_size) {
   const char* given = std::getenv("RC_PARAMS");
   std::string parameters = given == nullptr ? "" : given;
   const auto add = [&parameters](const std::string& name, const std::string& value) {
@@ -45,7 +48,35 @@ inline bool configure_properties(long full_programs, long max_size) {
   add("max_success", std::to_string(scaled_programs(full_programs)));
   add("max_size", std::to_string(max_size));
   add("max_discard_ratio", "10");
-  return setenv("RC_PARAMS", parameters.c_str(), 1) == 0;
+  setenv("RC_PARAMS", parameters.c_str(), 1);
+}
+
+class PropertySettings : public ::testing::EmptyTestEventListener {
+ public:
+  PropertySettings(std::string suite, long full_programs, long max_size)
+      : suite_(std::move(suite)), full_programs_(full_programs), max_size_(max_size) {}
+  // A suite that is called otherwise would run with RapidCheck's own settings.
+  void OnTestProgramStart(const ::testing::UnitTest& all) override {
+    for (int i = 0; i < all.total_test_suite_count(); ++i)
+      if (all.GetTestSuite(i)->name() == suite_) return;
+    std::fprintf(stderr, "configure_properties: there is no suite %s\n", suite_.c_str());
+    std::abort();
+  }
+  void OnTestStart(const ::testing::TestInfo& test) override {
+    if (test.test_suite_name() == suite_) set_property_parameters(full_programs_, max_size_);
+  }
+
+ private:
+  std::string suite_;
+  long full_programs_;
+  long max_size_;
+};
+
+// How many programs each property of the suite runs, and how long they are. RapidCheck looks once a process: ctest's
+// cases each have theirs; of several in one, the first one's settings count.
+inline bool configure_properties(const std::string& suite, long full_programs, long max_size) {
+  ::testing::UnitTest::GetInstance()->listeners().Append(new PropertySettings(suite, full_programs, max_size));
+  return true;
 }
 
 }  // namespace cistern

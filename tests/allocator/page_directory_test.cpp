@@ -20,7 +20,7 @@ namespace {
 using testing::DelayingProcessors;
 using testing::TwoProcessors;
 
-[[maybe_unused]] const bool page_directory_configured = configure_properties(2000, 200);
+[[maybe_unused]] const bool page_directory_configured = configure_properties("PageDirectoryProperties", 2000, 200);
 
 // Pages of three leaves that are neighbours, and of one far away.
 std::uint64_t page_of(int number) {

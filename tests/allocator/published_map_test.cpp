@@ -23,7 +23,7 @@ namespace {
 using testing::DelayingProcessors;
 using testing::TwoProcessors;
 
-[[maybe_unused]] const bool published_map_configured = configure_properties(2000, 200);
+[[maybe_unused]] const bool published_map_configured = configure_properties("PublishedMapProperties", 2000, 200);
 
 RC_GTEST_PROP(PublishedMapProperties, FindsWhatAMapFinds, ()) {
   std::array<int, 200> values{};

@@ -26,7 +26,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-[[maybe_unused]] const bool report_configured = configure_properties(1000, 80);
+[[maybe_unused]] const bool report_configured = configure_properties("MemoryReportOfHeaps", 1000, 80);
 
 constexpr std::size_t kCapacity = 512 * kMega;
 

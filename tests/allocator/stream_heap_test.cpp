@@ -16,7 +16,7 @@
 namespace cistern {
 namespace {
 
-[[maybe_unused]] const bool stream_heap_configured = configure_properties(5000, 400);
+[[maybe_unused]] const bool stream_heap_configured = configure_properties("StreamHeapProperties", 5000, 400);
 constexpr std::size_t kSegment = 64 * 512;
 
 struct SegmentOfBlocks {

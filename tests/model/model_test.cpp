@@ -12,7 +12,7 @@
 namespace cistern {
 namespace {
 
-[[maybe_unused]] const bool model_configured = configure_properties(3000, 160);
+[[maybe_unused]] const bool model_configured = configure_properties("Model", 3000, 160);
 
 RC_GTEST_PROP(Model, EqualWithRoomToSpare, ()) { run_random_program({"roomy", 4096 * kMega, ""}); }
 

@@ -25,7 +25,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-[[maybe_unused]] const bool configured = configure_properties(1500, 160);
+[[maybe_unused]] const bool configured = configure_properties("PagedModel", 1500, 160);
 
 constexpr std::size_t kPageBytes = 2 * kMega;
 constexpr int kStreams = 3;

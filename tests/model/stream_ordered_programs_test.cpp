@@ -26,6 +26,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
+[[maybe_unused]] const bool programs_configured = configure_properties("StreamOrderedPrograms", 3000, 160);
+
 constexpr std::size_t kStreams = 4;
 
 enum class Action { allocate, free, free_used_on, record, work, finish, empty_cache, trim, replace_stream };

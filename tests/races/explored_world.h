@@ -40,6 +40,10 @@ class ExploredWorld {
     captures.api.host_clock = {&now, [](void* self) { return *static_cast<std::int64_t*>(self); }};
     EXPECT_EQ(driver.api().primary_ctx_retain(&context_, 0), CUDA_SUCCESS);
     EXPECT_EQ(driver.api().ctx_set_current(context_), CUDA_SUCCESS);
+    // One chunk of a history: worlds are made by the thousand.
+    HistoryOptions history = HistoryOptions::always_on();
+    history.max_entries = 1000;
+    allocator.record_history(history);
     allocator.reset_peak_memory_stats();
     streams_.push_back(driver.create_stream());
   }

@@ -22,7 +22,7 @@ namespace cistern {
 namespace {
 
 using nlohmann::json;
-[[maybe_unused]] const bool json_writer_configured = configure_properties(2000, 200);
+[[maybe_unused]] const bool json_writer_configured = configure_properties("JsonWriterProperty", 2000, 200);
 
 template <class Write>
 std::string written(Write&& write) {

@@ -17,7 +17,7 @@
 namespace cistern {
 namespace {
 
-[[maybe_unused]] const bool recorder_configured = configure_properties(2000, 200);
+[[maybe_unused]] const bool recorder_configured = configure_properties("RecorderProperty", 2000, 200);
 
 TEST(Recorder, StartsAtZeroWithAnUnlimitedSplitSize) {
   const Recorder recorder;

@@ -20,7 +20,7 @@
 namespace cistern {
 namespace {
 
-[[maybe_unused]] const bool report_configured = configure_properties(2000, 60);
+[[maybe_unused]] const bool report_configured = configure_properties("MemoryReportProperty", 2000, 60);
 
 // 96 MiB: 40 held, of which 10 MiB less 1000 bytes were asked for.
 MemoryReport example_report() {

@@ -18,7 +18,7 @@
 namespace cistern {
 namespace {
 
-[[maybe_unused]] const bool scope_ledger_configured = configure_properties(2000, 200);
+[[maybe_unused]] const bool scope_ledger_configured = configure_properties("ScopesProperty", 2000, 200);
 
 class ScopesTest : public ::testing::Test {
  protected:

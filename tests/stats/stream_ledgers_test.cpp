@@ -16,7 +16,7 @@
 namespace cistern {
 namespace {
 
-[[maybe_unused]] const bool stream_ledgers_configured = configure_properties(5000, 400);
+[[maybe_unused]] const bool stream_ledgers_configured = configure_properties("StreamLedgerProperties", 5000, 400);
 
 // Counters that are raised at each step.
 struct Plain {

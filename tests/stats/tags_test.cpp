@@ -21,7 +21,7 @@
 namespace cistern {
 namespace {
 
-[[maybe_unused]] const bool tags_configured = configure_properties(2000, 200);
+[[maybe_unused]] const bool tags_configured = configure_properties("TagProperty", 2000, 200);
 
 TEST(TagRegistry, TheSameTextIsTheSameNumber) {
   TagRegistry registry;

@@ -27,7 +27,7 @@ namespace {
 using ::testing::HasSubstr;
 using Json = nlohmann::ordered_json;
 
-[[maybe_unused]] const bool snapshot_file_configured = configure_properties(20000, 60);
+[[maybe_unused]] const bool snapshot_file_configured = configure_properties("SnapshotFileProperty", 20000, 60);
 
 std::string written(const SnapshotFile& file, SnapshotForm form, int protocol = 4) {
   std::ostringstream out;

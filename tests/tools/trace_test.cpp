@@ -147,7 +147,7 @@ TEST(Trace, CommentOfSeveralLinesStaysAComment) {
   EXPECT_THAT(parse_trace(written(trace), "t.trace").comments, ElementsAre("first", "second"));
 }
 
-[[maybe_unused]] const bool trace_configured = configure_properties(2000, 100);
+[[maybe_unused]] const bool trace_configured = configure_properties("TraceProperties", 2000, 100);
 
 // A random valid trace as text, with the peak that a map of its live blocks gives.
 struct RandomTrace {
