@@ -48,10 +48,10 @@ class Kernels {
   CUlibrary library(const DriverApi& api) {
     CUlibrary first = library_.load(std::memory_order_acquire);
     if (first != nullptr) return first;
-    CUlibrary loaded = nullptr;
-    check(api, api.kernels.library_load_data(&loaded, kCode, nullptr, nullptr, 0, nullptr, nullptr, 0),
+    CUlibrary made = nullptr;
+    check(api, api.kernels.library_load_data(&made, kCode, nullptr, nullptr, 0, nullptr, nullptr, 0),
           "cuLibraryLoadData", "cistern's kernels");
-    return library_.compare_exchange_strong(first, loaded) ? loaded : first;
+    return library_.compare_exchange_strong(first, made) ? made : first;
   }
 
   std::atomic<CUlibrary> library_{nullptr};

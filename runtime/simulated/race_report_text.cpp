@@ -4,6 +4,7 @@
 
 #include <cxxabi.h>
 #include <dlfcn.h>
+#include <fmt/format.h>
 
 #include <cstdlib>
 #include <memory>
@@ -13,12 +14,7 @@
 namespace cistern {
 namespace {
 
-std::string hexadecimal(std::uint64_t value) {
-  constexpr std::string_view digits = "0123456789abcdef";
-  std::string text;
-  for (; value != 0 || text.empty(); value /= 16) text.insert(text.begin(), digits[value % 16]);
-  return "0x" + text;
-}
+std::string hexadecimal(std::uint64_t value) { return fmt::format("{:#x}", value); }
 std::string hexadecimal(const void* address) { return hexadecimal(reinterpret_cast<std::uint64_t>(address)); }
 
 std::string demangled(const char* symbol) {

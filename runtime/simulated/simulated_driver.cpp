@@ -3,6 +3,8 @@
 #include <cistern/error.h>
 #include <cistern/simulated.h>
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <string>
 #include <utility>
@@ -40,13 +42,6 @@ CUresult require_error(int error) {
   if (error > CUDA_SUCCESS && error <= CUDA_ERROR_UNKNOWN) return static_cast<CUresult>(error);
   throw InvalidArgument("simulated driver: no call fails with " + std::to_string(error) +
                         ": expected a CUresult that is an error");
-}
-
-std::string hexadecimal(std::uint64_t value) {
-  constexpr const char* digits = "0123456789abcdef";
-  std::string text;
-  for (; value != 0 || text.empty(); value /= 16) text.insert(text.begin(), digits[value % 16]);
-  return "0x" + text;
 }
 
 std::vector<MemoryAccess> accesses_of(const std::vector<MemoryRange>& reads, const std::vector<MemoryRange>& writes) {
@@ -96,7 +91,7 @@ struct SimulatedDriver::Implementation : simulated::DriverState {
   StreamQueue& require_stream(CUstream handle, int index) {
     require_device(index);
     if (StreamQueue* stream = streams.find(handle, index)) return *stream;
-    throw InvalidArgument("simulated driver: " + hexadecimal(reinterpret_cast<std::uint64_t>(handle)) +
+    throw InvalidArgument("simulated driver: " + fmt::format("{:#x}", reinterpret_cast<std::uint64_t>(handle)) +
                           " is no stream of this driver: expected one that was created and not destroyed");
   }
   // Default streams are those of the thread's current device, or of the first.
@@ -109,8 +104,8 @@ struct SimulatedDriver::Implementation : simulated::DriverState {
       const simulated::Touch touch{reinterpret_cast<std::uint64_t>(range.address), range.bytes, write, index};
       if (!may_touch(touch, simulated::Moment::call)) {
         throw InvalidArgument("simulated driver: " + std::to_string(range.bytes) + " bytes at " +
-                              hexadecimal(touch.address) + " are not memory that device " + std::to_string(index) +
-                              " may " + (write ? "write" : "read"));
+                              fmt::format("{:#x}", touch.address) + " are not memory that device " +
+                              std::to_string(index) + " may " + (write ? "write" : "read"));
       }
       if (touch.bytes != 0) touches.push_back(touch);
     }
@@ -330,7 +325,7 @@ void SimulatedDriver::host_access(const std::vector<MemoryRange>& reads, const s
     if (implementation_->show_to_host(access.address, access.bytes)) continue;
     throw DriverError(CUDA_ERROR_MAP_FAILED, "host_access",
                       "simulated driver: the host has no mapping left for " + std::to_string(access.bytes) +
-                          " bytes at " + hexadecimal(access.address));
+                          " bytes at " + fmt::format("{:#x}", access.address));
   }
   if (implementation_->races) implementation_->races->host_access(accesses);
 }

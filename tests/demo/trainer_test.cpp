@@ -22,7 +22,7 @@ std::vector<Token> pattern(std::size_t length) {
   return text;
 }
 
-ModelShape small_shape() {
+ModelShape smallest_that_learns() {
   ModelShape shape;
   shape.vocabulary = 2;
   shape.context = 8;
@@ -49,7 +49,7 @@ std::vector<double> losses(Trainer& trainer, std::size_t steps) {
 TEST(Trainer, LearnsWhatCountingCharactersCannot) {
   const Context context;
   const std::vector<Token> text = pattern(300);
-  Trainer trainer(context, text, small_shape(), small_options());
+  Trainer trainer(context, text, smallest_that_learns(), small_options());
   const double first = trainer.mean_loss(text);
   losses(trainer, 40);
   const double last = trainer.mean_loss(text);
@@ -64,7 +64,7 @@ TEST(Trainer, TheSameSeedGivesTheSameRun) {
   const auto run = [&](std::uint64_t seed) {
     TrainingOptions options = small_options();
     options.seed = seed;
-    Trainer trainer(context, text, small_shape(), options);
+    Trainer trainer(context, text, smallest_that_learns(), options);
     return losses(trainer, 5);
   };
   EXPECT_EQ(run(1), run(1));
@@ -74,7 +74,7 @@ TEST(Trainer, TheSameSeedGivesTheSameRun) {
 TEST(Trainer, TheMeanLossCountsEveryCharacterOnce) {
   const Context context;
   const std::vector<Token> text = pattern(300);
-  Trainer trainer(context, text, small_shape(), small_options());
+  Trainer trainer(context, text, smallest_that_learns(), small_options());
   // Windows of 8, 8, 8 and 3 predictions; the first 24 fill less than one batch.
   const std::vector<Token> part(text.begin(), text.begin() + 28);
   const auto loss_of = [&](std::size_t begin, std::size_t predictions) {
@@ -92,7 +92,7 @@ TEST(Trainer, TheMeanLossCountsEveryCharacterOnce) {
 TEST(Trainer, ABatchThatDoesNotFitChangesNothing) {
   const Context context;
   const std::vector<Token> text = pattern(300);
-  Trainer trainer(context, text, small_shape(), small_options());
+  Trainer trainer(context, text, smallest_that_learns(), small_options());
   losses(trainer, 2);
   const double before = trainer.mean_loss(text);
   const std::size_t allocated = memory_allocated();
@@ -113,7 +113,7 @@ TEST(Trainer, LeavesNothingAllocated) {
   {
     const Context context;
     const std::vector<Token> text = pattern(300);
-    Trainer trainer(context, text, small_shape(), small_options());
+    Trainer trainer(context, text, smallest_that_learns(), small_options());
     losses(trainer, 3);
   }
   EXPECT_EQ(memory_allocated(), 0U);
@@ -136,7 +136,7 @@ TEST(Sampling, WritesThePatternThatWasLearnt) {
   const Corpus corpus{"aabaab", "b", ""};
   const Vocabulary vocabulary(corpus);
   const std::vector<Token> text = pattern(300);
-  Trainer trainer(context, text, small_shape(), small_options());
+  Trainer trainer(context, text, smallest_that_learns(), small_options());
   losses(trainer, 40);
   SamplingOptions options;
   options.length = 12;

@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "tests/history/entries_of.h"
 #include "tests/property.h"
 
 namespace cistern {
@@ -28,12 +29,6 @@ void use(DeviceHistory& history, std::size_t entries, bool clears = false) {
   DeviceHistory::Retired retired = history.set_options(options, HistoryRing(size.capacity, size.prepared));
   while (history.let_go_some(retired)) {
   }
-}
-
-std::vector<TraceEntry> entries_of(const DeviceHistory& history) {
-  DeviceHistory::Copy copy;
-  history.copy_to(copy);
-  return DeviceHistory::entries_of(copy, TickClock::Conversion(history.clock()));
 }
 
 // Sizes from `first` on, and the same numbers as addresses.

@@ -19,12 +19,12 @@ constexpr std::size_t kPage = 20 * kMega;
 
 // Functions to be found in stacks. The statements behind the calls keep them from being jumps, and from
 // being one function.
-[[gnu::noinline]] void* first_request(CachingAllocator& allocator, std::size_t bytes) {
+[[gnu::noinline]] void* request_that_maps(CachingAllocator& allocator, std::size_t bytes) {
   void* block = allocator.allocate(bytes);
   asm volatile("");
   return block;
 }
-[[gnu::noinline]] void* second_request(CachingAllocator& allocator, std::size_t bytes) {
+[[gnu::noinline]] void* request_that_grows(CachingAllocator& allocator, std::size_t bytes) {
   void* block = allocator.allocate(bytes);
   asm volatile("nop");
   return block;
@@ -53,7 +53,7 @@ class ExpandableHistory : public ::testing::Test {
   static std::string origin(const Snapshot& snapshot, StackIndex stack) {
     if (stack == kNoStack) return "none";
     for (const FrameInfo& frame : snapshot.stacks.at(static_cast<std::size_t>(stack)))
-      for (const char* name : {"first_request", "second_request", "emptying"})
+      for (const char* name : {"request_that_maps", "request_that_grows", "emptying"})
         if (frame.name.find(name) != std::string::npos) return name;
     return "unknown";
   }
@@ -136,32 +136,32 @@ TEST_F(ExpandableHistory, PagesOfAPrivatePoolNameIt) {
 
 TEST_F(ExpandableHistory, EntriesOfPagesCarryTheStackOfTheRequest) {
   allocator.record_history({});
-  free(first_request(allocator, kPage));
+  free(request_that_maps(allocator, kPage));
   emptying(allocator);
   const Snapshot snapshot = allocator.snapshot();
   const std::vector<TraceEntry>& entries = snapshot.device_traces.at(0);
   EXPECT_EQ(entries.front().action, TraceAction::segment_map);
-  EXPECT_EQ(origin(snapshot, entries.front().stack), "first_request");
+  EXPECT_EQ(origin(snapshot, entries.front().stack), "request_that_maps");
   EXPECT_EQ(entries.back().action, TraceAction::segment_unmap);
   EXPECT_EQ(origin(snapshot, entries.back().stack), "emptying");
 }
 
 TEST_F(ExpandableHistory, ASegmentHasTheStackOfItsLowestPages) {
   allocator.record_history({.context = HistoryContext::state});
-  std::vector<void*> blocks{first_request(allocator, kPage)};
-  for (int i = 0; i < 4; ++i) blocks.push_back(second_request(allocator, kPage));
+  std::vector<void*> blocks{request_that_maps(allocator, kPage)};
+  for (int i = 0; i < 4; ++i) blocks.push_back(request_that_grows(allocator, kPage));
   Snapshot snapshot = allocator.snapshot();
   ASSERT_EQ(snapshot.segments.size(), 1U);
-  EXPECT_EQ(origin(snapshot, snapshot.segments[0].stack), "first_request");
+  EXPECT_EQ(origin(snapshot, snapshot.segments[0].stack), "request_that_maps");
   free(blocks[0]);
   free(blocks[3]);
   allocator.empty_cache();
   // One block before two.
-  static_cast<void>(second_request(allocator, kPage));
+  static_cast<void>(request_that_grows(allocator, kPage));
   snapshot = allocator.snapshot();
   ASSERT_EQ(snapshot.segments.size(), 2U);
-  EXPECT_EQ(origin(snapshot, snapshot.segments[0].stack), "second_request");
-  EXPECT_EQ(origin(snapshot, snapshot.segments[1].stack), "first_request") << "it was parted from the lowest";
+  EXPECT_EQ(origin(snapshot, snapshot.segments[0].stack), "request_that_grows");
+  EXPECT_EQ(origin(snapshot, snapshot.segments[1].stack), "request_that_maps") << "it was parted from the lowest";
 }
 
 // From each depth with a stack of its own: pages that come, join, part and go.
@@ -173,11 +173,11 @@ TEST_F(ExpandableHistory, ASegmentHasTheStackOfItsLowestPages) {
   }
   std::vector<void*> blocks;
   for (int i = 0; i < 4; ++i)
-    blocks.push_back(i % 2 == 0 ? first_request(allocator, kPage) : second_request(allocator, kPage));
+    blocks.push_back(i % 2 == 0 ? request_that_maps(allocator, kPage) : request_that_grows(allocator, kPage));
   allocator.deallocate(blocks[1]);
   emptying(allocator);
   allocator.deallocate(blocks[0]);
-  blocks[0] = first_request(allocator, 2 * kPage);
+  blocks[0] = request_that_maps(allocator, 2 * kPage);
   for (const int i : {0, 2, 3}) allocator.deallocate(blocks[static_cast<std::size_t>(i)]);
   emptying(allocator);
 }
@@ -199,7 +199,7 @@ TEST_F(ExpandableHistory, StacksOfPagesThatWentMakeRoomForOthers) {
 TEST_F(ExpandableHistory, StacksOfSegmentsAreGoneWhenHistoryIsTurnedOff) {
   allocator.record_history({});
   std::vector<void*> blocks;
-  for (int i = 0; i < 3; ++i) blocks.push_back(first_request(allocator, kPage));
+  for (int i = 0; i < 3; ++i) blocks.push_back(request_that_maps(allocator, kPage));
   free(blocks[1]);
   allocator.empty_cache();
   allocator.record_history({.enabled = HistoryEnabled::none});

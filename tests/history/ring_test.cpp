@@ -3,6 +3,7 @@
 #include "stats/history.h"
 
 #include "stats/recorder.h"
+#include "tests/history/entries_of.h"
 
 #include <gtest/gtest.h>
 
@@ -31,12 +32,6 @@ void add(DeviceHistory& history, std::int64_t first, std::int64_t last) {
     at.size = i;
     history.add(TraceAction::alloc, at);
   }
-}
-
-std::vector<TraceEntry> entries_of(const DeviceHistory& history) {
-  DeviceHistory::Copy copy;
-  history.copy_to(copy);
-  return DeviceHistory::entries_of(copy, TickClock::Conversion(history.clock()));
 }
 
 std::vector<std::int64_t> sizes_of(const DeviceHistory& history) {

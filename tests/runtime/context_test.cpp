@@ -6,20 +6,12 @@
 #include <gtest/gtest.h>
 
 #include "runtime/context.h"
+#include "tests/message_of.h"
 
 namespace cistern {
 namespace {
 
 using ::testing::HasSubstr;
-
-std::string message_of(const std::function<void()>& action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
-}
 
 CUcontext current_context(const DriverApi& api) {
   CUcontext context = nullptr;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "runtime/driver_api.h"
+#include "tests/message_of.h"
 #include "tests/runtime/process_device.h"
 
 namespace cistern {
@@ -18,15 +19,6 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-
-std::string message_of(const std::function<void()>& action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
-}
 
 // What is no event, or no stream, does not compile.
 template <class T>

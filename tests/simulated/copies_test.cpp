@@ -12,10 +12,10 @@ namespace cistern {
 namespace {
 
 using namespace std::chrono_literals;
+using cistern::testing::address_of;
 using cistern::testing::MiB;
 using cistern::testing::ReadyDriver;
 
-CUdeviceptr address_of(const void* pointer) { return reinterpret_cast<CUdeviceptr>(pointer); }
 const void* pointer_to(CUdeviceptr address) { return reinterpret_cast<const void*>(address); }
 
 TEST(SimulatedCopies, MoveRealBytesInStreamOrder) {

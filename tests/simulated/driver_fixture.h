@@ -18,6 +18,8 @@ inline constexpr std::size_t KiB = std::size_t{1} << 10;
 inline constexpr std::size_t MiB = std::size_t{1} << 20;
 inline constexpr std::size_t GiB = std::size_t{1} << 30;
 
+inline CUdeviceptr address_of(const void* pointer) { return reinterpret_cast<CUdeviceptr>(pointer); }
+
 class ReadyDriver {
  public:
   explicit ReadyDriver(SimulatedOptions options = {.capacity_bytes = 256 * MiB}) : driver(std::move(options)) {

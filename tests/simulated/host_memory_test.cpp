@@ -11,10 +11,9 @@ namespace cistern {
 namespace {
 
 using namespace std::chrono_literals;
+using cistern::testing::address_of;
 using cistern::testing::MiB;
 using cistern::testing::ReadyDriver;
-
-CUdeviceptr address_of(const void* pointer) { return reinterpret_cast<CUdeviceptr>(pointer); }
 
 TEST(HostMemory, ACopyReadsPageLockedMemoryWhenItRunsAndPageableMemoryAtTheCall) {
   ReadyDriver ready;

@@ -9,9 +9,8 @@
 namespace cistern {
 namespace {
 
+using cistern::testing::address_of;
 using cistern::testing::ReadyDriver;
-
-CUdeviceptr address_of(const void* pointer) { return reinterpret_cast<CUdeviceptr>(pointer); }
 
 // Device memory is host memory here, so that a test sees what has been copied so far.
 class SynchronousCopies : public ::testing::Test {
