@@ -42,6 +42,7 @@ void StreamHeapArena::add_slab() {
 
 void StreamHeapArena::end(StreamHeap& heap) noexcept {
   if (heap.ledger.is_apart) put_to_sleep(heap);
+  wake_counts_.forget(heap.refused_at);
   if (heap.home == nullptr) {
     const std::uint64_t key = key_of(heap.stream.id);
     if (Latest& latest = latest_[key % kLatest]; latest.key.load(std::memory_order_relaxed) == key)
@@ -57,7 +58,6 @@ void StreamHeapArena::give_back(StreamHeap& heap) noexcept {
   heap.end.reset();
   heap.home = nullptr;
   heap.was_asked = heap.has_hidden_segments = heap.lacks_addresses = false;
-  heap.refused_at = 0;
   heap.next_unused = unused_;
   unused_ = &heap;
 }
@@ -68,6 +68,7 @@ void StreamHeapArena::consider_waking(StreamHeap& heap) noexcept {
     if (wake_counts_.refuse(heap.refused_at)) look_for_idle();
     return;
   }
+  wake_counts_.forget(heap.refused_at);
   if (wake_counts_.note_wake()) look_for_idle();
   recorder_.part(heap.ledger);
   heap.has_served_alone = true;

@@ -39,8 +39,8 @@ class StreamHits : public HeapBlocks {
   [[nodiscard]] void* allocate_by_stream(std::size_t bytes, const StreamIdentity& stream) noexcept;
   // False: not without the heap's lock. Throws std::bad_alloc, unchanged.
   [[nodiscard]] bool record_use_by_stream(std::uint64_t address, StreamUse& use);
-  // Whether the stream shares its ledger from now on: by a request, or a free of a segment's block, that took the
-  // heap's lock. O(streams awake); where many come together, times these.
+  // Whether the stream shares its ledger from now on: by a request that took the heap's lock. O(streams awake); where
+  // many come together, times these.
   void consider_sharing(StreamHeap& heap) noexcept;
 
  private:

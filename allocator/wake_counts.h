@@ -26,10 +26,17 @@ class WakeCounts {
   [[nodiscard]] bool note_request(std::size_t awake) noexcept { return ++requests_ > requests_of_a_round(awake); }
   // Whether one more may wake.
   [[nodiscard]] bool has_room(std::size_t awake) const noexcept { return awake < most_; }
-  // A stream finds no room; `refused_at` is kept with it. True: it is to be looked, for it is the first one. Where some
-  // find none in each round those that are awake would have had no time for a turn since the last look.
+  // A stream finds no room; `refused_at` is kept with it. True: it is to be looked, for it is the first one of its
+  // round. Where some find none in each round those that are awake would have had no time for a turn since the last
+  // look.
   [[nodiscard]] bool refuse(std::uint64_t& refused_at) noexcept {
-    return std::exchange(refused_at, round_) != round_ && ++refused_ == 1 && refused_before_ == 0;
+    if (std::exchange(refused_at, round_) == round_) return false;
+    ++refused_;
+    return refused_before_ == 0 && !std::exchange(was_looked_, true);
+  }
+  // A stream that may have found none wakes, or is over.
+  void forget(std::uint64_t& refused_at) noexcept {
+    if (std::exchange(refused_at, 0) == round_) --refused_;
   }
   // One wakes. True: it is to be looked first. Twice as many have come by then as there were: of those that take turns
   // few are left that had no turn meanwhile, and soon none.
@@ -39,6 +46,7 @@ class WakeCounts {
     if (requests_ > requests_of_a_round(awake)) {
       most_ = busy + refused_ > AwakeStreams::kMost ? kFew : AwakeStreams::kMost;
       refused_before_ = std::exchange(refused_, 0);
+      was_looked_ = false;
       requests_ = 0;
       ++round_;
     }
@@ -57,6 +65,7 @@ class WakeCounts {
   std::size_t requests_ = 0;        // of a round
   std::size_t refused_ = 0;         // streams, in a round
   std::size_t refused_before_ = 0;  // in the one before
+  bool was_looked_ = false;         // in a round, because one found no room
   std::uint64_t round_ = 1;
   std::size_t wakes_ = 0;  // since it was looked
   std::size_t stayed_ = 0;

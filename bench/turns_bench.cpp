@@ -44,7 +44,7 @@ void streams_in_turn(benchmark::State& state) {
            {"one_history_ns", [&] { return time_turns(one_on.allocator(), one); }}});
 }
 
-BENCHMARK(streams_in_turn)->Arg(2)->Arg(8)->Arg(32)->Iterations(1)->UseManualTime();
+BENCHMARK(streams_in_turn)->Arg(2)->Arg(8)->Arg(32)->Arg(200)->Arg(1000)->Iterations(1)->UseManualTime();
 
 }  // namespace
 }  // namespace cistern

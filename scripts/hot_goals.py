@@ -134,7 +134,7 @@ def stream_rows(figures):
     yield Row("allocate, record_stream, free, reuse, without the driver's calls, over the plain pair", 2.5,
               beside_driver("cistern_ns", "plain_ns"), beside_driver("history_ns", "plain_history_ns"), "2.3",
               note=note)
-    for count in (2, 8, 32):
+    for count in (2, 8, 32, 200, 1000):
         bench = figures.bench("tcmalloc", f"streams_in_turn/{count}")
         yield Row(f"{count} streams in turn on one thread, each up to the peak, over one stream", None,
                   bench.ratio("cistern_ns", "one_ns"), bench.ratio("history_ns", "one_history_ns"),

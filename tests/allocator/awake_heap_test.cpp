@@ -4,6 +4,7 @@
 #include <cuda.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -22,6 +23,12 @@ class ShownHeap : public DeviceAllocator {
   [[nodiscard]] std::size_t awake() {
     const Section section(*this);
     return mutex_.streams().size();
+  }
+  // Of those, since it was looked last.
+  [[nodiscard]] std::ptrdiff_t busy() {
+    const Section section(*this);
+    const std::vector<StreamHeap*>& streams = mutex_.streams();
+    return std::count_if(streams.begin(), streams.end(), [](StreamHeap* heap) { return heap->has_served_alone; });
   }
 };
 
@@ -120,6 +127,7 @@ TEST_F(AwakeHeapTest, FewStay) {
 TEST_F(AwakeHeapTest, WhoIsIdleIsNotWhereAnotherFindsNoRoom) {
   turns(streams(AwakeStreams::kMost), 100);
   EXPECT_EQ(heap_.awake(), AwakeStreams::kMost);
+  ASSERT_LT(heap_.busy(), static_cast<std::ptrdiff_t>(AwakeStreams::kMost)) << "other times are needed: all are busy";
   turns(streams(1), 5);
   EXPECT_LT(heap_.awake(), AwakeStreams::kMost);
 }

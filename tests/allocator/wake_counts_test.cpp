@@ -112,6 +112,30 @@ TEST(WakeCounts, WhereFewerHaveTurnsAgainAllMayBeAwake) {
   EXPECT_TRUE(streams.counts().has_room(kMost - 1));
 }
 
+// Else streams that come and go would be taken for many in turn.
+TEST(WakeCounts, OneThatWakesOrIsOverFindsNoRoomNoMore) {
+  WakeCounts counts;
+  const auto come_and_go = [&counts](std::size_t streams) {
+    for (std::size_t i = 0; i < streams; ++i) {
+      std::uint64_t refused_at = 0;
+      EXPECT_EQ(counts.refuse(refused_at), i == 0);
+      counts.forget(refused_at);
+      counts.forget(refused_at);
+    }
+  };
+  come_and_go(2 * kMost);
+  std::uint64_t of_a_round_before = 0;
+  EXPECT_FALSE(counts.refuse(of_a_round_before));
+  ask(counts, kMost);
+  EXPECT_EQ(counts.look(kMost, kMost - 1), kMost - 1);
+  EXPECT_TRUE(counts.has_room(kMost - 1));
+  std::uint64_t of_this_one = 0;
+  EXPECT_FALSE(counts.refuse(of_this_one));
+  counts.forget(of_a_round_before);
+  ask(counts, kMost);
+  EXPECT_EQ(counts.look(kMost, kMost), WakeCounts::kFew) << "one found none";
+}
+
 // While most of those that are awake do nothing.
 TEST(WakeCounts, AStreamThatFindsNoRoomIsCountedOnce) {
   WakeCounts counts;
