@@ -110,6 +110,19 @@ TEST_F(AwakeHeapTest, WhereFewerTakeTurnsAgainAllAre) {
   EXPECT_GE(heap_.awake(), 30U);
 }
 
+TEST_F(AwakeHeapTest, ThoseThatComeAndGoAreNotManyInTurn) {
+  turns(streams(100), 100);
+  const std::vector<StreamIdentity> stay = streams(20);
+  for (int i = 0; i < 600; ++i) {
+    StreamUse brief;
+    brief.stream = streams(1).front();
+    turn(brief.stream, kKibi);
+    heap_.end_stream(brief);
+    for (const StreamIdentity& stream : stay) turn(stream, kKibi);
+  }
+  EXPECT_GE(heap_.awake(), stay.size());
+}
+
 TEST_F(AwakeHeapTest, WhoIsIdleIsNotWhereAnotherTakesTheHeapsLock) {
   const std::vector<StreamIdentity> twelve = streams(12);
   turns(twelve, 10);
