@@ -4,8 +4,10 @@
 // the stream's lock comes by.
 //
 // A ring of places. Who returns a block takes the next place and then fills it; who has the lock empties
-// places from the front as far as they are filled.
-// Thread safety: put may be called from any thread at any time, the rest under the stream's lock. O(1).
+// those that are filled, the oldest first. One that stopped before it filled its place holds up nobody: what others
+// filled behind it is taken before it, for their frees are over, and its own is not.
+// Thread safety: put may be called from any thread at any time, the rest under the stream's lock. O(1), and O(places)
+// while somebody is about to fill one.
 
 #include "allocator/biased_mutex.h"
 
@@ -21,30 +23,51 @@ class BasicReturnedBlocks {
   static constexpr std::size_t kPlaces = 64;
 
   // False: there is no room. Otherwise whoever looks afterwards whether the stream still wakes sees that it
-  // does, or who put it to sleep sees the address. Requires: not 0.
+  // does, or who put it to sleep sees the address. Requires: neither 0 nor ~0.
   [[nodiscard]] bool put(std::uint64_t address) noexcept {
     std::uint64_t place = next_.load(std::memory_order_relaxed);
     do {
       if (!is_empty(place)) return false;
-    } while (!next_.compare_exchange_strong(place, place + 1, std::memory_order_relaxed));
+    } while (!next_.compare_exchange_strong(place, place + 1, std::memory_order_seq_cst));
     places_[place % kPlaces].store(address, std::memory_order_seq_cst);
     return true;
   }
 
-  // The oldest; 0 if there is none.
-  [[nodiscard]] std::uint64_t first() const noexcept {
-    return places_[front_ % kPlaces].load(std::memory_order_acquire);
+  // The oldest that is there; 0 if there is none. What was put before is there.
+  [[nodiscard]] std::uint64_t first() noexcept {
+    const std::uint64_t address = places_[front_ % kPlaces].load(std::memory_order_seq_cst);
+    if (address == 0) return next_.load(std::memory_order_seq_cst) == front_ ? 0 : first_behind_empty();
+    first_ = front_;
+    return address;
   }
-  // Requires: there is one.
+  // Requires: the last call of first() found it.
   void drop_first() noexcept {
-    places_[front_ % kPlaces].store(0, std::memory_order_relaxed);
-    emptied_.store(++front_, std::memory_order_release);
+    if (first_ != front_) {
+      places_[first_ % kPlaces].store(kTaken, std::memory_order_relaxed);
+      return;
+    }
+    do {
+      places_[front_ % kPlaces].store(0, std::memory_order_relaxed);
+      ++front_;
+    } while (places_[front_ % kPlaces].load(std::memory_order_relaxed) == kTaken);
+    emptied_.store(front_, std::memory_order_release);
   }
 
  private:
   template <class T>
   using Atomic = typename Processors::template Atomic<T>;
   static constexpr std::size_t kLine = 64;
+  static constexpr std::uint64_t kTaken = ~std::uint64_t{0};  // before its turn
+
+  // The first place is about to be filled.
+  [[nodiscard, gnu::noinline]] std::uint64_t first_behind_empty() noexcept {
+    const std::uint64_t end = next_.load(std::memory_order_seq_cst);
+    for (first_ = front_; first_ != end; ++first_) {
+      const std::uint64_t address = places_[first_ % kPlaces].load(std::memory_order_seq_cst);
+      if (address != 0 && address != kTaken) return address;
+    }
+    return 0;
+  }
 
   // Asks who empties only where what was seen of it last does not suffice: its line is in another processor's cache.
   [[nodiscard]] bool is_empty(std::uint64_t place) noexcept {
@@ -59,6 +82,7 @@ class BasicReturnedBlocks {
   alignas(kLine) std::array<Atomic<std::uint64_t>, kPlaces> places_{};
   alignas(kLine) Atomic<std::uint64_t> emptied_{0};
   std::uint64_t front_ = 0;  // the same, of who empties
+  std::uint64_t first_ = 0;  // the place that first() found last
 };
 
 using ReturnedBlocks = BasicReturnedBlocks<HostProcessors>;

@@ -51,6 +51,7 @@ struct World {
   std::vector<std::uint64_t> taken;
   DelayingProcessors::Atomic<bool> is_awake{true};
   bool found_asleep = false;
+  bool is_found = true;
   int refused = 0;
 };
 std::unique_ptr<World> new_world() { return std::make_unique<World>(); }
@@ -90,7 +91,7 @@ TEST(ReturnedBlocksInterleaving, TwoThatReturnAtOnceLoseNothing) {
 
 TEST(ReturnedBlocksInterleaving, OneReturnsInAFullRingWhileItIsEmptied) {
   const std::size_t orders = in_every_order(
-      kSanitized ? 2 : 4,
+      kSanitized ? 2 : 3,
       [] {
         auto world = new_world();
         for (std::uint64_t i = 1; i <= Returned::kPlaces - 1; ++i) EXPECT_TRUE(world->returned.put(i));
@@ -111,6 +112,31 @@ TEST(ReturnedBlocksInterleaving, OneReturnsInAFullRingWhileItIsEmptied) {
         EXPECT_EQ(world.taken.size() + static_cast<std::size_t>(world.refused), Returned::kPlaces + 2) << order;
         EXPECT_TRUE(std::is_sorted(world.taken.begin(), world.taken.end())) << order;
         EXPECT_EQ(std::adjacent_find(world.taken.begin(), world.taken.end()), world.taken.end()) << order;
+      });
+  std::printf("%zu orders\n", orders);
+}
+
+// Who returned one and has the lock finds it, wherever the other stopped.
+TEST(ReturnedBlocksInterleaving, OneThatStopsInTheMiddleHoldsUpNobody) {
+  const std::size_t orders = in_every_order(
+      kSanitized ? 1 : 2, new_world,
+      [](World& world) {
+        for (const std::uint64_t address : {1, 2}) EXPECT_TRUE(world.returned.put(address));
+      },
+      [](World& world) {
+        for (const std::uint64_t address : {3, 4}) {
+          EXPECT_TRUE(world.returned.put(address));
+          take_all(world.returned, world.taken);
+          world.is_found &= std::count(world.taken.begin(), world.taken.end(), address) == 1;
+        }
+      },
+      [](World& world, const std::string& order) {
+        EXPECT_TRUE(world.is_found) << order;
+        take_all(world.returned, world.taken);
+        std::sort(world.taken.begin(), world.taken.end());
+        EXPECT_EQ(world.taken, (std::vector<std::uint64_t>{1, 2, 3, 4})) << order;
+        for (std::uint64_t i = 1; i <= Returned::kPlaces; ++i) EXPECT_TRUE(world.returned.put(i)) << order;
+        EXPECT_FALSE(world.returned.put(1)) << order;
       });
   std::printf("%zu orders\n", orders);
 }
