@@ -35,22 +35,21 @@ class BasicReturnedBlocks {
 
   // The oldest that is there; 0 if there is none. What was put before is there.
   [[nodiscard]] std::uint64_t first() noexcept {
-    const std::uint64_t address = places_[front_ % kPlaces].load(std::memory_order_seq_cst);
-    if (address == 0) return next_.load(std::memory_order_seq_cst) == front_ ? 0 : first_behind_empty();
-    first_ = front_;
-    return address;
+    return next_.load(std::memory_order_seq_cst) == front_ ? 0 : first_filled();
   }
-  // Requires: the last call of first() found it.
-  void drop_first() noexcept {
+  // Returns the next one. Requires: the last of these calls found one. Looks at what puts change with each only where
+  // there is no next one, for they would have to fetch that line again.
+  std::uint64_t drop_first() noexcept {
     if (first_ != front_) {
       places_[first_ % kPlaces].store(kTaken, std::memory_order_relaxed);
-      return;
+      return first();
     }
-    do {
-      places_[front_ % kPlaces].store(0, std::memory_order_relaxed);
-      ++front_;
-    } while (places_[front_ % kPlaces].load(std::memory_order_relaxed) == kTaken);
+    std::uint64_t address = kTaken;
+    for (; address == kTaken; address = places_[front_ % kPlaces].load(std::memory_order_seq_cst))
+      places_[front_++ % kPlaces].store(0, std::memory_order_relaxed);
     emptied_.store(front_, std::memory_order_release);
+    first_ = front_;
+    return address != 0 ? address : first();
   }
 
  private:
@@ -59,8 +58,8 @@ class BasicReturnedBlocks {
   static constexpr std::size_t kLine = 64;
   static constexpr std::uint64_t kTaken = ~std::uint64_t{0};  // before its turn
 
-  // The first place is about to be filled.
-  [[nodiscard, gnu::noinline]] std::uint64_t first_behind_empty() noexcept {
+  // Behind places that are about to be filled, if there are any.
+  [[nodiscard, gnu::noinline]] std::uint64_t first_filled() noexcept {
     const std::uint64_t end = next_.load(std::memory_order_seq_cst);
     for (first_ = front_; first_ != end; ++first_) {
       const std::uint64_t address = places_[first_ % kPlaces].load(std::memory_order_seq_cst);

@@ -156,10 +156,9 @@ bool StreamHits::can_serve_by_stream() const noexcept {
 
 // Frees what other threads returned; nothing is followed then. False: some of it takes the heap's lock.
 bool StreamHits::take_returned(StreamHeap& heap) noexcept {
-  for (std::uint64_t address = heap.returned.first(); address != 0; address = heap.returned.first()) {
+  for (std::uint64_t address = heap.returned.first(); address != 0; address = heap.returned.drop_first()) {
     if (!free_hit(heap, address)) return false;
     stop_following(heap);  // it may have begun with this
-    heap.returned.drop_first();
   }
   return true;
 }
@@ -167,8 +166,7 @@ bool StreamHits::take_returned(StreamHeap& heap) noexcept {
 // The same by who has the heap's lock, and does not give it up: blocks that other streams used get their events
 // with the next request. A segment with a live block stays its stream's: what is not live there was not live.
 void StreamHits::free_returned(StreamHeap& heap) noexcept {
-  for (std::uint64_t address = heap.returned.first(); address != 0; address = heap.returned.first()) {
-    heap.returned.drop_first();
+  for (std::uint64_t address = heap.returned.first(); address != 0; address = heap.returned.drop_first()) {
     Block* const block = find_live(address);
     if (block == nullptr || (block->holds != 0 && std::exchange(block->freed_while_held, true))) {
       say_nothing_was_freed(address);

@@ -36,10 +36,8 @@ namespace {
 
 // Requires: the stream's lock, and all that others' requests would complete is complete.
 void* StreamHits::follow_request(StreamHeap& heap, std::size_t bytes) noexcept {
-  for (std::uint64_t address = heap.returned.first(); address != 0; address = heap.returned.first()) {
+  for (std::uint64_t address = heap.returned.first(); address != 0; address = heap.returned.drop_first())
     if (!follow_free(heap, address)) return nullptr;
-    heap.returned.drop_first();
-  }
   if (!heap.recurrence.is_followed()) return nullptr;
   const StreamStep* const step = heap.recurrence.follow_allocation(bytes);
   return step == nullptr ? nullptr : handed_out(heap, step->address(), step->bytes(), bytes);

@@ -23,9 +23,9 @@ using testing::TwoProcessors;
 using Returned = BasicReturnedBlocks<DelayingProcessors>;
 
 void take_all(Returned& returned, std::vector<std::uint64_t>& taken) {
-  for (std::uint64_t address = returned.first(); address != 0; address = returned.first()) {
+  for (std::uint64_t address = returned.first(); address != 0; address = returned.drop_first()) {
     taken.push_back(address);
-    returned.drop_first();
+    ASSERT_LE(taken.size(), 2 * Returned::kPlaces) << "more than ever was put";
   }
 }
 
