@@ -72,6 +72,7 @@ void Recurrence::begin_learning() noexcept {
   search(longest_);
   idle_ = 0;
   learns_ = true;
+  has_followed_ = false;
   writes_ = true;
   size_ = border_ = last_round_ = unwritten_ = 0;
 }

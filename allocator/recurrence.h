@@ -145,7 +145,9 @@ class Recurrence {
     if (steps_ == cut_at_) return;
     cut_at_ = steps_;
     far_.begin(state_, steps_, followed_);
+    const bool was_in_vain = learns_ && !has_followed_;
     search(kFirstSteps);
+    if (was_in_vain) rest_after_cut();
   }
 
   // Requires: learn said so of the last step, and all that the stream left for later is carried out.
@@ -159,6 +161,8 @@ class Recurrence {
     laps_ = 0;
     tried_since_ = steps_;
     vain_ = 0;
+    has_followed_ = true;
+    vain_cuts_ = 0;
   }
   // As it is without the lock, too: nobody relies on that.
   [[nodiscard]] bool is_followed() const noexcept { return is_followed_.load(std::memory_order_relaxed); }
@@ -217,6 +221,7 @@ class Recurrence {
   // Where a block comes and goes alone no near state is looked for.
   static constexpr std::uint64_t kStepsBesidePairs = 64;
   static constexpr unsigned kMostVain = 4;
+  static constexpr unsigned kMostVainCuts = 6;
   // Steps that were looked at in vain; as many are not looked at then, and more the next time.
   static constexpr std::uint64_t kMostTried = 2 * kLongest;
 
@@ -265,6 +270,11 @@ class Recurrence {
   }
   [[gnu::noinline]] void look() noexcept;
   void begin_learning() noexcept;
+  // Where something else happens again and again before anything is expected, writing steps down is in vain.
+  void rest_after_cut() noexcept {
+    idle_ = std::max(idle_, kFirstSteps << vain_cuts_);
+    vain_cuts_ = std::min(vain_cuts_ + 1, kMostVainCuts);
+  }
   void write(const StreamStep& step) noexcept;
   void pass(const StreamStep& step) noexcept { sum_ += change_by(step); }
   [[nodiscard]] bool goes_on_with(const StreamStep& step) noexcept;
@@ -311,6 +321,8 @@ class Recurrence {
 
   std::uint64_t tried_since_ = 0;  // what is looked at from that step on was in vain up to now
   unsigned vain_ = 0;              // how often it was
+  bool has_followed_ = false;      // since it began to learn
+  unsigned vain_cuts_ = 0;         // while it learned, in a row
   std::size_t refused_ = ~std::size_t{0};
   std::atomic<std::size_t> wanted_{0};  // steps for which there is no room; 0: there is
   Room room_;

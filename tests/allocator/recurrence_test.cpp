@@ -203,6 +203,50 @@ TEST(RecurrenceTest, WhatIsFoundInVainIsNotLookedForEachTime) {
   heap.look();
 }
 
+// As where every few requests another stream's use is told: nothing is ever followed.
+TEST(RecurrenceTest, WhereSomethingElseHappensSoonNothingIsWrittenDown) {
+  Recurrence steps;
+  int written = 0;
+  std::uint64_t at = 0;
+  // Twenty blocks come, and go. Returns whether the next steps are known.
+  const auto step = [&] {
+    const auto kind = at % 40 < 20 ? StreamStep::Kind::allocation : StreamStep::Kind::free;
+    const std::uint64_t address = (at++ % 20 + 1) << 20;
+    if (steps.passes_over()) return false;
+    if (!steps.learns()) {
+      steps.note(kind, address, 1000);
+      return false;
+    }
+    ++written;
+    return steps.learn(kind, {address, 1024, 1000, PoolKind::small}, {});
+  };
+  while (!steps.wants_room()) static_cast<void>(step());
+  static_cast<void>(steps.take(Recurrence::Room::of(steps.wanted(Recurrence::kMostSteps))));
+  constexpr int kSteps = 500'000;
+  const auto cut_now_and_then = [&] {
+    written = 0;
+    for (int i = 0; i < kSteps; ++i) {
+      if (i % 90 == 0) steps.cut();
+      ASSERT_FALSE(step());
+    }
+    EXPECT_LT(written, kSteps / 100);
+  };
+  const auto until_known = [&] {
+    int count = 1;
+    while (!step() && count < kSteps) ++count;
+    return count;
+  };
+  cut_now_and_then();
+  EXPECT_LT(until_known(), kSteps) << "it is looked for again";
+  steps.follow();
+  steps.stop([](const StreamStep&, std::int64_t) {}, [](const StreamStep&) {});
+  steps.cut();
+  EXPECT_LT(until_known(), 200) << "what was followed was not in vain";
+  steps.cut();
+  EXPECT_LT(until_known(), 1000) << "and what was in vain before is forgotten";
+  cut_now_and_then();
+}
+
 TEST(RecurrenceTest, ALoneBlockAfterARoundBeginsAnotherRound) {
   FollowedHeap heap;
   const auto repeat = [&heap] {
