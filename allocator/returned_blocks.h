@@ -25,6 +25,7 @@ class BasicReturnedBlocks {
   // False: there is no room. Otherwise whoever looks afterwards whether the stream still wakes sees that it
   // does, or who put it to sleep sees the address. Requires: neither 0 nor ~0.
   [[nodiscard]] bool put(std::uint64_t address) noexcept {
+    if (!is_alone()) several_return_.store(true, std::memory_order_seq_cst);
     std::uint64_t place = next_.load(std::memory_order_relaxed);
     do {
       if (!is_empty(place)) return false;
@@ -35,10 +36,12 @@ class BasicReturnedBlocks {
 
   // The oldest that is there; 0 if there is none. What was put before is there.
   [[nodiscard]] std::uint64_t first() noexcept {
-    return next_.load(std::memory_order_seq_cst) == front_ ? 0 : first_filled();
+    const std::uint64_t address = places_[front_ % kPlaces].load(std::memory_order_seq_cst);
+    if (address == 0) return several_return_.load(std::memory_order_seq_cst) ? first_filled() : 0;
+    first_ = front_;
+    return address;
   }
-  // Returns the next one. Requires: the last of these calls found one. Looks at what puts change with each only where
-  // there is no next one, for they would have to fetch that line again.
+  // Returns the next one. Requires: the last of these calls found one.
   std::uint64_t drop_first() noexcept {
     if (first_ != front_) {
       places_[first_ % kPlaces].store(kTaken, std::memory_order_relaxed);
@@ -55,9 +58,18 @@ class BasicReturnedBlocks {
  private:
   template <class T>
   using Atomic = typename Processors::template Atomic<T>;
+  using Thread = typename Processors::Thread;
   static constexpr std::size_t kLine = 64;
   static constexpr std::uint64_t kTaken = ~std::uint64_t{0};  // before its turn
 
+  // Whether the calling thread is the only one that ever returned a block here: then no place is empty before one that
+  // is filled, and who empties need not look at what each put changes, which would have to fetch that line again.
+  [[nodiscard]] bool is_alone() noexcept {
+    const Thread self = Processors::this_thread();
+    Thread first = first_thread_.load(std::memory_order_relaxed);
+    if (self == Thread{} || first == self) return self != Thread{};
+    return first == Thread{} && first_thread_.compare_exchange_strong(first, self, std::memory_order_seq_cst);
+  }
   // Behind places that are about to be filled, if there are any.
   [[nodiscard, gnu::noinline]] std::uint64_t first_filled() noexcept {
     const std::uint64_t end = next_.load(std::memory_order_seq_cst);
@@ -78,10 +90,12 @@ class BasicReturnedBlocks {
 
   alignas(kLine) Atomic<std::uint64_t> next_{0};
   Atomic<std::uint64_t> emptied_seen_{0};  // by who returns
+  Atomic<Thread> first_thread_{Thread{}};
   alignas(kLine) std::array<Atomic<std::uint64_t>, kPlaces> places_{};
   alignas(kLine) Atomic<std::uint64_t> emptied_{0};
-  std::uint64_t front_ = 0;  // the same, of who empties
-  std::uint64_t first_ = 0;  // the place that first() found last
+  Atomic<bool> several_return_{false};  // for ever
+  std::uint64_t front_ = 0;             // as emptied_, of who empties
+  std::uint64_t first_ = 0;             // the place that first() found last
 };
 
 using ReturnedBlocks = BasicReturnedBlocks<HostProcessors>;

@@ -91,7 +91,7 @@ TEST(ReturnedBlocksInterleaving, TwoThatReturnAtOnceLoseNothing) {
 
 TEST(ReturnedBlocksInterleaving, OneReturnsInAFullRingWhileItIsEmptied) {
   const std::size_t orders = in_every_order(
-      kSanitized ? 2 : 3,
+      2,
       [] {
         auto world = new_world();
         for (std::uint64_t i = 1; i <= Returned::kPlaces - 1; ++i) EXPECT_TRUE(world->returned.put(i));
