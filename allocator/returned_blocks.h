@@ -25,7 +25,7 @@ class BasicReturnedBlocks {
   // False: there is no room. Otherwise whoever looks afterwards whether the stream still wakes sees that it
   // does, or who put it to sleep sees the address. Requires: neither 0 nor ~0.
   [[nodiscard]] bool put(std::uint64_t address) noexcept {
-    if (!is_alone()) several_return_.store(true, std::memory_order_seq_cst);
+    tell_if_several_return();
     std::uint64_t place = next_.load(std::memory_order_relaxed);
     do {
       if (!is_empty(place)) return false;
@@ -62,13 +62,18 @@ class BasicReturnedBlocks {
   static constexpr std::size_t kLine = 64;
   static constexpr std::uint64_t kTaken = ~std::uint64_t{0};  // before its turn
 
-  // Whether the calling thread is the only one that ever returned a block here: then no place is empty before one that
-  // is filled, and who empties need not look at what each put changes, which would have to fetch that line again.
-  [[nodiscard]] bool is_alone() noexcept {
+  // As long as one thread returns all blocks no place is empty before one that is filled, and who empties need not look
+  // at what each put changes, which would have to fetch that line again. Told once, for the same reason.
+  void tell_if_several_return() noexcept {
     const Thread self = Processors::this_thread();
-    Thread first = first_thread_.load(std::memory_order_relaxed);
-    if (self == Thread{} || first == self) return self != Thread{};
-    return first == Thread{} && first_thread_.compare_exchange_strong(first, self, std::memory_order_seq_cst);
+    Thread before = returns_.load(std::memory_order_acquire);
+    if (self != Thread{}) {
+      if (before == self) return;
+      if (before == Thread{} && returns_.compare_exchange_strong(before, self, std::memory_order_seq_cst)) return;
+    }
+    if (before == Processors::nobody()) return;
+    several_return_.store(true, std::memory_order_seq_cst);
+    returns_.store(Processors::nobody(), std::memory_order_release);
   }
   // Behind places that are about to be filled, if there are any.
   [[nodiscard, gnu::noinline]] std::uint64_t first_filled() noexcept {
@@ -90,10 +95,10 @@ class BasicReturnedBlocks {
 
   alignas(kLine) Atomic<std::uint64_t> next_{0};
   Atomic<std::uint64_t> emptied_seen_{0};  // by who returns
-  Atomic<Thread> first_thread_{Thread{}};
+  Atomic<Thread> returns_{Thread{}};       // the only one that does; nobody(): there are several
   alignas(kLine) std::array<Atomic<std::uint64_t>, kPlaces> places_{};
   alignas(kLine) Atomic<std::uint64_t> emptied_{0};
-  Atomic<bool> several_return_{false};  // for ever
+  Atomic<bool> several_return_{false};  // from then on for ever
   std::uint64_t front_ = 0;             // as emptied_, of who empties
   std::uint64_t first_ = 0;             // the place that first() found last
 };

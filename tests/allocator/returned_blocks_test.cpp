@@ -91,7 +91,7 @@ TEST(ReturnedBlocksInterleaving, TwoThatReturnAtOnceLoseNothing) {
 
 TEST(ReturnedBlocksInterleaving, OneReturnsInAFullRingWhileItIsEmptied) {
   const std::size_t orders = in_every_order(
-      2,
+      kSanitized ? 2 : 4,
       [] {
         auto world = new_world();
         for (std::uint64_t i = 1; i <= Returned::kPlaces - 1; ++i) EXPECT_TRUE(world->returned.put(i));
