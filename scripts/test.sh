@@ -50,7 +50,7 @@ done
 ((${#presets[@]} > 0)) || presets=(dev asan tsan)
 export CISTERN_TEST_SCALE=${CISTERN_TEST_SCALE:-$scale}
 # By default ThreadSanitizer sleeps a second at the end of each process that had threads, and
-# each case is one: its reports come without that.
+# many cases are one: its reports come without that.
 export TSAN_OPTIONS="atexit_sleep_ms=0 ${TSAN_OPTIONS:-}"
 
 # Folders that a preset leaves out (CMakePresets.json): a sanitizer has nothing to say about them,
@@ -66,9 +66,34 @@ attribute() {
   echo "${value:-0}"
 }
 
-# The cases of preset $1 that failed, a line each, by its JUnit file $2.
+# By the JUnit file $1: how many more cases, failures and skipped cases there were than it counts, where one test of
+# ctest's ran several (cistern_add_cases).
+beside_counted() {
+  awk '
+    /<testcase / { together = / name="[^"]*[0-9]+_of_[0-9]+"/ }
+    together && /\[==========\] Running [0-9]+ tests? from / { cases += $3 - 1 }
+    together && /^\[  SKIPPED \] [0-9]+ tests?, listed below/ { skipped += $4 }
+    together && /^ *[0-9]+ FAILED TESTS?$/ { failures += $1 - 1 }
+    END { print cases + 0, failures + 0, skipped + 0 }' "$1"
+}
+
+# The cases of preset $1 that failed, a line each, by its JUnit file $2. Of several in one process those that it told
+# of, and the one at which it ended.
 failed_names() {
-  sed -n 's/.*<testcase name="\([^"]*\)".* status="fail".*/'"$1"': \1/p' "$2"
+  awk -v preset="$1" '
+    /<testcase / {
+      split($0, quoted, "\"")
+      test = quoted[2]
+      fails = / status="fail"/
+      together = test ~ /[0-9]+_of_[0-9]+$/
+      running = ""
+      if (fails && !together) print preset ": " test
+    }
+    !fails || !together { next }
+    /^\[ RUN      \] / { running = $4 }
+    /^\[       OK \] |^\[  SKIPPED \] / { running = "" }
+    /^\[  FAILED  \] .* ms\)$/ { running = ""; print preset ": " test ": " $4 }
+    /<\/testcase>/ && running != "" { print preset ": " test ": ended in " running }' "$2"
 }
 
 total=0 failed=0 skipped=0
@@ -82,20 +107,23 @@ for preset in "${presets[@]}"; do
   rm -f "$junit"
   status=0
   ctest --test-dir "$root/build/$preset" --output-on-failure --parallel "$(nproc)" \
-    --output-junit "$junit" "${ctest_arguments[@]}" || status=$?
+    --output-junit "$junit" --test-output-size-passed 4194304 --test-output-size-failed 4194304 \
+    "${ctest_arguments[@]}" || status=$?
   [[ -s $junit ]] || {
     echo "./dev test: ctest left no results for $preset" >&2
     exit 1
   }
-  total=$((total + $(attribute "$junit" tests)))
-  failures=$(attribute "$junit" failures)
+  read -r more_cases more_failures more_skipped < <(beside_counted "$junit")
+  cases=$(($(attribute "$junit" tests) + more_cases))
+  total=$((total + cases))
+  failures=$(($(attribute "$junit" failures) + more_failures))
   # A test that could not be started is no failure in that file, but it is one.
   ((status == 0 || failures > 0)) || failures=1
   failed=$((failed + failures))
   # Of thousands of lines, the last ones are what is read first.
   ((failures == 0)) || names+=$(failed_names "$preset" "$junit")$'\n'
-  skipped=$((skipped + $(attribute "$junit" skipped) + $(attribute "$junit" disabled)))
-  ran+="${ran:+, }$preset $(attribute "$junit" tests)${without:+ (all but $without)}"
+  skipped=$((skipped + $(attribute "$junit" skipped) + $(attribute "$junit" disabled) + more_skipped))
+  ran+="${ran:+, }$preset $cases${without:+ (all but $without)}"
 done
 
 echo

@@ -6,6 +6,7 @@
 #include <cistern/ipc.h>
 #include <gmock/gmock.h>
 
+#include <cstddef>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -103,7 +104,7 @@ TEST(HostFunctionsOfAFailedDevice, AreDestroyedByTheNextCallThatFindsTheFailure)
       [](const Stream& stream) { stream.launch_host_func([] {}); },
   };
   for (const auto& find : finds) {
-    SimulatedDriver driver({.devices = 2});
+    SimulatedDriver driver({.devices = 2, .capacity_bytes = std::size_t{1} << 30});
     const Contexts contexts(driver.api());
     const Stream stream = StreamAccess::wrap(driver.api(), {driver.create_stream(), 1}, 0);
     const Stream elsewhere = StreamAccess::wrap(driver.api(), {driver.create_stream(1), 2}, 1);
