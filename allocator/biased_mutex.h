@@ -34,6 +34,8 @@ struct HostProcessors {
 
   // Null: the calling thread cannot be told from others.
   [[nodiscard]] static Thread this_thread() noexcept { return ThreadMark::of_this_thread(); }
+  // The same, and null, which is no thread that a lock leans towards, if it was never asked for.
+  [[nodiscard]] static Thread this_thread_if_known() noexcept { return ThreadMark::if_known(); }
   [[nodiscard]] static Thread nobody() noexcept;
   // Neither the compiler nor a signal handler sees what stands on one side of it on the other.
   static void keep_order() noexcept { std::atomic_signal_fence(std::memory_order_seq_cst); }
@@ -57,6 +59,13 @@ class BasicBiasedMutex {
     if (bias->thread == self && enter(*bias)) return;
     lock_for_all(self);
   }
+  // False: it does not lean towards the calling thread. Otherwise nobody else was inside since that was last, and
+  // `leave` follows.
+  [[nodiscard, gnu::always_inline]] bool try_enter() {
+    Bias* const bias = bias_.load(std::memory_order_acquire);
+    return bias->thread == Processors::this_thread_if_known() && enter(*bias);
+  }
+  [[gnu::always_inline]] void leave() { entered_by_->inside.store(false, std::memory_order_release); }
   [[gnu::always_inline]] void unlock() {
     if (Bias* const bias = entered_by_; bias != nullptr)
       bias->inside.store(false, std::memory_order_release);
@@ -75,7 +84,7 @@ class BasicBiasedMutex {
     Atomic<bool> inside{false};
     std::uint32_t entries = 0;  // since it was given; its thread's while it is inside
   };
-  [[nodiscard]] bool enter(Bias& bias) {
+  [[nodiscard, gnu::always_inline]] bool enter(Bias& bias) {
     bias.inside.store(true, std::memory_order_relaxed);
     Processors::keep_order();  // the processor's part of it is the other side's barrier
     if (bias_.load(std::memory_order_acquire) == &bias) {

@@ -32,10 +32,7 @@ CachingAllocator::~CachingAllocator() {
 }
 
 void* CachingAllocator::allocate(std::size_t bytes, StreamHandle stream, int device) {
-  if (stream == nullptr) return state_->usable().allocate(bytes, {}, device);
-  if (bytes == 0) return nullptr;
-  const StreamUse use = state_->usable().use_of(stream, device);
-  return state_->usable().allocate(bytes, use.stream, use.device);
+  return stream == nullptr ? state_->usable().allocate(bytes, {}, device) : state_->allocate(bytes, stream, device);
 }
 
 void* CachingAllocator::allocate(std::size_t bytes, const Stream& stream) {

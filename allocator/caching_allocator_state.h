@@ -34,6 +34,13 @@ struct CachingAllocator::State {
     return driver_lost_in_fork.load(std::memory_order_relaxed) && contexts.own == nullptr;
   }
 
+  // Not inline, for who does not name a stream.
+  [[nodiscard, gnu::noinline]] void* allocate(std::size_t bytes, StreamHandle stream, int device) {
+    if (bytes == 0) return nullptr;
+    const StreamUse use = usable().use_of(stream, device);
+    return heaps.allocate(bytes, use.stream, use.device);
+  }
+
   OwnContexts contexts;
   DeviceHeaps heaps;             // after the contexts: its end still uses them
   State* left_before = nullptr;  // of those that a forked child left to its parent

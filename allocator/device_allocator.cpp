@@ -51,7 +51,7 @@ template <class PoolsOf>
   return serve(request, stream, lock);
 }
 
-void* DeviceAllocator::allocate_by_heap(std::size_t bytes, const StreamIdentity& stream) {
+void* DeviceAllocator::allocate_by_heap(std::size_t bytes, StreamIdentity stream) {
   return allocate_from(bytes, stream, [&]() -> StreamHeap& {
     StreamHeap& heap = (routing_.empty() ? pools_ : route(stream)).of(stream);
     stream_heaps_.note_request(heap);
@@ -130,6 +130,12 @@ void DeviceAllocator::complete_pending(Lock& lock) {
   release_idle(lock);
   check_driver(api_, result, DriverEntryId::event_query,
                [&] { return fmt::format("an event that guards a free on device {}", device_); });
+}
+
+void DeviceAllocator::free_by_heap(std::uint64_t address) noexcept {
+  if (free(address, nullptr)) return;
+  say_nothing_was_freed(address);
+  api_.note_free(address, 0, nullptr);
 }
 
 bool DeviceAllocator::free(std::uint64_t address, const StreamUse* last_use) noexcept {

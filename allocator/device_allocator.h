@@ -3,12 +3,14 @@
 // DeviceAllocator: one device's heap. The walk from a request to a block, the walk back,
 // and the ladder when the driver refuses; each rung is a file of its own.
 //
-// One malloc, in this order: allocate below; stream_hits.cpp, where the stream's own lock suffices (stream_steps.cpp,
-// where its steps come again); else device_allocator.cpp, with heap_blocks.cpp; then on a miss miss.cpp (the ladder's
-// order) with segments.cpp, garbage_collection.cpp, oversize_release.cpp, full_flush.cpp and out_of_memory.cpp.
+// One malloc, in this order: allocate below; pair_hits.h, where the block that was freed last comes back;
+// stream_hits.cpp, where the stream's own lock suffices (stream_steps.cpp, where its steps come again); else
+// device_allocator.cpp, with heap_blocks.cpp; then on a miss miss.cpp (the ladder's order) with segments.cpp,
+// garbage_collection.cpp, oversize_release.cpp, full_flush.cpp and out_of_memory.cpp.
 //
-// One free: stream_hits.cpp; else device_allocator.cpp, with heap_blocks.cpp, and guarded_free.cpp when other streams
-// used the block (capture_reuse.cpp within a capture).
+// One free: DeviceHeaps::deallocate; pair_hits.h, where the block was handed out last; stream_hits.cpp; else
+// device_allocator.cpp, with heap_blocks.cpp, and guarded_free.cpp when other streams used the block (capture_reuse.cpp
+// within a capture).
 //
 // Expandable segments: range_growth.cpp, range_release.cpp and range_moves.cpp. Paged memory: paged_hits.cpp,
 // paged_blocks.cpp, paged_release.cpp, paged_retirement.cpp and paged_decay.cpp. Private pools: pool_recording.cpp,
@@ -44,9 +46,11 @@ class DeviceAllocator : public StreamHits {
   DeviceAllocator& operator=(const DeviceAllocator&) = delete;
 
   // See cistern::allocate. Requires: bytes > 0.
-  [[nodiscard]] void* allocate(std::size_t bytes, const StreamIdentity& stream) {
-    void* const pointer = allocate_by_stream(bytes, stream);
-    return pointer != nullptr ? pointer : allocate_by_heap(bytes, stream);
+  [[nodiscard, gnu::always_inline]] void* allocate(std::size_t bytes, StreamIdentity stream) {
+    StreamHeap* const heap = stream_heaps_.find_recent(stream);
+    if (heap != nullptr)
+      if (void* const pointer = take_back(*heap, bytes, stream)) return pointer;
+    return allocate_beside_pairs(heap, bytes, stream);
   }
   // The same from a pool, whatever is recorded.
   [[nodiscard]] void* allocate_in(PoolId id, std::size_t bytes, const StreamIdentity& stream);
@@ -110,7 +114,8 @@ class DeviceAllocator : public StreamHits {
 
  private:
   // device_allocator.cpp: hits, and frees on the block's own stream, with the heap's lock.
-  [[nodiscard]] void* allocate_by_heap(std::size_t bytes, const StreamIdentity& stream);
+  [[nodiscard, gnu::noinline]] void* allocate_by_heap(std::size_t bytes, StreamIdentity stream) override;
+  [[gnu::noinline]] void free_by_heap(std::uint64_t address) noexcept override;
   // From what pools_of() says, under the lock.
   template <class PoolsOf>
   [[nodiscard]] void* allocate_from(std::size_t bytes, const StreamIdentity& stream, PoolsOf&& pools_of);

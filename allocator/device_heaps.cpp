@@ -66,12 +66,18 @@ DeviceAllocator& DeviceHeaps::make_heap(int device) {
   return *slot.load(std::memory_order_acquire);
 }
 
-void DeviceHeaps::deallocate(void* pointer) noexcept {
-  const auto address = reinterpret_cast<std::uintptr_t>(pointer);
-  if (address == 0) return;
-  if (find_owner(address, [&](DeviceAllocator& heap) { return heap.free_by_stream(address); })) [[likely]]
-    return;
-  deallocate(pointer, nullptr);
+void* DeviceHeaps::allocate_first(std::size_t bytes, StreamIdentity stream, int device) {
+  return make_heap(device).allocate(bytes, stream);
+}
+
+void DeviceHeaps::deallocate_anywhere(std::uint64_t address) noexcept {
+  const bool is_freed = find_owner(address, [&](DeviceAllocator& heap) {
+    StreamHeap* const of_stream = heap.find_by_page(address);
+    if (of_stream == nullptr) return false;
+    if (!heap.let_stand(*of_stream, address)) heap.free_beside_pairs(*of_stream, address);
+    return true;
+  });
+  if (!is_freed) deallocate(reinterpret_cast<void*>(address), nullptr);
 }
 
 void DeviceHeaps::deallocate(void* pointer, const StreamUse* last_use) noexcept {

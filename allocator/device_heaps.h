@@ -34,10 +34,24 @@ class DeviceHeaps final : private PeerListener, private SnapshotSource {
   DeviceHeaps(const DeviceHeaps&) = delete;
   DeviceHeaps& operator=(const DeviceHeaps&) = delete;
 
-  [[nodiscard]] void* allocate(std::size_t bytes, const StreamIdentity& stream, int device) {
-    return bytes == 0 ? nullptr : heap(device).allocate(bytes, stream);
+  [[nodiscard, gnu::always_inline]] void* allocate(std::size_t bytes, StreamIdentity stream, int device) {
+    if (bytes == 0) return nullptr;
+    DeviceAllocator* const heap = made_heap(device);
+    return heap != nullptr ? heap->allocate(bytes, stream) : allocate_first(bytes, stream, device);
   }
-  void deallocate(void* pointer) noexcept;
+  [[gnu::always_inline]] void deallocate(void* pointer) noexcept {
+    const auto address = reinterpret_cast<std::uintptr_t>(pointer);
+    if (address == 0) return;
+    for (const auto& slot : heaps_) {
+      DeviceAllocator* const heap = slot.load(std::memory_order_acquire);
+      if (heap == nullptr || !heap->may_own(address)) continue;
+      StreamHeap* const of_stream = heap->find_recent_by_page(address);
+      if (of_stream == nullptr) continue;
+      if (heap->let_stand(*of_stream, address)) return;
+      return heap->free_beside_pairs(*of_stream, address);
+    }
+    deallocate_anywhere(address);
+  }
   // `last_use`, if not null, is a stream that used the block too.
   void deallocate(void* pointer, const StreamUse* last_use) noexcept;
   // The same, for who tells by itself that nothing was freed: false.
@@ -99,9 +113,8 @@ class DeviceHeaps final : private PeerListener, private SnapshotSource {
   // The heap of a device, made at first use. Throws InvalidArgument, DriverError. On the path of every request, where
   // a call costs as much as what it does.
   [[nodiscard, gnu::always_inline]] DeviceAllocator& heap(int device) {
-    if (const auto place = static_cast<std::size_t>(device); place < heaps_.size())
-      if (DeviceAllocator* heap = heaps_[place].load(std::memory_order_acquire)) return *heap;
-    return make_heap(device);
+    DeviceAllocator* const heap = made_heap(device);
+    return heap != nullptr ? *heap : make_heap(device);
   }
   // The same, or nullptr where nothing was allocated yet.
   [[nodiscard]] DeviceAllocator* existing(int device) const;
@@ -181,6 +194,12 @@ class DeviceHeaps final : private PeerListener, private SnapshotSource {
   void unlock_after_fork();
 
  private:
+  [[nodiscard, gnu::always_inline]] DeviceAllocator* made_heap(int device) const noexcept {
+    const auto place = static_cast<std::size_t>(device);
+    return place < heaps_.size() ? heaps_[place].load(std::memory_order_acquire) : nullptr;
+  }
+  [[nodiscard, gnu::noinline]] void* allocate_first(std::size_t bytes, StreamIdentity stream, int device);
+  [[gnu::noinline]] void deallocate_anywhere(std::uint64_t address) noexcept;
   [[nodiscard]] DeviceAllocator& make_heap(int device);
   [[noreturn, gnu::cold]] static void refuse(const Stream& stream);
   // A capture of any thread that a pool of any device is begun for.

@@ -52,6 +52,7 @@ void HeapMutex::settle_streams() noexcept {
 void HeapMutex::unlock() {
   heap_.serves_by_stream_ = heap_.can_serve_by_stream();
   heap_.one_stream_serves_ = streams_.size() == 1;
+  heap_.pairs_are_plain_ = heap_.can_have_plain_pairs();
   heap_.most_steps_ = heap_.worthwhile_steps();
   heap_.hits_are_plain_ = heap_.one_stream_serves_ && !heap_.decays_;
   for (StreamHeap* stream : streams_) stream->mutex.unlock();

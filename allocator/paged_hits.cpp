@@ -37,7 +37,7 @@ void* StreamHits::take_paged_hit(StreamHeap& heap, std::size_t bytes) noexcept {
   Block* const block = take_paged_block(heap, bytes);
   if (block == nullptr) return nullptr;
   // Another stream's requests would have to find it carried out, and its turns do not look at the clock.
-  if (hits_are_plain_ && !heap.ledger.shares) heap.lazy_free.begin(block, {});
+  if (hits_are_plain_ && !heap.ledger.shares) heap.lazy_free.begin(block, {}, pairs_are_plain_);
   note_step<StreamStep::Kind::allocation>(heap, *block, [] { return InactiveSplitChange{}; });
   return handed_out(heap, block->address, block->bytes, bytes);
 }

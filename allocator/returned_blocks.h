@@ -41,6 +41,11 @@ class BasicReturnedBlocks {
     first_ = front_;
     return address;
   }
+  // Whether no place is filled, or about to be: then there is none. Without a loop.
+  [[nodiscard, gnu::always_inline]] bool is_surely_empty() const noexcept {
+    return places_[front_ % kPlaces].load(std::memory_order_seq_cst) == 0 &&
+           (!several_return_.load(std::memory_order_seq_cst) || next_.load(std::memory_order_seq_cst) == front_);
+  }
   // Returns the next one. Requires: the last of these calls found one.
   std::uint64_t drop_first() noexcept {
     if (first_ != front_) {

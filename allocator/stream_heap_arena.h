@@ -40,9 +40,19 @@ class StreamHeapArena {
       return latest.heap.load(std::memory_order_acquire);
     return by_stream_.find(key);
   }
+  // The same, and null as well where others came since with the same remainder. Without a loop.
+  [[nodiscard, gnu::always_inline]] StreamHeap* find_recent(const StreamIdentity& stream) const noexcept {
+    const std::uint64_t key = key_of(stream.id);
+    const Latest& latest = latest_[key % kLatest];
+    return latest.key.load(std::memory_order_acquire) == key ? latest.heap.load(std::memory_order_acquire) : nullptr;
+  }
   // Whose live blocks around that address are found in StreamHeap::live; null: not known. O(1).
   [[nodiscard]] StreamHeap* find_by_page(std::uint64_t address) const noexcept {
     return by_page_.find(address / kPage);
+  }
+  // The same, and null as well where others came since with the same remainder. Without a loop.
+  [[nodiscard, gnu::always_inline]] StreamHeap* find_recent_by_page(std::uint64_t address) const noexcept {
+    return by_page_.find_recent(address / kPage);
   }
 
   // Throws std::bad_alloc, unchanged. O(1) amortised.

@@ -12,59 +12,79 @@ void say_nothing_was_freed(std::uint64_t address) noexcept {
                address);
 }
 
-[[gnu::flatten]] void* StreamHits::allocate_by_stream(std::size_t bytes, const StreamIdentity& stream) noexcept {
-  StreamHeap* const heap = stream_heaps_.find(stream);
-  if (heap == nullptr) return nullptr;
-  if (heap->recurrence.is_followed()) {
-    if (void* const pointer = allocate_as_expected(*heap, bytes, stream)) return pointer;
-  } else if (heap->recurrence.wants_room()) {
-    provide_for_steps(*heap);
+// Null: not without the heap's lock.
+[[gnu::always_inline]] inline void* StreamHits::allocate_by_stream(StreamHeap& heap, std::size_t bytes,
+                                                                   const StreamIdentity& stream) noexcept {
+  if (heap.recurrence.is_followed()) {
+    if (void* const pointer = allocate_as_expected(heap, bytes, stream)) return pointer;
+  } else if (heap.recurrence.wants_room()) {
+    provide_for_steps(heap);
   }
   if (gathering().includes(HistoryContext::state)) return nullptr;
   history_.provide();
   const AwakeStreams::Bits awaiting = awake_.awaiting();
-  if ((awaiting & ~heap->awake_bit.load(std::memory_order_relaxed)) != 0) [[unlikely]]
-    return allocate_among_waits(*heap, bytes, stream);
-  const std::lock_guard lock(heap->mutex);
-  if (!may_serve(*heap) || heap->stream.id != stream.id || current_tag() != kUntagged) return nullptr;
+  if ((awaiting & ~heap.awake_bit.load(std::memory_order_relaxed)) != 0) [[unlikely]]
+    return allocate_among_waits(heap, bytes, stream);
+  const std::lock_guard lock(heap.mutex);
+  if (!may_serve(heap) || heap.stream.id != stream.id || current_tag() != kUntagged) return nullptr;
   if (awaiting != 0) [[unlikely]]
-    return allocate_after_waits(*heap, bytes);
-  return take_standing_or_hit(*heap, bytes,
-                              [&](const Block& block) { trace_by_stream<kAllocated>(*heap, block.address, bytes); });
+    return allocate_after_waits(heap, bytes);
+  return take_standing_or_hit(heap, bytes,
+                              [&](const Block& block) { trace_by_stream<kAllocated>(heap, block.address, bytes); });
 }
 
-[[gnu::flatten]] bool StreamHits::free_by_stream(std::uint64_t address) noexcept {
-  StreamHeap* const heap = stream_heaps_.find_by_page(address);
-  if (heap == nullptr) return false;
-  const bool is_of_another = heap->allocates.load(std::memory_order_relaxed) != ThreadMark::of_this_thread();
-  if (!is_of_another && heap->recurrence.is_followed() && free_as_expected(*heap, address)) return true;
+[[gnu::flatten]] void* StreamHits::allocate_beside_pairs(StreamHeap* heap, std::size_t bytes, StreamIdentity stream) {
+  if (heap == nullptr) {
+    heap = stream_heaps_.find(stream);
+    if (heap != nullptr)
+      if (void* const pointer = take_back(*heap, bytes, stream)) return pointer;
+  }
+  if (heap != nullptr)
+    if (void* const pointer = allocate_by_stream(*heap, bytes, stream)) [[likely]]
+      return pointer;
+  return allocate_by_heap(bytes, stream);
+}
+
+// False: not without the heap's lock.
+[[gnu::always_inline]] inline bool StreamHits::free_by_stream(StreamHeap& heap, std::uint64_t address) noexcept {
+  const bool is_of_another = heap.allocates.load(std::memory_order_relaxed) != ThreadMark::of_this_thread();
+  if (!is_of_another && heap.recurrence.is_followed() && free_as_expected(heap, address)) return true;
   if (gathering().includes(HistoryContext::all)) return false;
-  if (is_of_another && hands_back_ && hand_back(*heap, address)) return true;
+  if (is_of_another && hands_back_ && hand_back(heap, address)) return true;
   history_.provide();
   Awaited awaited;
   {
-    const std::lock_guard lock(heap->mutex);
-    if (!may_serve(*heap)) return false;
-    stop_following(*heap);
+    const std::lock_guard lock(heap.mutex);
+    if (!may_serve(heap)) return false;
+    stop_following(heap);
     // No room: with the lock at hand, room for the next ones.
-    if (is_of_another && heap->returned.first() != 0 && !take_returned(*heap)) return false;
-    LazyFree& lazy = heap->lazy_free;
-    const bool is_last = lazy.block != nullptr && lazy.block->address == address;
-    if (is_last && lazy.state == LazyFree::State::in_use) {
-      tell_free(*heap, *lazy.block);
-      lazy.state = LazyFree::State::free;
-      lazy.is_told = heap->recurrence.learns();
-      if (lazy.is_told) [[unlikely]]
-        note_step<StreamStep::Kind::free>(*heap, *lazy.block, [&] { return lazy.change_by_freeing(); });
+    if (is_of_another && heap.returned.first() != 0 && !take_returned(heap)) return false;
+    LazyFree& lazy = heap.lazy_free;
+    const bool is_last = lazy.is_of(address);
+    if (is_last && lazy.state() == LazyFree::State::in_use) {
+      tell_free(heap, *lazy.block());
+      const bool is_told = heap.recurrence.learns();
+      lazy.go(is_told);
+      if (is_told) [[unlikely]]
+        note_step<StreamStep::Kind::free>(heap, *lazy.block(), [&] { return lazy.change_by_freeing(); });
       return true;
     }
-    const bool is_shared = is_last && lazy.state == LazyFree::State::shared;
-    if (!is_shared && free_hit(*heap, address)) return true;
-    awaited = begin_awaiting(*heap, address);
+    const bool is_shared = is_last && lazy.state() == LazyFree::State::shared;
+    if (!is_shared && free_hit(heap, address)) return true;
+    awaited = begin_awaiting(heap, address);
     if (awaited.block == nullptr) return false;
   }
-  record_awaited(*heap, awaited);
+  record_awaited(heap, awaited);
   return true;
+}
+
+[[gnu::flatten]] void StreamHits::free_beside_pairs(StreamHeap& heap, std::uint64_t address) noexcept {
+  if (!free_by_stream(heap, address)) free_by_heap(address);
+}
+
+bool StreamHits::free_by_stream(std::uint64_t address) noexcept {
+  StreamHeap* const heap = find_by_page(address);
+  return heap != nullptr && free_by_stream(*heap, address);
 }
 
 [[gnu::flatten]] bool StreamHits::record_use_by_stream(std::uint64_t address, StreamUse& use) {
@@ -74,9 +94,9 @@ void say_nothing_was_freed(std::uint64_t address) noexcept {
   if (!may_serve(*heap)) return false;
   forget_steps(*heap);
   LazyFree& lazy = heap->lazy_free;
-  if (lazy.block != nullptr && lazy.block->address == address && !lazy.is_freed()) {
-    add_use(lazy.block, std::move(use));
-    if (lazy.block->has_uses) lazy.state = LazyFree::State::shared;
+  if (lazy.is_of(address) && !lazy.is_freed()) {
+    add_use(lazy.block(), std::move(use));
+    if (lazy.block()->has_uses) lazy.share();
     return true;
   }
   if (!settle_by_stream(*heap)) return false;
@@ -100,7 +120,7 @@ bool StreamHits::owns_by_stream(std::uint64_t address) noexcept {
   if (!may_serve(*heap) || heap->returned.first() != 0) return false;
   stop_following(*heap);
   const LazyFree& lazy = heap->lazy_free;
-  const bool is_freed_last = lazy.block != nullptr && lazy.block->address == address && lazy.is_freed();
+  const bool is_freed_last = lazy.is_of(address) && lazy.is_freed();
   return !is_freed_last && heap->live.find(address) != nullptr;
 }
 
@@ -133,8 +153,8 @@ bool StreamHits::can_serve_by_stream() const noexcept {
   InactiveSplitChange change;
   Block* const block = take_block(heap, bytes, change);
   if (block == nullptr) return nullptr;
-  if (!heap.ledger.shares) heap.lazy_free.begin(block, change);
-  note_step<StreamStep::Kind::allocation>(heap, *block, [&] { return heap.lazy_free.change; });
+  if (!heap.ledger.shares) heap.lazy_free.begin(block, change, pairs_are_plain_);
+  note_step<StreamStep::Kind::allocation>(heap, *block, [&] { return heap.lazy_free.change(); });
   return handed_out(heap, block->address, block->bytes, bytes);
 }
 
@@ -189,29 +209,29 @@ void StreamHits::free_returned(StreamHeap& heap) noexcept {
 
 bool StreamHits::carry_out(StreamHeap& heap) noexcept {
   LazyFree& lazy = heap.lazy_free;
-  Block* const block = lazy.block;
+  Block* const block = lazy.block();
   tell_standing_free(heap);
-  heap.recurrence.turned(lazy.turns);
-  if (lazy.turns != 0) heap.has_served_alone = true;
-  if (lazy.turns != 0)
-    heap.ledger.blocks.turned(block->kind, lazy.turns, as_signed(block->bytes), as_signed(block->requested),
-                              lazy.change);
-  if (lazy.turns != 0 && block->segment->is_paged())
-    paged_->placement.turned(PagedMemory::place_of(*block), lazy.turns);
-  lazy.turns = 0;
-  if (lazy.state == LazyFree::State::free && block->segment->is_paged()) {
+  heap.recurrence.turned(lazy.turns());
+  if (lazy.turns() != 0) heap.has_served_alone = true;
+  if (lazy.turns() != 0)
+    heap.ledger.blocks.turned(block->kind, lazy.turns(), as_signed(block->bytes), as_signed(block->requested),
+                              lazy.change());
+  if (lazy.turns() != 0 && block->segment->is_paged())
+    paged_->placement.turned(PagedMemory::place_of(*block), lazy.turns());
+  lazy.end_turns();
+  if (lazy.state() == LazyFree::State::free && block->segment->is_paged()) {
     if (!count_free(heap, *block, {})) return false;
     heap.live.erase(block->address);
     put_free_paged(block, heap.spares);
-  } else if (lazy.state == LazyFree::State::free) {
+  } else if (lazy.state() == LazyFree::State::free) {
     const FreeNeighbours free(*block);
     if (!count_free(heap, *block, change_by_freeing(*block, free))) return false;
     heap.live.erase(block->address);
     put_free(block, free, heap.of(block->kind), heap.spares);
-  } else if (lazy.state == LazyFree::State::awaited) {
+  } else if (lazy.state() == LazyFree::State::awaited) {
     heap.live.erase(block->address);
   }
-  lazy = {};
+  lazy.end();
   return true;
 }
 
@@ -239,17 +259,20 @@ void StreamHits::write_staged(StreamHeap& heap) noexcept {
 }
 
 void StreamHits::settle_lazy_free(StreamHeap& heap) noexcept {
-  const LazyFree lazy = std::exchange(heap.lazy_free, {});
-  Block* const block = lazy.block;
-  if (lazy.turns != 0) heap.has_served_alone = true;
-  if (lazy.turns != 0)
-    recorder_.turned(block->segment->kind, lazy.turns, as_signed(block->bytes), as_signed(block->requested),
-                     lazy.change, false, attribution(*block));
-  if (lazy.turns != 0 && block->segment->is_paged())
-    paged_->placement.turned(PagedMemory::place_of(*block), lazy.turns);
-  if (!lazy.is_freed()) return;
+  LazyFree& lazy = heap.lazy_free;
+  Block* const block = lazy.block();
+  const LazyFree::State state = lazy.state();
+  const std::int64_t turns = lazy.turns();
+  const InactiveSplitChange change = lazy.change();
+  lazy.end();
+  if (turns != 0) heap.has_served_alone = true;
+  if (turns != 0)
+    recorder_.turned(block->segment->kind, turns, as_signed(block->bytes), as_signed(block->requested), change, false,
+                     attribution(*block));
+  if (turns != 0 && block->segment->is_paged()) paged_->placement.turned(PagedMemory::place_of(*block), turns);
+  if (state < LazyFree::State::free) return;
   heap.live.erase(block->address);
-  if (lazy.state == LazyFree::State::free) free_any_at_once(block);
+  if (state == LazyFree::State::free) free_any_at_once(block);
 }
 
 }  // namespace cistern

@@ -10,7 +10,7 @@
 // does it (device_allocator.cpp).
 // Thread safety: any public member may be called from any thread.
 
-#include "allocator/heap_blocks.h"
+#include "allocator/pair_hits.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -22,21 +22,28 @@ namespace cistern {
 // Standard error says that the address, which somebody freed, is not that of a live block.
 void say_nothing_was_freed(std::uint64_t address) noexcept;
 
-class StreamHits : public HeapBlocks {
+class StreamHits : public PairHits {
  public:
   // Whether a live block begins at `address`.
   [[nodiscard]] bool owns(std::uint64_t address) noexcept;
+  // Frees the block at `address`, whose page is the stream's: with the stream's lock where that suffices, else with the
+  // heap's.
+  [[gnu::noinline]] void free_beside_pairs(StreamHeap& heap, std::uint64_t address) noexcept;
   // Frees the live block at exactly `address`; false, with nothing changed, where the lock of its stream does not
   // suffice.
   [[nodiscard]] bool free_by_stream(std::uint64_t address) noexcept;
 
  protected:
   StreamHits(const HeapSurroundings& surroundings, int device, const AllocatorOptions& options)
-      : HeapBlocks(*this, surroundings, device, options) {}
-  ~StreamHits() = default;
+      : PairHits(*this, surroundings, device, options) {}
+  virtual ~StreamHits() = default;
 
-  // Null: not without the heap's lock.
-  [[nodiscard]] void* allocate_by_stream(std::size_t bytes, const StreamIdentity& stream) noexcept;
+  // A request: with the stream's lock where that suffices, else with the heap's. `heap`: the stream's, if it is known.
+  [[nodiscard, gnu::noinline]] void* allocate_beside_pairs(StreamHeap* heap, std::size_t bytes, StreamIdentity stream);
+  // The walks with the heap's lock. Not among the calls of a walk without it, which are one piece of code.
+  [[nodiscard]] virtual void* allocate_by_heap(std::size_t bytes, StreamIdentity stream) = 0;
+  virtual void free_by_heap(std::uint64_t address) noexcept = 0;
+
   // False: not without the heap's lock. Throws std::bad_alloc, unchanged.
   [[nodiscard]] bool record_use_by_stream(std::uint64_t address, StreamUse& use);
   // Whether the stream shares its ledger from now on: by a request that took the heap's lock. O(streams awake); where
@@ -45,6 +52,8 @@ class StreamHits : public HeapBlocks {
 
  private:
   friend class HeapMutex;
+  [[nodiscard]] void* allocate_by_stream(StreamHeap& heap, std::size_t bytes, const StreamIdentity& stream) noexcept;
+  [[nodiscard]] bool free_by_stream(StreamHeap& heap, std::uint64_t address) noexcept;
   [[nodiscard]] bool may_serve(const StreamHeap& heap) const noexcept;
   [[nodiscard]] bool owns_by_stream(std::uint64_t address) noexcept;
   [[nodiscard]] bool can_serve_by_stream() const noexcept;
@@ -84,7 +93,7 @@ class StreamHits : public HeapBlocks {
   void write_staged(StreamHeap& heap) noexcept;
   // The same by who has the heap's lock. Requires: no stream's steps are followed.
   void settle(StreamHeap& heap) noexcept {
-    if (heap.lazy_free.block != nullptr) settle_lazy_free(heap);
+    if (heap.lazy_free.block() != nullptr) settle_lazy_free(heap);
     if (!heap.stage.events().empty()) write_staged(heap);
     const bool is_awake = heap.is_awake.load(std::memory_order_relaxed);
     if (heap.returned.first() == 0 && spares_for_others(heap) == 0 && (is_awake || heap.recurrence.room() == 0)) return;
@@ -142,8 +151,8 @@ class StreamHits : public HeapBlocks {
                                     const InactiveSplitChange& splits) noexcept;
   // A free that stands is a step as soon as something else happens.
   void tell_standing_free(StreamHeap& heap) noexcept {
-    if (LazyFree& lazy = heap.lazy_free; !std::exchange(lazy.is_told, true))
-      note_step<StreamStep::Kind::free>(heap, *lazy.block, [&] { return lazy.change_by_freeing(); });
+    if (LazyFree& lazy = heap.lazy_free; !lazy.tell())
+      note_step<StreamStep::Kind::free>(heap, *lazy.block(), [&] { return lazy.change_by_freeing(); });
   }
   [[nodiscard]] bool is_paged_step(const StreamHeap& heap, const Block& block) const noexcept;
   // False, with nothing changed: nothing is followed, or that is not the next step.
@@ -237,15 +246,13 @@ inline void* StreamHits::take_standing_or_hit(StreamHeap& heap, std::size_t byte
   stop_following(heap);
   if (heap.returned.first() == 0) [[likely]] {
     LazyFree& lazy = heap.lazy_free;
-    if (lazy.state == LazyFree::State::free && lazy.block->requested == bytes) {
-      lazy.state = LazyFree::State::in_use;
-      ++lazy.turns;
-      Block* const block = lazy.block;
+    if (lazy.serves(bytes)) {
+      lazy.come_back();
+      Block* const block = lazy.block();
       trace(*block);
       api_.note_allocate(block->address, block->bytes, heap.stream.handle);
-      if (lazy.is_told) [[unlikely]]
-        note_step<StreamStep::Kind::allocation>(heap, *block, [&] { return lazy.change; });
-      lazy.is_told = true;
+      if (lazy.tell()) [[unlikely]]
+        note_step<StreamStep::Kind::allocation>(heap, *block, [&] { return lazy.change(); });
       return reinterpret_cast<void*>(block->address);
     }
   } else if (!take_returned(heap)) {
@@ -339,9 +346,9 @@ inline bool StreamHits::count_free(StreamHeap& heap, const Block& block, const I
 inline bool StreamHits::settle_by_stream(StreamHeap& heap) noexcept {
   LazyFree& lazy = heap.lazy_free;
   // Without a block neither holds. One jump: one on whether there is a block could not be foreseen.
-  if (lazy.is_freed() | (lazy.turns != 0)) [[unlikely]]
+  if (lazy.is_freed() | (lazy.turns() != 0)) [[unlikely]]
     return carry_out(heap);
-  lazy.block = nullptr;
+  lazy.drop();
   return true;
 }
 

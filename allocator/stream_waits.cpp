@@ -31,11 +31,11 @@ StreamHits::Awaited StreamHits::begin_awaiting(StreamHeap& heap, std::uint64_t a
   if (!can_await(block)) return {};
   LazyFree& lazy = heap.lazy_free;
   // With others that wait something else would happen when they are free.
-  const bool may_stand = lazy.block == block && heap.awaited.empty();
+  const bool may_stand = lazy.block() == block && heap.awaited.empty();
   if (!may_stand && !settle_by_stream(heap)) return {};
   awake_.begin_awaiting(heap.awake_bit.load(std::memory_order_relaxed), one_stream_serves_);
   if (may_stand)
-    lazy.state = LazyFree::State::awaited;
+    lazy.await();
   else
     heap.live.erase(address);
   heap.recurrence.cut();
@@ -149,11 +149,11 @@ bool StreamHits::complete_awaited(std::span<StreamHeap* const, kStreams> heaps, 
 // False, with the free not complete: it takes the heap's lock.
 bool StreamHits::complete_by_stream(StreamHeap& heap, Block& block, std::uint64_t* at) noexcept {
   forget_steps(heap);
-  if (LazyFree& lazy = heap.lazy_free; lazy.block == &block) {  // it may stand
+  if (LazyFree& lazy = heap.lazy_free; lazy.block() == &block) {  // it may stand
     trace_completed(heap, block, at);
     block.pending_events = 0;
     block.state = BlockState::active_allocated;
-    lazy.state = LazyFree::State::free;
+    lazy.complete();
     return true;
   }
   if (!settle_by_stream(heap)) return false;

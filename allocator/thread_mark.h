@@ -16,6 +16,8 @@ class ThreadMark {
     const ThreadMark* mark = current;
     return mark != nullptr ? mark : take();
   }
+  // The same, and null if it never asked for one.
+  [[nodiscard]] static const ThreadMark* if_known() noexcept { return current; }
 
  private:
   friend struct FreeThreadMarks;

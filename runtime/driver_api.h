@@ -51,6 +51,7 @@ class DriverEntry<CUresult(Args...)> {
 struct BlockNote {
   void* self = nullptr;
   void (*function)(void* self, CUdeviceptr address, std::size_t bytes, CUstream stream, const void* pool) = nullptr;
+  explicit operator bool() const noexcept { return function != nullptr; }
   void operator()(CUdeviceptr address, std::size_t bytes, CUstream stream, const void* pool = nullptr) const {
     if (function != nullptr) function(self, address, bytes, stream, pool);
   }

@@ -91,8 +91,16 @@ class DeviceHistory {
       ++lost_;
       return;
     }
-    recorded_ += kAction == kFreed ? 2 : 1;
-    *entry = plain_entry(ticks, address | (kAction << 56), size, stream);
+    write_own<kAction>(*entry, address, size, stream, ticks);
+  }
+  // Whether that is at once, and then that: without a call, for who asked clock().counter().
+  [[nodiscard, gnu::always_inline]] bool adds_own_at_once() const noexcept {
+    return writes_plainly_ && ring_.has_next();
+  }
+  template <std::uint64_t kAction>
+  [[gnu::always_inline]] void add_own_at_once(std::uint64_t address, std::int64_t size, std::int64_t stream,
+                                              std::uint64_t ticks) noexcept {
+    write_own<kAction>(*ring_.next_in_chunk(), address, size, stream, ticks);
   }
 
   // What a stream had staged, as it happened: between what other streams stage at the same time, entries are in
@@ -225,6 +233,12 @@ class DeviceHistory {
   static HistoryEntry plain_entry(std::uint64_t ticks, std::uint64_t place, std::int64_t size,
                                   std::int64_t stream) noexcept {
     return {ticks, place, size, stream, 0, kNoStackId, kNoText, kUntagged};
+  }
+  template <std::uint64_t kAction>
+  [[gnu::always_inline]] void write_own(HistoryEntry& entry, std::uint64_t address, std::int64_t size,
+                                        std::int64_t stream, std::uint64_t ticks) noexcept {
+    recorded_ += kAction == kFreed ? 2 : 1;
+    entry = plain_entry(ticks, address | (kAction << 56), size, stream);
   }
   void add_own_by_point(std::uint64_t action, std::uint64_t address, std::int64_t size, std::int64_t stream,
                         std::uint64_t ticks) noexcept;

@@ -41,6 +41,9 @@ class HistoryRing {
     if (cursor_ == chunk_end_ && !advance(spare)) return nullptr;
     return cursor_++;
   }
+  // Whether next() is a place as it stands. Then next_in_chunk() is the same.
+  [[nodiscard]] bool has_next() const noexcept { return cursor_ != chunk_end_; }
+  [[nodiscard]] HistoryEntry* next_in_chunk() noexcept { return cursor_++; }
   // Places for the next events that their owner fills later, while others write behind them: before any of the
   // ring's readers looks. None if the chunk that is written to has not so many left. What they hold is as for next().
   struct Claim {

@@ -6,6 +6,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <string_view>
 #include <utility>
 
 namespace cistern {
@@ -13,8 +15,10 @@ namespace {
 
 // What a user did not call, on the way from what they called.
 bool is_of_the_heap(const FrameInfo& frame) {
-  return frame.name.starts_with("cistern::DeviceAllocator::") || frame.name.starts_with("cistern::DeviceHeaps::") ||
-         frame.name.starts_with("cistern::GatheredStack::");
+  constexpr std::array<std::string_view, 5> kOurs = {
+      "cistern::DeviceAllocator::", "cistern::StreamHits::", "cistern::DeviceHeaps::",
+      "cistern::CachingAllocator::State::", "cistern::GatheredStack::"};
+  return std::ranges::any_of(kOurs, [&](std::string_view ours) { return frame.name.starts_with(ours); });
 }
 
 FrameInfo frame_at(std::uintptr_t address, Symbols& symbols) {

@@ -20,8 +20,10 @@ class TickClock {
   // All of a process agree: the first one made looks what the processor has.
   TickClock() noexcept;
 
-  [[nodiscard]] std::uint64_t now() const noexcept {
-    if (!has_counter_) return monotonic_ns();
+  [[nodiscard]] std::uint64_t now() const noexcept { return has_counter_ ? counter() : monotonic_ns(); }
+  // Whether `now` is one instruction of the processor's, counter().
+  [[nodiscard]] bool has_counter() const noexcept { return has_counter_; }
+  [[nodiscard, gnu::always_inline]] static std::uint64_t counter() noexcept {
 #if defined(__x86_64__)
     return __rdtsc();
 #elif defined(__aarch64__)

@@ -12,7 +12,7 @@ struct LastAnswer {
   std::uint64_t driver = 0;
   int device = -1;
 };
-thread_local LastAnswer last_answer;
+[[gnu::tls_model("initial-exec")]] constinit thread_local LastAnswer last_answer;
 
 }  // namespace
 

@@ -5,7 +5,8 @@
 namespace cistern::simulated {
 namespace {
 
-thread_local const void* running_driver = nullptr;
+// Initial-exec, as all that each call asks: else that is a call of the loader's.
+[[gnu::tls_model("initial-exec")]] constinit thread_local const void* running_driver = nullptr;
 
 }  // namespace
 

@@ -25,11 +25,25 @@ using Mutex = BasicBiasedMutex<DelayingProcessors>;
 struct Guarded {
   void enter() {
     mutex.lock();
+    add();
+    mutex.unlock();
+  }
+  // Where it leans towards the thread what was seen before is as it was.
+  void enter_at_once() {
+    const int before = count.load(std::memory_order_relaxed);
+    if (!mutex.try_enter()) {
+      enter();
+      return;
+    }
+    if (count.load(std::memory_order_relaxed) != before) broken = true;
+    add();
+    mutex.leave();
+  }
+  void add() {
     if (++inside != 1) broken = true;
     const int seen = count.load(std::memory_order_relaxed);
     count.store(seen + 1, std::memory_order_relaxed);
     --inside;
-    mutex.unlock();
   }
 
   Mutex mutex;
@@ -79,6 +93,18 @@ TEST(BiasedMutex, OneThreadAtATimeWhereAnotherTakesTheBiasAway) {
         guarded.enter();
       },
       [](Guarded& guarded) { guarded.enter(); });
+  std::printf("%zu orders\n", orders);
+  EXPECT_GT(orders, 500U);
+}
+
+TEST(BiasedMutex, WhoEntersAtOnceMissedNobody) {
+  const std::size_t orders = in_every_order(
+      most_stops(), 3,
+      [](Guarded& guarded) {
+        guarded.enter();
+        guarded.enter_at_once();
+      },
+      [](Guarded& guarded) { guarded.enter_at_once(); });
   std::printf("%zu orders\n", orders);
   EXPECT_GT(orders, 500U);
 }

@@ -221,6 +221,7 @@ struct DelayingProcessors {
 
   using Thread = std::size_t;
   [[nodiscard]] static Thread this_thread() noexcept { return TwoProcessors::self + 1; }
+  [[nodiscard]] static Thread this_thread_if_known() noexcept { return this_thread(); }
   [[nodiscard]] static Thread nobody() noexcept { return 99; }
   static void keep_order() noexcept {}
   [[nodiscard]] static bool has_barrier() noexcept { return true; }

@@ -18,9 +18,14 @@
 namespace cistern {
 namespace {
 
-class LazyFreeTest : public ::testing::TestWithParam<Policy> {
+struct Setting {
+  Policy policy = Policy::classic;
+  bool is_warm = false;  // the lock leans towards the thread: plain pairs are served at once (PairHits)
+};
+
+class LazyFreeTest : public ::testing::TestWithParam<Setting> {
  protected:
-  [[nodiscard]] static bool is_paged() { return GetParam() == Policy::paged; }
+  [[nodiscard]] static bool is_paged() { return GetParam().policy == Policy::paged; }
   LazyFreeTest() {
     EXPECT_EQ(driver_.api().init(0), CUDA_SUCCESS);
     CUcontext context = nullptr;
@@ -31,7 +36,7 @@ class LazyFreeTest : public ::testing::TestWithParam<Policy> {
   }
   // A free stands only on a stream that serves itself: after some requests, and as long as no peak moves.
   void wake(StreamHandle stream) {
-    for (int i = 0; i < 3; ++i) allocator_.deallocate(allocator_.allocate(512, stream));
+    for (int i = 0; i < (GetParam().is_warm ? 100 : 3); ++i) allocator_.deallocate(allocator_.allocate(512, stream));
   }
   void raise_peaks() {
     std::array<void*, 8> blocks{};
@@ -48,9 +53,9 @@ class LazyFreeTest : public ::testing::TestWithParam<Policy> {
   [[nodiscard]] MemoryStats stats() const { return allocator_.memory_stats(); }
 
   SimulatedDriver driver_{{.capacity_bytes = std::size_t{1} << 30, .backing = Backing::none}};
-  CachingAllocator allocator_{
-      {.driver = &driver_.api(),
-       .options = AllocatorOptions::parse(std::string("stream_hand_over:done,policy:") + to_string(GetParam()))}};
+  CachingAllocator allocator_{{.driver = &driver_.api(),
+                               .options = AllocatorOptions::parse(std::string("stream_hand_over:done,policy:") +
+                                                                  to_string(GetParam().policy))}};
 };
 
 TEST_P(LazyFreeTest, TheBlockComesBackAndEveryTurnIsCounted) {
@@ -206,26 +211,55 @@ TEST_P(LazyFreeTest, AThreadThatRecordsToAPoolIsServedByItsPool) {
   allocator_.release_pool(0, pool);
 }
 
-TEST_P(LazyFreeTest, EachTurnIsInTheHistory) {
-  allocator_.record_history({.context = HistoryContext::none, .clear_history = true});
-  void* block = allocator_.allocate(4 * kKibi);
-  for (int turn = 0; turn < 3; ++turn) {
-    allocator_.deallocate(block);
-    block = allocator_.allocate(4 * kKibi);
-  }
-  int allocations = 0;
-  int frees = 0;
-  for (const auto& of_device : allocator_.snapshot().device_traces)
-    for (const TraceEntry& entry : of_device) {
-      allocations += entry.action == TraceAction::alloc ? 1 : 0;
-      frees += entry.action == TraceAction::free_completed ? 1 : 0;
+// More turns than a stage or a chunk of the ring has places.
+class LazyFreeHistory : public LazyFreeTest {
+ protected:
+  static constexpr int kTurns = 5000;
+  void expect_all_turns_of(StreamHandle stream) {
+    allocator_.record_history({.context = HistoryContext::none, .clear_history = true});
+    wake(stream);
+    const int before = count_of(TraceAction::alloc);
+    void* block = allocator_.allocate(4 * kKibi, stream);
+    for (int turn = 0; turn < kTurns; ++turn) {
+      allocator_.deallocate(block);
+      block = allocator_.allocate(4 * kKibi, stream);
     }
-  EXPECT_EQ(allocations, 4);
-  EXPECT_EQ(frees, 3);
+    EXPECT_EQ(count_of(TraceAction::alloc), before + kTurns + 1);
+    EXPECT_EQ(count_of(TraceAction::free_requested), before + kTurns);
+    EXPECT_EQ(count_of(TraceAction::free_completed), before + kTurns);
+    allocator_.deallocate(block);
+  }
+  [[nodiscard]] int count_of(TraceAction action) const {
+    int count = 0;
+    for (const auto& of_device : allocator_.snapshot().device_traces)
+      for (const TraceEntry& entry : of_device) count += entry.action == action ? 1 : 0;
+    return count;
+  }
+};
+
+TEST_P(LazyFreeHistory, HasEachTurn) { expect_all_turns_of(nullptr); }
+
+TEST_P(LazyFreeHistory, HasEachTurnWhereSeveralStreamsServe) {
+  wake(new_stream());
+  expect_all_turns_of(new_stream());
 }
 
-INSTANTIATE_TEST_SUITE_P(, LazyFreeTest, ::testing::Values(Policy::classic, Policy::paged),
-                         [](const auto& policy) { return std::string(to_string(policy.param)); });
+TEST_P(LazyFreeTest, WhatIsFreedInBetweenEndsIt) {
+  void* const other = allocator_.allocate(8 * kKibi);
+  void* const block = allocator_.allocate(4 * kKibi);
+  allocator_.deallocate(other);
+  allocator_.deallocate(block);
+  EXPECT_EQ(stats().allocation.all.current, 0);
+  EXPECT_NO_THROW(allocator_.check());
+}
+
+const auto kSettings = ::testing::Values(Setting{Policy::classic, false}, Setting{Policy::classic, true},
+                                         Setting{Policy::paged, false}, Setting{Policy::paged, true});
+std::string name_of(const ::testing::TestParamInfo<Setting>& setting) {
+  return std::string(to_string(setting.param.policy)) + (setting.param.is_warm ? "_warm" : "");
+}
+INSTANTIATE_TEST_SUITE_P(, LazyFreeTest, kSettings, name_of);
+INSTANTIATE_TEST_SUITE_P(, LazyFreeHistory, kSettings, name_of);
 
 }  // namespace
 }  // namespace cistern

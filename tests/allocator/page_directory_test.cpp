@@ -53,13 +53,15 @@ RC_GTEST_PROP(PageDirectoryProperties, FindsWhatAMapFinds, ()) {
 
 TEST(PageDirectory, LeavesWithOnePlaceInFrontAreToldApart) {
   constexpr std::uint64_t kNear = 5;
-  constexpr std::uint64_t kFar = 64 * 512 + kNear;
+  constexpr std::uint64_t kFar = 256 * 512 + kNear;
   int near = 0;
   int far = 0;
   PageDirectory<int> directory;
   directory.reserve(kNear, kNear);
   directory.put(kNear, &near);
   EXPECT_EQ(directory.find(kFar), nullptr);
+  EXPECT_EQ(directory.find_recent(kFar), nullptr);
+  EXPECT_EQ(directory.find_recent(kNear), &near);
   directory.erase(kFar);
   EXPECT_EQ(directory.find(kNear), &near);
   directory.reserve(kFar, kFar);
@@ -67,6 +69,8 @@ TEST(PageDirectory, LeavesWithOnePlaceInFrontAreToldApart) {
   directory.put(kFar, &far);
   EXPECT_EQ(directory.find(kNear), &near);
   EXPECT_EQ(directory.find(kFar), &far);
+  EXPECT_EQ(directory.find_recent(kNear), nullptr);
+  EXPECT_EQ(directory.find_recent(kFar), &far);
   directory.erase(kNear);
   EXPECT_EQ(directory.find(kFar), &far);
 }
