@@ -6,7 +6,8 @@
 //   HeapState     what there is
 //   HeapReports   what the heap tells of itself
 //   HeapBlocks    a block's way into use and back, by who has the heap's lock
-//   StreamHits    the same with the lock of a stream alone
+//   PairHits      a block that comes and goes alone, with the lock of its stream, at the door
+//   StreamHits    a way into use and back with the lock of a stream alone
 //   DeviceAllocator  the walk from a request to a block and back, the ladder, memory from the driver and to it
 //
 // Not thread-safe: guarded by `mutex_`, but for what says otherwise.

@@ -86,10 +86,13 @@ class LazyFree {
   [[nodiscard]] InactiveSplitChange change_by_freeing() const noexcept { return {-change_.count, -change_.bytes}; }
   // What of it a recurrence that does not learn is not told one by one: a free and the request that follows cancel
   // each other. A free that was not told, and stands, is told when it is carried out. Returns what held before.
-  bool tell() noexcept { return std::exchange(is_told_, true); }
+  bool tell() noexcept {
+    coming_.store(0, std::memory_order_relaxed);  // who takes it back tells of that, too
+    return std::exchange(is_told_, true);
+  }
 
-  // Plain pairs (PairHits): whether a free of the block at that address would stand, and whether the one that stands
-  // serves a request for so many bytes, with nothing else to look at. May be asked without the lock, by whom
+  // Plain pairs: whether a free of the block at that address would stand, and whether the one that stands serves a
+  // request for so many bytes, with no more to look at than PairHits does. May be asked without the lock, by whom
   // BiasedMutex::try_enter lets in then. Neither is 0.
   [[nodiscard]] bool goes(std::uint64_t address) const noexcept {
     return going_.load(std::memory_order_relaxed) == address;

@@ -3,10 +3,13 @@
 // PairHits: a block that its stream handed out last is freed, and asked for again: the shortest walk of a free and of a
 // request, made where they enter, without a call and without what a call has to save.
 //
-// Only where no other than the history is to be told, and only with a lock that leans towards the calling thread. What
-// else such a step would look at is changed under the heap's lock alone, and who takes that ends what stands: so that
-// it stands says all of that at once (LazyFree). These say no wherever anything else is to be done, with nothing
-// changed, and stream_hits.cpp does it. Thread safety: any public member may be called from any thread.
+// Only where no other than the history is to be told, and only with a lock that leans towards the calling thread. Asked
+// each time: the thread's tag, frees of streams that wait, blocks that other threads returned, whether steps are
+// written down, and a place for an entry. What else such a step would look at is changed under the heap's lock alone,
+// and who takes that ends what stands: so that it stands says all of that at once (LazyFree). These say no wherever
+// anything else is to be done, with nothing changed, and stream_hits.cpp does it.
+//
+// Thread safety: any public member may be called from any thread.
 
 #include "allocator/heap_blocks.h"
 
@@ -59,7 +62,8 @@ class PairHits : public HeapBlocks {
   }
   // Whether what streams hand out from now on may come and go so. Requires: the heap's lock.
   [[nodiscard]] bool can_have_plain_pairs() const noexcept {
-    return (!history_.is_on() || history_.clock().has_counter()) && !api_.note_allocate && !api_.note_free;
+    return (!history_.is_on() || history_.clock().has_counter()) && !api_.note_allocate && !api_.note_free &&
+           !gathering().includes(HistoryContext::state);
   }
 
  private:

@@ -1,7 +1,6 @@
 #include "runtime/call_meter.h"
 
 #include <algorithm>
-#include <numeric>
 
 namespace cistern {
 namespace {
@@ -24,15 +23,17 @@ std::optional<DriverEntryId> find_driver_entry(std::string_view name) noexcept {
   return static_cast<DriverEntryId>(found - kDriverEntryNames.begin());
 }
 
+constinit thread_local char CallMeter::this_thread = 0;
+
 CallMeter::CallMeter() {
   for (const Cost& cost : kCosts)
     if (const auto entry = find_driver_entry(cost.entry)) set_cost(*entry, std::chrono::nanoseconds(cost.ns));
 }
 
 std::uint64_t CallMeter::calls() const noexcept {
-  return std::accumulate(counts_.begin(), counts_.end(), std::uint64_t{0}, [](std::uint64_t sum, const auto& count) {
-    return sum + count.load(std::memory_order_relaxed);
-  });
+  std::uint64_t sum = 0;
+  for (std::size_t entry = 0; entry < kDriverEntryCount; ++entry) sum += calls_at(entry);
+  return sum;
 }
 
 void CallMeter::set_cost(DriverEntryId entry, std::chrono::nanoseconds cost) noexcept {
@@ -42,8 +43,7 @@ void CallMeter::set_cost(DriverEntryId entry, std::chrono::nanoseconds cost) noe
 std::chrono::nanoseconds CallMeter::modelled_cost() const noexcept {
   std::int64_t sum = 0;
   for (std::size_t entry = 0; entry < kDriverEntryCount; ++entry) {
-    sum += static_cast<std::int64_t>(counts_[entry].load(std::memory_order_relaxed)) *
-           costs_ns_[entry].load(std::memory_order_relaxed);
+    sum += static_cast<std::int64_t>(calls_at(entry)) * costs_ns_[entry].load(std::memory_order_relaxed);
   }
   return std::chrono::nanoseconds(sum);
 }

@@ -3,6 +3,8 @@
 set -euo pipefail
 # shellcheck source=scripts/build.sh
 . "$(dirname "${BASH_SOURCE[0]}")/build.sh"
+# shellcheck source=scripts/cases.sh
+. "$root/scripts/cases.sh"
 
 usage() {
   cat <<'USAGE'
@@ -14,7 +16,8 @@ ThreadSanitizer (tsan). The last line sums all runs.
                 CISTERN_TEST_SCALE (a share of the full counts, here 0.1) cuts them; under the
                 sanitizers random programs on one thread are a tenth of that
   --preset P    only this build; may be given again for another
-  -R NAME, ...  anything else goes to ctest
+  -R NAME, ...  anything else goes to ctest. Under the sanitizers many cases share a process, which is called after its
+                program: allocator.allocator_test.3_of_24
 USAGE
 }
 
@@ -49,51 +52,14 @@ while (($# > 0)); do
 done
 ((${#presets[@]} > 0)) || presets=(dev asan tsan)
 export CISTERN_TEST_SCALE=${CISTERN_TEST_SCALE:-$scale}
-# By default ThreadSanitizer sleeps a second at the end of each process that had threads, and
-# many cases are one: its reports come without that.
-export TSAN_OPTIONS="atexit_sleep_ms=0 ${TSAN_OPTIONS:-}"
+# By default ThreadSanitizer sleeps a second at the end of each process that had threads: its reports come without that.
+# At the first one the process ends, so that it names the case, of several in one process.
+export TSAN_OPTIONS="atexit_sleep_ms=0 halt_on_error=1 ${TSAN_OPTIONS:-}"
 
 # Folders that a preset leaves out (CMakePresets.json): a sanitizer has nothing to say about them,
 # or, for ThreadSanitizer, what they test works on one thread (docs/decisions/0035-*).
 left_out() {
   sed -n 's/^CISTERN_TEST_FOLDERS_WITHOUT:[A-Z]*=//p' "$root/build/$1/CMakeCache.txt" | tr ';' ' '
-}
-
-# The number in an attribute of the JUnit file's first tag, or 0.
-attribute() {
-  local value
-  value=$(sed -n "s/^[[:space:]]*$2=\"\([0-9]*\)\".*/\1/p" "$1" | head -n 1)
-  echo "${value:-0}"
-}
-
-# By the JUnit file $1: how many more cases, failures and skipped cases there were than it counts, where one test of
-# ctest's ran several (cistern_add_cases).
-beside_counted() {
-  awk '
-    /<testcase / { together = / name="[^"]*[0-9]+_of_[0-9]+"/ }
-    together && /\[==========\] Running [0-9]+ tests? from / { cases += $3 - 1 }
-    together && /^\[  SKIPPED \] [0-9]+ tests?, listed below/ { skipped += $4 }
-    together && /^ *[0-9]+ FAILED TESTS?$/ { failures += $1 - 1 }
-    END { print cases + 0, failures + 0, skipped + 0 }' "$1"
-}
-
-# The cases of preset $1 that failed, a line each, by its JUnit file $2. Of several in one process those that it told
-# of, and the one at which it ended.
-failed_names() {
-  awk -v preset="$1" '
-    /<testcase / {
-      split($0, quoted, "\"")
-      test = quoted[2]
-      fails = / status="fail"/
-      together = test ~ /[0-9]+_of_[0-9]+$/
-      running = ""
-      if (fails && !together) print preset ": " test
-    }
-    !fails || !together { next }
-    /^\[ RUN      \] / { running = $4 }
-    /^\[       OK \] |^\[  SKIPPED \] / { running = "" }
-    /^\[  FAILED  \] .* ms\)$/ { running = ""; print preset ": " test ": " $4 }
-    /<\/testcase>/ && running != "" { print preset ": " test ": ended in " running }' "$2"
 }
 
 total=0 failed=0 skipped=0
@@ -113,16 +79,19 @@ for preset in "${presets[@]}"; do
     echo "./dev test: ctest left no results for $preset" >&2
     exit 1
   }
-  read -r more_cases more_failures more_skipped < <(beside_counted "$junit")
-  cases=$(($(attribute "$junit" tests) + more_cases))
-  total=$((total + cases))
-  failures=$(($(attribute "$junit" failures) + more_failures))
-  # A test that could not be started is no failure in that file, but it is one.
-  ((status == 0 || failures > 0)) || failures=1
-  failed=$((failed + failures))
+  ran_here=$(cases_of "$preset" "$junit")
+  read -r cases failures skips <<<"$ran_here"
   # Of thousands of lines, the last ones are what is read first.
-  ((failures == 0)) || names+=$(failed_names "$preset" "$junit")$'\n'
-  skipped=$((skipped + $(attribute "$junit" skipped) + $(attribute "$junit" disabled) + more_skipped))
+  ((failures == 0)) || names+=$(tail -n +2 <<<"$ran_here")$'\n'
+  # A test that could not be started is no failure in that file, but it is one; and nothing run is no success: a
+  # mistyped name must not look like one.
+  if ((failures == 0 && (status != 0 || cases == 0))); then
+    failures=1 cases=$((cases + 1))
+    names+="$preset: $( ((status == 0)) && echo 'no case ran' || echo "ctest ended with $status")"$'\n'
+  fi
+  total=$((total + cases))
+  failed=$((failed + failures))
+  skipped=$((skipped + skips))
   ran+="${ran:+, }$preset $cases${without:+ (all but $without)}"
 done
 
@@ -135,5 +104,4 @@ if ((skipped > 0)); then
 else
   echo "$passed passed, $failed failed"
 fi
-# Nothing run is no success: a mistyped name must not look like one.
 ((failed == 0 && passed > 0))

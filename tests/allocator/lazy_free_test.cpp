@@ -244,6 +244,38 @@ TEST_P(LazyFreeHistory, HasEachTurnWhereSeveralStreamsServe) {
   expect_all_turns_of(new_stream());
 }
 
+// Where the two lie side by side they become one, whose front is cut: the lower one.
+TEST_P(LazyFreeTest, WhatAnotherThreadFreedIsFreeBeforeItComesBack) {
+  if (is_paged()) GTEST_SKIP() << "places do not become one";
+  void* const lower = allocator_.allocate(4 * kKibi);
+  void* const last = allocator_.allocate(4 * kKibi);
+  ASSERT_LT(lower, last);
+  allocator_.deallocate(last);
+  std::thread([&] { allocator_.deallocate(lower); }).join();
+  EXPECT_EQ(allocator_.allocate(4 * kKibi), lower);
+}
+
+TEST_P(LazyFreeTest, EachTurnIsOnTheAccountOfTheTextThatIsSet) {
+  allocator_.record_history({.context = HistoryContext::none, .clear_history = true});
+  wake(nullptr);
+  allocator_.set_user_metadata("step 7");
+  wake(nullptr);
+  void* block = allocator_.allocate(4 * kKibi);
+  for (int turn = 0; turn < 3; ++turn) {
+    allocator_.deallocate(block);
+    block = allocator_.allocate(4 * kKibi);
+  }
+  const Snapshot snapshot = allocator_.snapshot();
+  int told = 0;
+  for (const TraceEntry& entry : snapshot.device_traces.at(0)) {
+    if (entry.size != 4 * kKibi || entry.action != TraceAction::alloc) continue;
+    ASSERT_GE(entry.user_metadata, 0);
+    EXPECT_EQ(snapshot.texts.at(static_cast<std::size_t>(entry.user_metadata)), "step 7");
+    ++told;
+  }
+  EXPECT_EQ(told, 4);
+}
+
 TEST_P(LazyFreeTest, WhatIsFreedInBetweenEndsIt) {
   void* const other = allocator_.allocate(8 * kKibi);
   void* const block = allocator_.allocate(4 * kKibi);

@@ -126,7 +126,7 @@ TEST(ReturnedBlocksInterleaving, OneThatStopsInTheMiddleHoldsUpNobody) {
       [](World& world) {
         for (const std::uint64_t address : {3, 4}) {
           EXPECT_TRUE(world.returned.put(address));
-          take_all(world.returned, world.taken);
+          if (address == 3 || !world.returned.is_surely_empty()) take_all(world.returned, world.taken);
           world.is_found &= std::count(world.taken.begin(), world.taken.end(), address) == 1;
         }
       },

@@ -6,6 +6,7 @@
 #include <fstream>
 #include <set>
 #include <string>
+#include <thread>
 
 #include "tests/simulated/driver_fixture.h"
 
@@ -49,6 +50,23 @@ TEST(CallMeter, CostIsAccountedByEntry) {
   meter.set_cost(DriverEntryId::event_query, 7us);
   meter.set_cost(DriverEntryId::mem_alloc, 0ns);
   EXPECT_EQ(meter.modelled_cost(), 7us);
+}
+
+TEST(CallMeter, CountsOfThreadsAreAllThere) {
+  constexpr std::uint64_t kCalls = 200000;
+  CallMeter meter;
+  const auto work = [&] {
+    for (std::uint64_t i = 0; i < kCalls; ++i) meter.count(DriverEntryId::event_query);
+  };
+  meter.count(DriverEntryId::event_query);
+  std::thread one(work);
+  std::thread other(work);
+  work();
+  one.join();
+  other.join();
+  EXPECT_EQ(meter.calls(DriverEntryId::event_query), 3 * kCalls + 1);
+  EXPECT_EQ(meter.calls(), 3 * kCalls + 1);
+  EXPECT_EQ(meter.modelled_cost(), (3 * kCalls + 1) * 400ns);
 }
 
 TEST(CallMeter, EntriesAreFoundByTheDriversNames) {
