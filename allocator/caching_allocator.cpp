@@ -32,7 +32,10 @@ CachingAllocator::~CachingAllocator() {
 }
 
 void* CachingAllocator::allocate(std::size_t bytes, StreamHandle stream, int device) {
-  return stream == nullptr ? state_->usable().allocate(bytes, {}, device) : state_->allocate(bytes, stream, device);
+  if (stream == nullptr) return state_->usable().allocate(bytes, {}, device);
+  void* const pointer = state_->allocate(bytes, stream, device);
+  keep_frame();
+  return pointer;
 }
 
 void* CachingAllocator::allocate(std::size_t bytes, const Stream& stream) {

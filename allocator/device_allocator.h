@@ -50,7 +50,9 @@ class DeviceAllocator : public StreamHits {
     StreamHeap* const heap = stream_heaps_.find_recent(stream);
     if (heap != nullptr)
       if (void* const pointer = take_back(*heap, bytes, stream)) return pointer;
-    return allocate_beside_pairs(heap, bytes, stream);
+    void* const pointer = allocate_beside_pairs(heap, bytes, stream);
+    keep_frame();
+    return pointer;
   }
   // The same from a pool, whatever is recorded.
   [[nodiscard]] void* allocate_in(PoolId id, std::size_t bytes, const StreamIdentity& stream);

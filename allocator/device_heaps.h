@@ -36,8 +36,10 @@ class DeviceHeaps final : private PeerListener, private SnapshotSource {
 
   [[nodiscard, gnu::always_inline]] void* allocate(std::size_t bytes, StreamIdentity stream, int device) {
     if (bytes == 0) return nullptr;
-    DeviceAllocator* const heap = made_heap(device);
-    return heap != nullptr ? heap->allocate(bytes, stream) : allocate_first(bytes, stream, device);
+    if (DeviceAllocator* const heap = made_heap(device)) return heap->allocate(bytes, stream);
+    void* const pointer = allocate_first(bytes, stream, device);
+    keep_frame();
+    return pointer;
   }
   [[gnu::always_inline]] void deallocate(void* pointer) noexcept {
     const auto address = reinterpret_cast<std::uintptr_t>(pointer);
@@ -48,9 +50,12 @@ class DeviceHeaps final : private PeerListener, private SnapshotSource {
       StreamHeap* const of_stream = heap->find_recent_by_page(address);
       if (of_stream == nullptr) continue;
       if (heap->let_stand(*of_stream, address)) return;
-      return heap->free_beside_pairs(*of_stream, address);
+      heap->free_beside_pairs(*of_stream, address);
+      keep_frame();
+      return;
     }
     deallocate_anywhere(address);
+    keep_frame();
   }
   // `last_use`, if not null, is a stream that used the block too.
   void deallocate(void* pointer, const StreamUse* last_use) noexcept;

@@ -18,6 +18,10 @@
 
 namespace cistern {
 
+// Behind a call that would be the last of a function: with it the frame of that function stays, and stacks name what
+// the user called.
+[[gnu::always_inline]] inline void keep_frame() noexcept { __asm__ volatile(""); }
+
 class PairHits : public HeapBlocks {
  public:
   // Whose block may begin at `address`; null: not known without the heap's lock. O(1).
