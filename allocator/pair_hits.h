@@ -34,6 +34,8 @@ class PairHits : public HeapBlocks {
   }
   // Whether the free stands now. O(1).
   [[nodiscard, gnu::always_inline]] bool let_stand(StreamHeap& heap, std::uint64_t address) noexcept {
+    // First what does not change with each request: another thread would fetch that line each time.
+    if (heap.allocates.load(std::memory_order_relaxed) != ThreadMark::if_known()) return false;
     LazyFree& lazy = heap.lazy_free;
     if (!lazy.goes(address) || !heap.mutex.try_enter()) return false;
     const bool stands = !heap.recurrence.learns() && has_place_for_entry(heap);
