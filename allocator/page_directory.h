@@ -34,9 +34,8 @@ class PageDirectory {
 
   // The same, and null as well where the leaf is not one of those that came last. Without a loop.
   [[nodiscard, gnu::always_inline]] Value* find_recent(std::uint64_t page) const noexcept {
-    const Leaf* const latest = latest_[page / kPagesOfLeaf % kLatest].load(std::memory_order_acquire);
-    if (latest == nullptr || latest->number != page / kPagesOfLeaf) return nullptr;
-    return latest->values[page % kPagesOfLeaf].load(std::memory_order_acquire);
+    const Leaf* const leaf = recent_leaf(page / kPagesOfLeaf);
+    return leaf == nullptr ? nullptr : leaf->values[page % kPagesOfLeaf].load(std::memory_order_acquire);
   }
 
   // Room for the pages from `first` to `last`. Throws std::bad_alloc, with what there was as it was.
@@ -67,8 +66,12 @@ class PageDirectory {
 
   [[nodiscard]] Leaf* leaf_of(std::uint64_t page) const noexcept {
     const std::uint64_t number = page / kPagesOfLeaf;
+    Leaf* const recent = recent_leaf(number);
+    return recent != nullptr ? recent : by_number_.find(key_of(number));
+  }
+  [[nodiscard, gnu::always_inline]] Leaf* recent_leaf(std::uint64_t number) const noexcept {
     Leaf* const latest = latest_[number % kLatest].load(std::memory_order_acquire);
-    return latest != nullptr && latest->number == number ? latest : by_number_.find(key_of(number));
+    return latest != nullptr && latest->number == number ? latest : nullptr;
   }
   // A key is not 0.
   [[nodiscard]] static std::uint64_t key_of(std::uint64_t number) noexcept { return number + 1; }

@@ -34,11 +34,8 @@ class StreamHeapArena {
 
   // Of the default pool; null: not known without the heap's lock. O(1).
   [[nodiscard]] StreamHeap* find(const StreamIdentity& stream) const noexcept {
-    const std::uint64_t key = key_of(stream.id);
-    const Latest& latest = latest_[key % kLatest];
-    if (latest.key.load(std::memory_order_acquire) == key) [[likely]]
-      return latest.heap.load(std::memory_order_acquire);
-    return by_stream_.find(key);
+    StreamHeap* const recent = find_recent(stream);
+    return recent != nullptr ? recent : by_stream_.find(key_of(stream.id));
   }
   // The same, and null as well where others came since with the same remainder. Without a loop.
   [[nodiscard, gnu::always_inline]] StreamHeap* find_recent(const StreamIdentity& stream) const noexcept {

@@ -26,7 +26,7 @@ class CallMeter {
   // Starts with the costs of bench/costs.json, as it was when this was built.
   CallMeter();
 
-  // The first thread counts by itself: a locked instruction takes as long as half of a call's bookkeeping.
+  // The first thread counts by itself, without a locked instruction: most programs have no other that calls.
   void count(DriverEntryId entry) noexcept {
     if (!is_first_thread()) {
       counts_[index(entry)].fetch_add(1, std::memory_order_relaxed);
