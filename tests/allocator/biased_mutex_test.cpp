@@ -52,7 +52,7 @@ struct Guarded {
   bool broken = false;
 };
 
-// 43,192 orders of 2 stops; one more at full counts, which takes minutes, and one fewer under a sanitizer.
+// 76,528 orders of 2 stops; one more at full counts, which takes minutes, and one fewer under a sanitizer.
 int most_stops() { return kSanitized ? 1 : scaled(10) < 10 ? 2 : 3; }
 
 // As often as the lock takes to lean towards whoever does it, whatever happened before; not one of the
