@@ -51,26 +51,34 @@ void CachingAllocator::deallocate(void* pointer) noexcept {
 
 void CachingAllocator::deallocate(void* pointer, StreamHandle last_used_on) noexcept {
   if (state_->is_left_to_parent()) return;
-  const int device = state_->heaps.device_of(pointer);
-  if (device < 0) {
+  const auto live = state_->heaps.look_at(pointer);
+  if (!live) {
     deallocate(pointer);
     return;
   }
   try {
-    const StreamUse use = state_->heaps.use_of(last_used_on, device);
-    state_->heaps.deallocate(pointer, &use);
+    const StreamUse use = state_->heaps.use_of(last_used_on, live->device);
+    if (use.stream.id == live->stream && use.device == live->device)
+      state_->heaps.deallocate(pointer);
+    else
+      state_->heaps.deallocate(pointer, &use);
   } catch (...) {  // no event can guard the free
     state_->heaps.deallocate_after_waiting(pointer);
   }
 }
 
 void CachingAllocator::record_stream(void* pointer, StreamHandle stream) {
-  const int device = state_->usable().device_of(pointer);
-  if (device >= 0) state_->usable().record_stream(pointer, state_->usable().use_of(stream, device));
+  DeviceHeaps& heaps = state_->usable();
+  if (const auto live = heaps.look_at(pointer)) heaps.record_stream(pointer, heaps.use_of(stream, live->device));
 }
 
 void CachingAllocator::record_stream(void* pointer, const Stream& stream) {
   state_->usable().record_stream(pointer, state_->usable().use_of(stream));
+}
+
+void CachingAllocator::register_stream(StreamHandle stream, int device) {
+  DeviceHeaps& heaps = state_->usable();
+  heaps.register_stream(heaps.use_of(stream, device));
 }
 
 void CachingAllocator::release_stream(StreamHandle stream, int device) {

@@ -16,6 +16,12 @@ constexpr std::size_t kAlignment = 512;  // of every block
   throw InvalidArgument(fmt::format("{}: not the address of a live block; nothing was done", pointer));
 }
 
+void require_size(void* pointer, const std::optional<DeviceHeaps::LiveBlock>& live, std::size_t bytes) {
+  if (!live || live->requested == bytes) return;
+  throw InvalidArgument(fmt::format("{} of {} bytes: the block was asked for with {}; nothing was freed", pointer, bytes,
+                                    live->requested));
+}
+
 // For frees that must not throw. Nothing is said in a forked child, where frees are ignored.
 template <class Free>
 void said_on_standard_error(void* pointer, Free&& free) noexcept {
@@ -29,41 +35,29 @@ void said_on_standard_error(void* pointer, Free&& free) noexcept {
 
 }  // namespace
 
-std::optional<std::size_t> HeapReports::requested_bytes(std::uint64_t address) const noexcept {
-  const HeapLook look(mutex_);
-  const Block* block = find_live(address);
-  return block == nullptr ? std::nullopt : std::optional(block->requested);
-}
-
-std::optional<std::size_t> DeviceHeaps::requested_bytes(void* pointer) const noexcept {
-  const auto address = reinterpret_cast<std::uintptr_t>(pointer);
-  std::optional<std::size_t> bytes;
-  find_owner(address, [&](const DeviceAllocator& heap) { return (bytes = heap.requested_bytes(address)).has_value(); });
-  return bytes;
-}
-
-bool DeviceHeaps::try_deallocate(void* pointer, const StreamUse* last_use) noexcept {
-  const auto address = reinterpret_cast<std::uintptr_t>(pointer);
-  if (last_use == nullptr && find_owner(address, [&](DeviceAllocator& heap) { return heap.free_by_stream(address); }))
-    return true;
-  if (find_owner(address, [&](DeviceAllocator& heap) { return heap.free(address, last_use); })) return true;
-  contexts_.api().note_free(address, 0, nullptr);
-  return false;
-}
-
-void deallocate_checked(void* pointer, std::optional<std::size_t> bytes, const std::optional<Stream>& last_use) {
+void deallocate_checked(void* pointer, std::optional<std::size_t> bytes, const Stream* last_use) {
   if (pointer == nullptr) return;
   DeviceHeaps* heaps = process_heaps_if_made();
   if (heaps == nullptr) refuse(pointer);
-  std::optional<StreamUse> use;
-  if (last_use) use = heaps->use_of(*last_use);
-  if (bytes) {
-    const std::optional<std::size_t> requested = heaps->requested_bytes(pointer);
-    if (requested && *requested != *bytes)
-      throw InvalidArgument(fmt::format("{} of {} bytes: the block was asked for with {}; nothing was freed", pointer,
-                                        *bytes, *requested));
+  if (bytes) require_size(pointer, heaps->look_at(pointer), *bytes);
+  bool is_freed = false;
+  if (last_use != nullptr) {
+    const StreamUse use = heaps->use_of(*last_use);
+    is_freed = heaps->try_deallocate(pointer, &use);
+  } else {
+    is_freed = heaps->try_deallocate(pointer);
   }
-  if (!heaps->try_deallocate(pointer, use ? &*use : nullptr)) refuse(pointer);
+  if (!is_freed) refuse(pointer);
+}
+
+bool deallocate_on_own_stream(void* pointer, std::optional<std::size_t> bytes, const Stream& stream) {
+  DeviceHeaps* heaps = process_heaps_if_made();
+  if (heaps == nullptr) return false;
+  const auto [identity, device] = heaps->request_of(stream);
+  const std::optional<DeviceHeaps::LiveBlock> live = heaps->look_at(pointer);
+  if (!live || live->stream != identity.id || live->device != device) return false;
+  if (bytes) require_size(pointer, live, *bytes);
+  return heaps->try_deallocate(pointer);
 }
 
 void record_stream_checked(void* pointer, const Stream& stream) {
@@ -79,16 +73,21 @@ void* allocate_aligned(std::size_t bytes, std::size_t alignment, const Stream& s
 }
 
 void deallocate_sized(void* pointer, std::size_t bytes) noexcept {
-  said_on_standard_error(pointer, [&] { deallocate_checked(pointer, bytes, std::nullopt); });
+  said_on_standard_error(pointer, [&] { deallocate_checked(pointer, bytes); });
 }
 
 void deallocate_sized(void* pointer, std::size_t bytes, const Stream& stream) noexcept {
-  said_on_standard_error(pointer, [&] { deallocate_checked(pointer, bytes, stream); });
+  said_on_standard_error(pointer, [&] {
+    if (pointer != nullptr && !deallocate_on_own_stream(pointer, bytes, stream))
+      deallocate_checked(pointer, bytes, &stream);
+  });
 }
 
 void deallocate_sized(void* pointer, std::size_t bytes, StreamHandle stream, Device device) noexcept {
   said_on_standard_error(pointer, [&] {
-    if (pointer != nullptr) deallocate_checked(pointer, bytes, Stream::external(stream, device));
+    if (pointer == nullptr) return;
+    const Stream last_use = Stream::external(stream, device);
+    if (!deallocate_on_own_stream(pointer, bytes, last_use)) deallocate_checked(pointer, bytes, &last_use);
   });
 }
 

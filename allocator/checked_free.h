@@ -14,7 +14,10 @@
 
 namespace cistern {
 
-void deallocate_checked(void* pointer, std::optional<std::size_t> bytes, const std::optional<Stream>& last_use);
+void deallocate_checked(void* pointer, std::optional<std::size_t> bytes = {}, const Stream* last_use = nullptr);
+// The same where `stream` is the block's own, whether somebody owns it or not. False, with nothing done, for another
+// stream, or where there is no such block.
+[[nodiscard]] bool deallocate_on_own_stream(void* pointer, std::optional<std::size_t> bytes, const Stream& stream);
 // As record_stream, and InvalidArgument for an address that is not a live block's start.
 void record_stream_checked(void* pointer, const Stream& stream);
 

@@ -132,10 +132,10 @@ void DeviceAllocator::complete_pending(Lock& lock) {
                [&] { return fmt::format("an event that guards a free on device {}", device_); });
 }
 
-void DeviceAllocator::free_by_heap(std::uint64_t address) noexcept {
-  if (free(address, nullptr)) return;
-  say_nothing_was_freed(address);
+bool DeviceAllocator::free_by_heap(std::uint64_t address) noexcept {
+  if (free(address, nullptr)) return true;
   api_.note_free(address, 0, nullptr);
+  return false;
 }
 
 bool DeviceAllocator::free(std::uint64_t address, const StreamUse* last_use) noexcept {

@@ -117,7 +117,7 @@ class DeviceAllocator : public StreamHits {
  private:
   // device_allocator.cpp: hits, and frees on the block's own stream, with the heap's lock.
   [[nodiscard, gnu::noinline]] void* allocate_by_heap(std::size_t bytes, StreamIdentity stream) override;
-  [[gnu::noinline]] void free_by_heap(std::uint64_t address) noexcept override;
+  [[gnu::noinline]] bool free_by_heap(std::uint64_t address) noexcept override;
   // From what pools_of() says, under the lock.
   template <class PoolsOf>
   [[nodiscard]] void* allocate_from(std::size_t bytes, const StreamIdentity& stream, PoolsOf&& pools_of);

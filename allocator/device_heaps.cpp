@@ -70,22 +70,27 @@ void* DeviceHeaps::allocate_first(std::size_t bytes, StreamIdentity stream, int 
   return make_heap(device).allocate(bytes, stream);
 }
 
-void DeviceHeaps::deallocate_anywhere(std::uint64_t address) noexcept {
-  const bool is_freed = find_owner(address, [&](DeviceAllocator& heap) {
+bool DeviceHeaps::deallocate_anywhere(std::uint64_t address) noexcept {
+  bool is_freed = false;
+  const bool is_known = find_owner(address, [&](DeviceAllocator& heap) {
     StreamHeap* const of_stream = heap.find_by_page(address);
-    if (of_stream == nullptr) return false;
-    if (!heap.let_stand(*of_stream, address)) heap.free_beside_pairs(*of_stream, address);
-    return true;
+    if (of_stream != nullptr)
+      is_freed = heap.let_stand(*of_stream, address) || heap.free_beside_pairs(*of_stream, address);
+    return of_stream != nullptr;
   });
-  if (!is_freed) deallocate(reinterpret_cast<void*>(address), nullptr);
+  return is_known ? is_freed : try_deallocate(reinterpret_cast<void*>(address), nullptr);
 }
 
 void DeviceHeaps::deallocate(void* pointer, const StreamUse* last_use) noexcept {
+  if (pointer != nullptr && !try_deallocate(pointer, last_use))
+    say_nothing_was_freed(reinterpret_cast<std::uintptr_t>(pointer));
+}
+
+bool DeviceHeaps::try_deallocate(void* pointer, const StreamUse* last_use) noexcept {
   const auto address = reinterpret_cast<std::uintptr_t>(pointer);
-  if (address == 0) return;
-  if (find_owner(address, [&](DeviceAllocator& heap) { return heap.free(address, last_use); })) return;
-  say_nothing_was_freed(address);
+  if (find_owner(address, [&](DeviceAllocator& heap) { return heap.free(address, last_use); })) return true;
   contexts_.api().note_free(address, 0, nullptr);
+  return false;
 }
 
 bool DeviceHeaps::record_stream(void* pointer, StreamUse use) {
@@ -115,6 +120,11 @@ StreamUse DeviceHeaps::use_of(StreamHandle stream, int device) {
   StreamUse use;
   use.device = device;
   if (stream == nullptr) return use;
+  if (KnownStream known; stream != per_thread_handle() && contexts_.known_streams().find(stream, &known)) {
+    use.stream = {stream, known.id};
+    use.device = known.device;
+    return use;
+  }
   const DriverApi& api = contexts_.api();
   const auto identify = [&] { return fmt::format("stream {} on device {}", static_cast<void*>(stream), device); };
   const ContextGuard guard(api, contexts_.primary(device));
@@ -126,15 +136,11 @@ StreamUse DeviceHeaps::use_of(StreamHandle stream, int device) {
   return use;
 }
 
-int DeviceHeaps::device_of(void* pointer) const noexcept {
+std::optional<DeviceHeaps::LiveBlock> DeviceHeaps::look_at(void* pointer) const noexcept {
   const auto address = reinterpret_cast<std::uintptr_t>(pointer);
-  int device = -1;
-  find_owner(address, [&](DeviceAllocator& heap) {
-    const bool found = heap.owns(address);
-    if (found) device = heap.device();
-    return found;
-  });
-  return device;
+  std::optional<LiveBlock> found;
+  find_owner(address, [&](DeviceAllocator& heap) { return (found = heap.look_at(address)).has_value(); });
+  return found;
 }
 
 void DeviceHeaps::deallocate_after_waiting(void* pointer) noexcept {

@@ -42,24 +42,28 @@ class DeviceHeaps final : private PeerListener, private SnapshotSource {
     return pointer;
   }
   [[gnu::always_inline]] void deallocate(void* pointer) noexcept {
+    if (pointer != nullptr && !try_deallocate(pointer)) [[unlikely]]
+      say_nothing_was_freed(reinterpret_cast<std::uintptr_t>(pointer));
+  }
+  // The same, for who tells by itself that nothing was freed: false.
+  [[nodiscard, gnu::always_inline]] bool try_deallocate(void* pointer) noexcept {
     const auto address = reinterpret_cast<std::uintptr_t>(pointer);
-    if (address == 0) return;
     for (const auto& slot : heaps_) {
       DeviceAllocator* const heap = slot.load(std::memory_order_acquire);
       if (heap == nullptr || !heap->may_own(address)) continue;
       StreamHeap* const of_stream = heap->find_recent_by_page(address);
       if (of_stream == nullptr) continue;
-      if (heap->let_stand(*of_stream, address)) return;
-      heap->free_beside_pairs(*of_stream, address);
+      if (heap->let_stand(*of_stream, address)) return true;
+      const bool is_freed = heap->free_beside_pairs(*of_stream, address);
       keep_frame();
-      return;
+      return is_freed;
     }
-    deallocate_anywhere(address);
+    const bool is_freed = deallocate_anywhere(address);
     keep_frame();
+    return is_freed;
   }
-  // `last_use`, if not null, is a stream that used the block too.
+  // Both with `last_use`, if that is not null, a stream that used the block too.
   void deallocate(void* pointer, const StreamUse* last_use) noexcept;
-  // The same, for who tells by itself that nothing was freed: false.
   [[nodiscard]] bool try_deallocate(void* pointer, const StreamUse* last_use) noexcept;
   // False: no live block begins there.
   bool record_stream(void* pointer, StreamUse use);
@@ -91,15 +95,20 @@ class DeviceHeaps final : private PeerListener, private SnapshotSource {
   // What a driver's handle means: a default stream is that of `device` (and, if it is the
   // per-thread one, of the calling thread), another has a device of its own. Throws DriverError.
   [[nodiscard]] StreamUse use_of(StreamHandle stream, int device);
-  // The stream is about to be destroyed: see cistern::release_stream.
-  void end_stream(const StreamUse& stream) noexcept {
-    if (DeviceAllocator* heap = heaps_[static_cast<std::size_t>(stream.device)].load(std::memory_order_acquire))
-      heap->end_stream(stream);
+  // See cistern::register_stream.
+  void register_stream(const StreamUse& use) noexcept {
+    const CUstream handle = use.stream.handle;
+    if (!is_legacy(handle) && handle != per_thread_handle()) contexts_.known_streams().add(use.stream, use.device);
   }
-  // The device of the heap that the block at `pointer` belongs to; -1 if there is none.
-  [[nodiscard]] int device_of(void* pointer) const noexcept;
-  // What the live block at `pointer` was asked for; none if there is no such block.
-  [[nodiscard]] std::optional<std::size_t> requested_bytes(void* pointer) const noexcept;
+  // The stream is about to be destroyed: see cistern::release_stream.
+  void end_stream(const StreamUse& use) noexcept {
+    if (DeviceAllocator* heap = heaps_[static_cast<std::size_t>(use.device)].load(std::memory_order_acquire))
+      heap->end_stream(use);
+    contexts_.known_streams().remove(use.stream.handle);
+  }
+  // What is live at `pointer`; nothing if no live block begins there.
+  using LiveBlock = StreamHits::LiveBlock;
+  [[nodiscard]] std::optional<LiveBlock> look_at(void* pointer) const noexcept;
   // The last resort of a free whose stream cannot be identified: waits for every device, then
   // frees. If that fails too, the block stays allocated, and standard error says so.
   void deallocate_after_waiting(void* pointer) noexcept;
@@ -204,7 +213,7 @@ class DeviceHeaps final : private PeerListener, private SnapshotSource {
     return place < heaps_.size() ? heaps_[place].load(std::memory_order_acquire) : nullptr;
   }
   [[nodiscard, gnu::noinline]] void* allocate_first(std::size_t bytes, StreamIdentity stream, int device);
-  [[gnu::noinline]] void deallocate_anywhere(std::uint64_t address) noexcept;
+  [[gnu::noinline]] bool deallocate_anywhere(std::uint64_t address) noexcept;
   [[nodiscard]] DeviceAllocator& make_heap(int device);
   [[noreturn, gnu::cold]] static void refuse(const Stream& stream);
   // A capture of any thread that a pool of any device is begun for.

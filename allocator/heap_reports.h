@@ -24,8 +24,6 @@ class HeapReports : protected HeapState {
   [[nodiscard]] int device() const { return device_; }
   // Whether anything was ever allocated: from then on the policy is fixed.
   [[nodiscard]] bool is_used() const noexcept { return highest_address_.load(std::memory_order_acquire) != 0; }
-  // What the live block that begins there was asked for.
-  [[nodiscard]] std::optional<std::size_t> requested_bytes(std::uint64_t address) const noexcept;
   // False: no block of this heap ever began at `address`. Takes no lock: it tells which of
   // several heaps need not be asked.
   [[nodiscard]] bool may_own(std::uint64_t address) const noexcept {

@@ -138,4 +138,32 @@ class LazyFree {
   bool is_plain_ = false;
 };
 
+// StandingWorth: whether frees stand, where that hides them from other streams, whose walks look for what they know
+// (paged memory). A free that stood and never came back was in vain: the next ones are carried out at once,
+// twice as many each time; one that came back makes up for all before.
+class StandingWorth {
+ public:
+  // Asked of each block that is handed out.
+  [[nodiscard]] bool tries() noexcept {
+    if (rest_ == 0) return true;
+    --rest_;
+    return false;
+  }
+  // Something else happened to a free that stood.
+  void ended(std::int64_t turns) noexcept {
+    if (turns != 0) {
+      next_rest_ = 1;
+      return;
+    }
+    rest_ = next_rest_;
+    next_rest_ = static_cast<std::uint16_t>(next_rest_ < kLongestRest ? 2 * next_rest_ : kLongestRest);
+  }
+
+ private:
+  static constexpr std::uint16_t kLongestRest = 1024;
+
+  std::uint16_t rest_ = 0;
+  std::uint16_t next_rest_ = 1;
+};
+
 }  // namespace cistern

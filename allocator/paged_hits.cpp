@@ -36,10 +36,16 @@ void* StreamHits::take_paged_hit(StreamHeap& heap, std::size_t bytes) noexcept {
   }
   Block* const block = take_paged_block(heap, bytes);
   if (block == nullptr) return nullptr;
-  // Another stream's requests would have to find it carried out, and its turns do not look at the clock.
-  if (hits_are_plain_ && !heap.ledger.shares) heap.lazy_free.begin(block, {}, pairs_are_plain_);
+  if (may_stand_in_pages(heap)) heap.lazy_free.begin(block, {}, pairs_are_plain_);
   note_step<StreamStep::Kind::allocation>(heap, *block, [] { return InactiveSplitChange{}; });
   return handed_out(heap, block->address, block->bytes, bytes);
+}
+
+// Its turns do not look at the clock. Beside other streams it is as if it were freed when it is carried out: who needs
+// its bytes has the heap's lock, and finds it so; who takes a place that it knows finds another state.
+bool StreamHits::may_stand_in_pages(StreamHeap& heap) const noexcept {
+  if (decays_ || heap.ledger.shares) return false;
+  return hits_are_plain_ || heap.standing_worth.tries();
 }
 
 // Null, with nothing changed: not without the heap's lock.

@@ -5,6 +5,7 @@
 
 #include "allocator/process_heap.h"
 
+#include "allocator/checked_free.h"
 #include "allocator/device_heaps.h"
 #include "runtime/process_driver.h"
 #include "runtime/stream_access.h"
@@ -148,6 +149,7 @@ void deallocate(void* pointer, const Stream& stream) noexcept {
     return;
   }
   try {
+    if (deallocate_on_own_stream(pointer, {}, stream)) return;
     const StreamUse use = existing->use_of(stream);
     existing->deallocate(pointer, &use);
   } catch (...) {  // no event can guard the free
@@ -162,6 +164,8 @@ void record_stream(void* pointer, const Stream& stream) {
 void record_stream_around(const void* address, const Stream& stream) {
   if (address != nullptr && heaps_if_made() != nullptr) heaps().record_stream_around(address, heaps().use_of(stream));
 }
+
+void register_stream(const Stream& stream) { heaps().register_stream(heaps().use_of(stream)); }
 
 void release_stream(const Stream& stream) {
   if (heaps_if_made() != nullptr) heaps().end_stream(heaps().use_of(stream));

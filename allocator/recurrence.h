@@ -173,6 +173,10 @@ class Recurrence {
   [[nodiscard]] const StreamStep* follow_free(std::uint64_t address) noexcept {
     return next_->is_free_of(address) ? advance() : nullptr;
   }
+  // The free of the block at that address, if it is the next step: nothing is pending of it yet.
+  [[nodiscard]] const StreamStep* next_free(std::uint64_t address) const noexcept {
+    return next_->is_free_of(address) ? next_ : nullptr;
+  }
   // Stops following. Calls lap(step, times) for each step of a round that was followed to its end, and carry_out(step)
   // for each after that, in their order. Then follows `go_on` or `cut`.
   template <class Lap, class CarryOut>

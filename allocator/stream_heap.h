@@ -55,6 +55,7 @@ struct StreamHeap {
   BlockSpares spares;
   UseNodes use_nodes;
   LazyFree lazy_free;
+  StandingWorth standing_worth;
   Recurrence recurrence;
   AwaitedFrees awaited;
   HistoryStage stage;

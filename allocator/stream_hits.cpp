@@ -78,13 +78,8 @@ void say_nothing_was_freed(std::uint64_t address) noexcept {
   return true;
 }
 
-[[gnu::flatten]] void StreamHits::free_beside_pairs(StreamHeap& heap, std::uint64_t address) noexcept {
-  if (!free_by_stream(heap, address)) free_by_heap(address);
-}
-
-bool StreamHits::free_by_stream(std::uint64_t address) noexcept {
-  StreamHeap* const heap = find_by_page(address);
-  return heap != nullptr && free_by_stream(*heap, address);
+[[gnu::flatten]] bool StreamHits::free_beside_pairs(StreamHeap& heap, std::uint64_t address) noexcept {
+  return free_by_stream(heap, address) || free_by_heap(address);
 }
 
 [[gnu::flatten]] bool StreamHits::record_use_by_stream(std::uint64_t address, StreamUse& use) {
@@ -106,22 +101,30 @@ bool StreamHits::free_by_stream(std::uint64_t address) noexcept {
   return true;
 }
 
-bool StreamHits::owns(std::uint64_t address) noexcept {
-  if (owns_by_stream(address)) return true;
+std::optional<StreamHits::LiveBlock> StreamHits::look_at(std::uint64_t address) noexcept {
+  if (const std::optional<LiveBlock> found = look_by_stream(address)) return found;
   const HeapLook look(mutex_);
-  return find_live(address) != nullptr;
+  const Block* const block = find_live(address);
+  if (block == nullptr) return std::nullopt;
+  return LiveBlock{block->requested, block->segment->stream.id, device_};
 }
 
-// False: not that the stream knows by itself.
-bool StreamHits::owns_by_stream(std::uint64_t address) noexcept {
+// Nothing: there is none that the stream knows by itself.
+std::optional<StreamHits::LiveBlock> StreamHits::look_by_stream(std::uint64_t address) noexcept {
   StreamHeap* const heap = stream_heaps_.find_by_page(address);
-  if (heap == nullptr) return false;
+  if (heap == nullptr) return std::nullopt;
   const std::lock_guard lock(heap->mutex);
-  if (!may_serve(*heap) || heap->returned.first() != 0) return false;
-  stop_following(*heap);
+  if (!may_serve(*heap) || heap->returned.first() != 0) return std::nullopt;
+  if (heap->recurrence.is_followed()) {
+    if (const StreamStep* const step = heap->recurrence.next_free(address))
+      return LiveBlock{step->requested(), heap->stream.id, device_};
+    stop_following(*heap);
+  }
   const LazyFree& lazy = heap->lazy_free;
-  const bool is_freed_last = lazy.is_of(address) && lazy.is_freed();
-  return !is_freed_last && heap->live.find(address) != nullptr;
+  if (lazy.is_of(address) && lazy.is_freed()) return std::nullopt;
+  const Block* const block = heap->live.find(address);
+  if (block == nullptr) return std::nullopt;
+  return LiveBlock{block->requested, heap->stream.id, device_};
 }
 
 // To the thread that allocates from the stream: it has the lock at hand, and will use the block. False: there is
@@ -210,6 +213,9 @@ void StreamHits::free_returned(StreamHeap& heap) noexcept {
 bool StreamHits::carry_out(StreamHeap& heap) noexcept {
   LazyFree& lazy = heap.lazy_free;
   Block* const block = lazy.block();
+  // Its place is looked at here, and others have places by now.
+  std::unique_lock turn(paged_mutex_, std::defer_lock);
+  if (block->segment->is_paged() && !one_stream_serves_) turn.lock();
   tell_standing_free(heap);
   heap.recurrence.turned(lazy.turns());
   if (lazy.turns() != 0) heap.has_served_alone = true;
@@ -218,6 +224,7 @@ bool StreamHits::carry_out(StreamHeap& heap) noexcept {
                               lazy.change());
   if (lazy.turns() != 0 && block->segment->is_paged())
     paged_->placement.turned(PagedMemory::place_of(*block), lazy.turns());
+  if (lazy.state() == LazyFree::State::free) heap.standing_worth.ended(lazy.turns());
   lazy.end_turns();
   if (lazy.state() == LazyFree::State::free && block->segment->is_paged()) {
     if (!count_free(heap, *block, {})) return false;
@@ -270,6 +277,7 @@ void StreamHits::settle_lazy_free(StreamHeap& heap) noexcept {
     recorder_.turned(block->segment->kind, turns, as_signed(block->bytes), as_signed(block->requested), change, false,
                      attribution(*block));
   if (turns != 0 && block->segment->is_paged()) paged_->placement.turned(PagedMemory::place_of(*block), turns);
+  if (state == LazyFree::State::free) heap.standing_worth.ended(turns);
   if (state < LazyFree::State::free) return;
   heap.live.erase(block->address);
   if (state == LazyFree::State::free) free_any_at_once(block);

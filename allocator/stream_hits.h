@@ -24,14 +24,16 @@ void say_nothing_was_freed(std::uint64_t address) noexcept;
 
 class StreamHits : public PairHits {
  public:
-  // Whether a live block begins at `address`.
-  [[nodiscard]] bool owns(std::uint64_t address) noexcept;
   // Frees the block at `address`, whose page is the stream's: with the stream's lock where that suffices, else with the
-  // heap's.
-  [[gnu::noinline]] void free_beside_pairs(StreamHeap& heap, std::uint64_t address) noexcept;
-  // Frees the live block at exactly `address`; false, with nothing changed, where the lock of its stream does not
-  // suffice.
-  [[nodiscard]] bool free_by_stream(std::uint64_t address) noexcept;
+  // heap's. False: no live block begins there.
+  [[nodiscard, gnu::noinline]] bool free_beside_pairs(StreamHeap& heap, std::uint64_t address) noexcept;
+  // What is live at exactly `address`, likewise.
+  struct LiveBlock {
+    std::size_t requested = 0;
+    std::uint64_t stream = 0;  // the id of its own
+    int device = 0;
+  };
+  [[nodiscard]] std::optional<LiveBlock> look_at(std::uint64_t address) noexcept;
 
  protected:
   StreamHits(const HeapSurroundings& surroundings, int device, const AllocatorOptions& options)
@@ -42,7 +44,7 @@ class StreamHits : public PairHits {
   [[nodiscard, gnu::noinline]] void* allocate_beside_pairs(StreamHeap* heap, std::size_t bytes, StreamIdentity stream);
   // The walks with the heap's lock. Not among the calls of a walk without it, which are one piece of code.
   [[nodiscard]] virtual void* allocate_by_heap(std::size_t bytes, StreamIdentity stream) = 0;
-  virtual void free_by_heap(std::uint64_t address) noexcept = 0;
+  [[nodiscard]] virtual bool free_by_heap(std::uint64_t address) noexcept = 0;
 
   // False: not without the heap's lock. Throws std::bad_alloc, unchanged.
   [[nodiscard]] bool record_use_by_stream(std::uint64_t address, StreamUse& use);
@@ -55,7 +57,7 @@ class StreamHits : public PairHits {
   [[nodiscard]] void* allocate_by_stream(StreamHeap& heap, std::size_t bytes, const StreamIdentity& stream) noexcept;
   [[nodiscard]] bool free_by_stream(StreamHeap& heap, std::uint64_t address) noexcept;
   [[nodiscard]] bool may_serve(const StreamHeap& heap) const noexcept;
-  [[nodiscard]] bool owns_by_stream(std::uint64_t address) noexcept;
+  [[nodiscard]] std::optional<LiveBlock> look_by_stream(std::uint64_t address) noexcept;
   [[nodiscard]] bool can_serve_by_stream() const noexcept;
   template <class Trace>
   [[nodiscard]] void* take_standing_or_hit(StreamHeap& heap, std::size_t bytes, Trace&& trace) noexcept;
@@ -64,6 +66,7 @@ class StreamHits : public PairHits {
   // paged_hits.cpp
   [[nodiscard, gnu::noinline]] void* take_paged_hit(StreamHeap& heap, std::size_t bytes) noexcept;
   [[nodiscard]] Block* take_paged_block(StreamHeap& heap, std::size_t bytes) noexcept;
+  [[nodiscard]] bool may_stand_in_pages(StreamHeap& heap) const noexcept;
   [[nodiscard]] bool is_look_due(StreamHeap& heap) const noexcept;
   [[nodiscard, gnu::noinline]] bool free_paged_hit(StreamHeap& heap, const BlockMap::Place& place) noexcept;
   // False, with nothing changed: a peak may have moved.

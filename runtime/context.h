@@ -4,6 +4,7 @@
 // the same process, so that our streams and events are its streams and events.
 
 #include "runtime/driver_api.h"
+#include "runtime/known_streams.h"
 
 #include <memory>
 #include <mutex>
@@ -30,6 +31,7 @@ class Contexts {
   [[nodiscard]] CUcontext primary(int device);
   // The device that a context belongs to. Throws DriverError.
   [[nodiscard]] int device_of(CUcontext context) const;
+  [[nodiscard]] KnownStreams& known_streams() noexcept { return known_streams_; }
 
  private:
   const DriverApi& api_;
@@ -39,6 +41,7 @@ class Contexts {
   };
   std::mutex mutex_;
   std::vector<Entry> devices_;
+  KnownStreams known_streams_;
 };
 
 // Makes a context current on this thread for a scope and restores the one before it.

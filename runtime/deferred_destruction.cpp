@@ -53,8 +53,10 @@ bool try_to_destroy(const DriverApi* driver, int device, const Object& object) {
   try {
     const DeviceScope scope(driver, device);
     // While the handle still means the stream.
-    if (const CUstream* stream = std::get_if<CUstream>(&object); stream != nullptr && driver == nullptr)
+    if (const CUstream* stream = std::get_if<CUstream>(&object); stream != nullptr && driver == nullptr) {
       announce_stream_end(scope.api(), *stream, device);
+      process_contexts().known_streams().remove(*stream);
+    }
     return std::visit([&](auto handle) { return destroy(scope.api(), handle); }, object) != CUDA_ERROR_NOT_PERMITTED;
   } catch (const DriverError& error) {
     return error.code() != CUDA_ERROR_NOT_PERMITTED;

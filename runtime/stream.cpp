@@ -51,6 +51,7 @@ Stream Stream::create(StreamOptions options) {
   stream.handle_ = identity.handle;
   stream.id_ = identity.id;
   stream.device_ = device;
+  process_contexts().known_streams().add(identity, device);
   return stream;
 }
 
@@ -87,7 +88,9 @@ Stream Stream::external(StreamHandle handle, Device device, std::shared_ptr<void
   if (is_legacy(handle)) return stream;
   stream.handle_ = handle;
   // Another one on each thread: its id is asked for at each use.
-  if (handle != per_thread_handle()) stream.id_ = StreamAccess::identity(stream).id;
+  if (handle == per_thread_handle()) return stream;
+  KnownStream known;
+  stream.id_ = process_contexts().known_streams().find(handle, &known) ? known.id : StreamAccess::identity(stream).id;
   return stream;
 }
 

@@ -42,6 +42,7 @@ std::unique_ptr<StreamPool::Ring> StreamPool::make_ring(int device, int priority
     while (made > 0) static_cast<void>(contexts_.api().stream_destroy(ring->streams[--made].handle));
     throw;
   }
+  for (const StreamIdentity& stream : ring->streams) contexts_.known_streams().add(stream, device);
   return ring;
 }
 

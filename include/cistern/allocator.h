@@ -74,6 +74,12 @@ CISTERN_EXPORT void deallocate_sized(void* pointer, std::size_t bytes, StreamHan
 // Throws InvalidArgument for a stream of another driver.
 CISTERN_EXPORT void record_stream(void* pointer, const Stream& stream);
 
+// Promises that `stream` is not destroyed before release_stream names it, or ever. Requests by its handle then
+// ask the driver nothing; otherwise it is asked at each for the stream's id, because it may give the handle of a
+// destroyed stream to a new one. Streams of Stream::create and Stream::from_pool need no promise. Nothing is
+// done for default streams. Makes one driver call. Throws InvalidArgument for a stream of another driver.
+CISTERN_EXPORT void register_stream(const Stream& stream);
+
 // Tells that `stream` is about to be destroyed by its owner: what it has cached serves other
 // streams from then on, ordered behind the work that is queued on it now. Without this such memory
 // goes back with the next full flush. Streams of Stream::create tell by themselves. Nothing may be
@@ -136,6 +142,7 @@ class CISTERN_EXPORT CachingAllocator {
   void deallocate(void* pointer, StreamHandle last_used_on) noexcept;
   void record_stream(void* pointer, StreamHandle stream);
   void record_stream(void* pointer, const Stream& stream);
+  void register_stream(StreamHandle stream, int device = 0);
   void release_stream(StreamHandle stream, int device = 0);
   void empty_cache();
   std::size_t trim(std::size_t target_bytes, int device = 0);

@@ -11,6 +11,7 @@
 
 using cistern::c_api::guarded;
 using cistern::c_api::read_struct;
+using cistern::c_api::request_stream_of;
 using cistern::c_api::require;
 using cistern::c_api::require_given;
 using cistern::c_api::stream_of;
@@ -28,12 +29,19 @@ namespace {
 cistern::PoolId pool_id(cistern_pool_id id) { return {id.first, id.second}; }
 cistern_pool_id pool_id(cistern::PoolId id) { return {id.first, id.second}; }
 
+void deallocate(void* pointer, std::optional<std::size_t> bytes, int device, cistern_stream stream) {
+  if (pointer == nullptr) return;
+  if (cistern::deallocate_on_own_stream(pointer, bytes, request_stream_of(device, stream))) return;
+  const cistern::Stream last_use = stream_of(device, stream);
+  cistern::deallocate_checked(pointer, bytes, &last_use);
+}
+
 }  // namespace
 
 cistern_status cistern_allocate(size_t bytes, int device, cistern_stream stream, void** pointer) {
   return guarded([&] {
     require(pointer, "pointer");
-    *pointer = cistern::allocate(bytes, stream_of(device, stream));
+    *pointer = cistern::allocate(bytes, request_stream_of(device, stream));
   });
 }
 
@@ -41,28 +49,28 @@ cistern_status cistern_allocate_aligned(size_t bytes, size_t alignment, int devi
                                         void** pointer) {
   return guarded([&] {
     require(pointer, "pointer");
-    *pointer = cistern::allocate_aligned(bytes, alignment, stream_of(device, stream));
+    *pointer = cistern::allocate_aligned(bytes, alignment, request_stream_of(device, stream));
   });
 }
 
 cistern_status cistern_deallocate(void* pointer) {
-  return guarded([&] { cistern::deallocate_checked(pointer, std::nullopt, std::nullopt); });
+  return guarded([&] { cistern::deallocate_checked(pointer); });
 }
 cistern_status cistern_deallocate_on(void* pointer, int device, cistern_stream stream) {
-  return guarded([&] {
-    if (pointer != nullptr) cistern::deallocate_checked(pointer, std::nullopt, stream_of(device, stream));
-  });
+  return guarded([&] { deallocate(pointer, std::nullopt, device, stream); });
 }
 cistern_status cistern_deallocate_sized(void* pointer, size_t bytes, int device, cistern_stream stream) {
-  return guarded([&] {
-    if (pointer != nullptr) cistern::deallocate_checked(pointer, bytes, stream_of(device, stream));
-  });
+  return guarded([&] { deallocate(pointer, bytes, device, stream); });
 }
 cistern_status cistern_record_stream(void* pointer, int device, cistern_stream stream) {
   return guarded([&] {
     if (pointer != nullptr) cistern::record_stream_checked(pointer, stream_of(device, stream));
   });
 }
+cistern_status cistern_register_stream(int device, cistern_stream stream) {
+  return guarded([&] { cistern::register_stream(stream_of(device, stream)); });
+}
+
 cistern_status cistern_release_stream(int device, cistern_stream stream) {
   return guarded([&] { cistern::release_stream(stream_of(device, stream)); });
 }

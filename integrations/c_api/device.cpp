@@ -10,6 +10,8 @@
 
 #include "integrations/c_api/status.h"
 #include "integrations/c_api/versioned.h"
+#include "runtime/process_driver.h"
+#include "runtime/stream_access.h"
 
 using cistern::Device;
 using cistern::Event;
@@ -76,6 +78,14 @@ Stream stream_of(int device, cistern_stream handle) {
     }
   }
   return Stream::external(handle, on);
+}
+
+Stream request_stream_of(int device, cistern_stream handle) {
+  KnownStream known;
+  if (handle == nullptr || !process_contexts().known_streams().find(handle, &known) ||
+      known.device != resolved(device).index())
+    return stream_of(device, handle);
+  return StreamAccess::wrap(process_driver(), {handle, known.id}, known.device);
 }
 
 }  // namespace cistern::c_api

@@ -35,6 +35,8 @@ void require_count(std::size_t count, const char* name, std::size_t most = kMost
 
 // A driver's handle on a device: the Stream itself where cistern_stream_create made it, which what holds a copy keeps.
 [[nodiscard]] Stream stream_of(int device, cistern_stream handle);
+// The same for a call that keeps nothing of it: without its owner, and without a lock that others take too.
+[[nodiscard]] Stream request_stream_of(int device, cistern_stream handle);
 
 // Writes a text as cistern_list_gpu_processes does: `require_room` before anything is done.
 void require_room(const char* text, std::size_t bytes, const std::size_t* needed);

@@ -53,7 +53,8 @@ class AwakeHeapTest : public ::testing::Test {
   void turn(const StreamIdentity& stream, std::size_t bytes) {
     void* const block = heap_.allocate(bytes, stream);
     const auto address = reinterpret_cast<std::uintptr_t>(block);
-    EXPECT_TRUE(heap_.free_by_stream(address) || heap_.free(address, nullptr));
+    StreamHeap* const of_stream = heap_.find_by_page(address);
+    EXPECT_TRUE(of_stream != nullptr ? heap_.free_beside_pairs(*of_stream, address) : heap_.free(address, nullptr));
   }
   void turns(const std::vector<StreamIdentity>& streams, int times) {
     for (int i = 0; i < times; ++i)

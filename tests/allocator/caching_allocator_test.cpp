@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "runtime/stream_access.h"
 #include "tests/byte_units.h"
 
 namespace cistern {
@@ -66,6 +67,61 @@ TEST_F(CachingAllocatorTest, AStreamWithTheHandleOfADestroyedOneInheritsNothing)
   allocator_.deallocate(first);
   driver_.destroy_stream(old_stream);
   for (int i = 0; i < 8; ++i) EXPECT_NE(allocator_.allocate(kMega, driver_.create_stream()), first);
+}
+
+TEST_F(CachingAllocatorTest, ARegisteredStreamIsNamedByItsHandleWithoutTheDriver) {
+  const StreamHandle stream = driver_.create_stream(1);
+  const StreamHandle other = driver_.create_stream(1);
+  for (const StreamHandle each : {stream, other}) allocator_.register_stream(each, 0);  // it is of device 1 all the same
+  void* first = allocator_.allocate(3 * kMega, stream);
+  allocator_.deallocate(first);
+  const std::uint64_t calls = driver_.calls();
+  EXPECT_EQ(allocator_.allocate(3 * kMega, stream), first);
+  allocator_.deallocate(first, stream);
+  EXPECT_EQ(allocator_.allocate(3 * kMega, stream), first);
+  allocator_.record_stream(first, other);
+  EXPECT_EQ(driver_.calls(), calls);
+  EXPECT_EQ(allocator_.memory_stats(1).allocation.all.current, 1);
+}
+
+// What its owner was to say before it was destroyed.
+TEST_F(CachingAllocatorTest, AReleasedStreamsHandleIsAskedForAgain) {
+  StreamHandle stream = driver_.create_stream();
+  allocator_.register_stream(stream);
+  void* first = allocator_.allocate(kMega, stream);
+  driver_.occupy(stream, 10ms);
+  allocator_.deallocate(first);
+  allocator_.release_stream(stream);
+  const std::uint64_t asked = driver_.calls("cuStreamGetId");
+  static_cast<void>(allocator_.allocate(kMega, stream));
+  EXPECT_EQ(driver_.calls("cuStreamGetId"), asked + 1);
+}
+
+TEST_F(CachingAllocatorTest, DefaultStreamsAreNotRegistered) {
+  allocator_.register_stream(nullptr, 1);
+  allocator_.register_stream(per_thread_handle(), 0);
+  void* const one = allocator_.allocate(kMega, per_thread_handle(), 1);
+  EXPECT_EQ(allocator_.memory_stats(1).allocation.all.current, 1) << "each device has one";
+  void* other = nullptr;
+  std::thread([&] { other = allocator_.allocate(kMega, per_thread_handle(), 1); }).join();
+  allocator_.deallocate(one);
+  EXPECT_NE(allocator_.allocate(kMega, nullptr, 1), one);
+  allocator_.deallocate(other);
+}
+
+// The stream that it was allocated for needs no guard, and another one does, named at the free alone.
+TEST_F(CachingAllocatorTest, AFreeThatNamesItsOwnStreamIsPlain) {
+  const StreamHandle stream = driver_.create_stream();
+  const StreamHandle other = driver_.create_stream();
+  void* const block = allocator_.allocate(3 * kMega, stream);
+  driver_.occupy(stream, 10ms);
+  driver_.occupy(other, 10ms);
+  allocator_.deallocate(block, stream);
+  EXPECT_EQ(driver_.calls("cuEventRecord"), 0U);
+  EXPECT_EQ(allocator_.allocate(3 * kMega, stream), block);
+  allocator_.deallocate(block, other);
+  EXPECT_NE(allocator_.allocate(3 * kMega, stream), block);
+  EXPECT_EQ(driver_.calls("cuEventRecord"), 1U);
 }
 
 TEST_F(CachingAllocatorTest, AddressesAreAlignedAndWritable) {

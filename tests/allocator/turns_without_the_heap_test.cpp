@@ -39,6 +39,7 @@ struct TellingDriver {
 // waits for it.
 class WithoutTheHeapsLockTest : public ::testing::Test {
  protected:
+  explicit WithoutTheHeapsLockTest(const char* options = "oom_dump:off,policy:classic") : options_(options) {}
   void turn(StreamHandle stream) {
     void* const first = allocator_.allocate(kKibi, stream);
     void* const second = allocator_.allocate(2 * kKibi, stream);
@@ -83,9 +84,24 @@ class WithoutTheHeapsLockTest : public ::testing::Test {
   SimulatedDriver driver_{{.capacity_bytes = 4096 * kMega, .backing = Backing::none}};
   TellingDriver telling_{driver_};
   const DriverApi api_ = telling_.api();
-  CachingAllocator allocator_{{.driver = &api_, .options = AllocatorOptions::parse("oom_dump:off,policy:classic")}};
+  const char* options_;
+  CachingAllocator allocator_{{.driver = &api_, .options = AllocatorOptions::parse(options_)}};
   const StreamHandle own_ = driver_.create_stream();  // whose free it is; must be awake
 };
+
+class WithoutTheHeapsLockInPagesTest : public WithoutTheHeapsLockTest {
+ protected:
+  WithoutTheHeapsLockInPagesTest() : WithoutTheHeapsLockTest("oom_dump:off,policy:paged") {}
+};
+
+// Nor with the turn at what all streams share there.
+TEST_F(WithoutTheHeapsLockInPagesTest, PairsOfSeveralStreamsComeAndGo) {
+  const StreamHandle stream = driver_.create_stream();
+  const auto pairs = [&](int count) {
+    for (int i = 0; i < count; ++i) allocator_.deallocate(allocator_.allocate(kKibi, stream));
+  };
+  EXPECT_TRUE(goes_on([&] { pairs(5000); }, [&] { pairs(5); }));
+}
 
 TEST_F(WithoutTheHeapsLockTest, ManyStreamsTakeTurns) {
   std::vector<StreamHandle> forty = streams(39);

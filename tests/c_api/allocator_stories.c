@@ -145,6 +145,7 @@ int story_blocks(void) {
   HOLDS(cistern_max_memory_reserved(0, &bytes) == CISTERN_SUCCESS && bytes == 20 * mega);
   HOLDS(cistern_deallocate(second) == CISTERN_SUCCESS && cistern_empty_cache() == CISTERN_SUCCESS);
   HOLDS(cistern_memory_reserved(1, &bytes) == CISTERN_SUCCESS && bytes == 0);
+  HOLDS(cistern_register_stream(0, NULL) == CISTERN_SUCCESS);
   HOLDS(cistern_release_stream(0, NULL) == CISTERN_SUCCESS);
   HOLDS(cistern_set_memory_fraction(0.5, 0) == CISTERN_SUCCESS);
   HOLDS(cistern_memory_fraction(0, &fraction) == CISTERN_SUCCESS && fraction > 0.49 && fraction < 0.51);

@@ -23,6 +23,9 @@ CISTERN_EXPORT cistern_status cistern_deallocate_on(void* pointer, int device, c
 CISTERN_EXPORT cistern_status cistern_deallocate_sized(void* pointer, size_t bytes, int device, cistern_stream stream);
 /* As in C++, but an address that is not a live block's is CISTERN_ERROR_INVALID_ARGUMENT. */
 CISTERN_EXPORT cistern_status cistern_record_stream(void* pointer, int device, cistern_stream stream);
+/* Promises that a stream of another maker than cistern is not destroyed before cistern_release_stream names it: the
+ * calls above then ask the driver nothing where they are given its handle. See register_stream of C++. */
+CISTERN_EXPORT cistern_status cistern_register_stream(int device, cistern_stream stream);
 CISTERN_EXPORT cistern_status cistern_release_stream(int device, cistern_stream stream);
 CISTERN_EXPORT cistern_status cistern_empty_cache(void);
 /* `released` may be NULL. */
