@@ -24,7 +24,6 @@ class HandOvers {
   struct Record {
     KnownPlaces::Number place = KnownPlaces::kNone;
     std::vector<FreeRun> pieces;  // of all of the place, at its own addresses, by address
-    PlacementLog::Key change;     // see PlacementLog::changed_hands
     friend bool operator==(const Record&, const Record&) = default;
   };
 

@@ -11,7 +11,7 @@ namespace cistern {
 
 std::optional<PagePlan> PagePlacement::plan_known(const PageRequest& request) {
   if (!is_open() || !request.may_take_others) return std::nullopt;
-  const PlacementLog::Number number = log_.exact(log_.key_of(request.stream), request.sectors);
+  const PlacementLog::Number number = log_.exact(log_.position_among_all(request.stream), request.sectors);
   if (number == PlacementLog::kNone) return std::nullopt;
   const PlacementLog::Entry& entry = log_.entry(number);
   const HandOvers::Record* const record = hand_overs_.find(entry.known);
@@ -24,7 +24,6 @@ std::optional<PagePlan> PagePlacement::plan_known(const PageRequest& request) {
   plan.list_owners();
   plan.logged_sectors = entry.place.sectors;
   plan.known = record->place;
-  plan.change = record->change;
   KnownPlace& place = places_[plan.known];
   plan.came_before = place.came_at;
   plan.stream_before = place.stream;
@@ -50,8 +49,8 @@ PagedBlock PagePlacement::commit_known(PagePlan& plan) {
   place.less = static_cast<std::uint32_t>(plan.logged_sectors - place.sectors);
   place.pages_then = static_cast<std::int32_t>(table_.pages());
   mark_handed_over(plan);
-  log_.changed_hands(plan.change);
-  log_.arrived(place.less == 0 ? place.mark : PlacementLog::mark_of({place.address, plan.logged_sectors}), place.mark);
+  change_hands(plan.taken, plan.request.stream);
+  log_.arrived(plan.request.stream, place.less == 0 ? place.mark : PlacementLog::mark_of({place.address, plan.logged_sectors}), place.mark);
   live_ += place.sectors;
   peak_live_ = std::max(peak_live_, live_);
   free_.drop_room(plan.room);
@@ -101,36 +100,31 @@ void PagePlacement::mark_handed_over(const PagePlan& plan) noexcept {
                               [&](PageTable::Handle handle) { left_at_[static_cast<std::size_t>(handle)] = mark_; });
 }
 
-// What bytes of other streams add as that stream's, less what they add as theirs.
-PlacementLog::Key PagePlacement::change_of_hands(std::span<const FreeRun> pieces, StreamNumber to) const noexcept {
-  PlacementLog::Key change;
-  const auto add = [&change](const PlacementLog::Key& key, bool is_less) {
-    change.hash += is_less ? 0 - key.hash : key.hash;
-    change.check += is_less ? 0 - key.check : key.check;
-  };
+// Bytes of other streams are that stream's from here on.
+void PagePlacement::change_hands(std::span<const FreeRun> pieces, StreamNumber to) noexcept {
   for (const FreeRun& piece : pieces) {
     if (piece.stream == to) continue;
     for (Sectors at = piece.address; at < piece.end();) {
       const PageTable::Handle handle = table_.handle_at(at);
       const Sectors mapped = table_.mapping_begin(at);
       const Sectors end = std::min(piece.end(), mapped + table_.sectors_of(handle));
-      for (const StreamNumber stream : {to, piece.stream}) {
-        const bool is_theirs = stream == piece.stream;
-        add(PlacementLog::mark_of_bound(handle, end - mapped, stream), is_theirs);
-        add(PlacementLog::mark_of_bound(handle, at - mapped, stream), !is_theirs);
-      }
+      const auto stretch_of = [&](StreamNumber stream) {
+        PlacementLog::Key key = PlacementLog::mark_of_bound(handle, end - mapped, stream);
+        PlacementLog::add(key, PlacementLog::less(PlacementLog::mark_of_bound(handle, at - mapped, stream)));
+        return key;
+      };
+      log_.changed_hands(to, stretch_of(to));
+      log_.changed_hands(piece.stream, PlacementLog::less(stretch_of(piece.stream)));
       at = end;
     }
   }
-  return change;
 }
 
 // What the log is to know of a place that bytes of other streams were handed over to; none of one that was gathered,
 // for then more changed hands than the block has. Throws std::bad_alloc.
-PlacementLog::Number PagePlacement::note_hand_over(const PagePlan& plan, KnownPlaces::Number known,
-                                                   const PlacementLog::Key& change) {
+PlacementLog::Number PagePlacement::note_hand_over(const PagePlan& plan, KnownPlaces::Number known) {
   if (!plan.gather.empty()) return PlacementLog::kNone;
-  HandOvers::Record record{known, plan.taken, change};
+  HandOvers::Record record{known, plan.taken};
   Sectors address = plan.address;  // pieces are in the place's order
   for (FreeRun& piece : record.pieces) {
     piece.address = address;

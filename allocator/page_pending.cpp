@@ -46,7 +46,8 @@ Sectors common_sectors(const std::vector<HandlePart>& parts, const std::vector<H
 std::optional<Sectors> PagePlacement::taken_place(const PageRequest& request) {
   if (!is_open()) return std::nullopt;
   catch_up();
-  log_.candidates(log_.key_of(request.stream), request.sectors, candidates_);
+  log_.candidates(log_.own_position(request.stream), request.sectors, candidates_);
+  if (candidates_.empty()) log_.candidates(log_.position_among_all(request.stream), request.sectors, candidates_);
   if (candidates_.empty()) return std::nullopt;
   const PlacementLog::Entry& entry = log_.entry(candidates_.front());
   if (entry.asked() != request.sectors || is_usable(entry.place.address, request)) return std::nullopt;
@@ -104,10 +105,10 @@ std::vector<KnownPlaces::Number> PagePlacement::worth_a_wait(const PageRequest& 
 
 void PagePlacement::settle_for(KnownPlaces::Number known, StreamNumber stream) noexcept {
   KnownPlace& place = places_[known];
-  const FreeRun piece{place.address, place.sectors, place.stream};
-  log_.changed_hands(change_of_hands({&piece, 1}, stream));
-  place.stream = stream;
   settle(known);
+  const FreeRun piece{place.address, place.sectors, place.stream};
+  change_hands({&piece, 1}, stream);
+  place.stream = stream;
 }
 
 }  // namespace cistern

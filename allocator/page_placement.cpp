@@ -30,6 +30,7 @@ PagePlacement::PagePlacement(PageSize page, std::int64_t page_limit, std::int64_
 void PagePlacement::add_stream(StreamNumber stream) {
   free_.add_stream(stream);
   harm_.add_stream(stream);
+  log_.add_stream(stream);
   const auto count = static_cast<std::size_t>(stream) + 1;
   if (turnover_.size() < count) turnover_.resize(count);
 }
@@ -65,7 +66,7 @@ bool PagePlacement::is_worth_a_window(const PageRequest& request) const {
 // What is known first may be a hand-over, and the request may have none: what it gets is to be known in its place.
 void PagePlacement::pass_over_hand_over(const PagePlan& plan) {
   if (plan.request.may_take_others) return;
-  const PlacementLog::Number first = log_.exact(plan.key, plan.request.sectors);
+  const PlacementLog::Number first = log_.exact(plan.among_all, plan.request.sectors);
   if (first != PlacementLog::kNone && hand_overs_.find(log_.entry(first).known) != nullptr) log_.pass_over(first);
 }
 
@@ -99,7 +100,7 @@ void PagePlan::list_owners() {
 PagePlan PagePlacement::plan(const PageRequest& request) {
   PagePlan plan;
   plan.request = request;
-  log_.fetch(log_.key_of(request.stream), request.sectors);
+  log_.fetch(log_.own_position(request.stream), request.sectors);
   catch_up();
   try {
     add_stream(request.stream);
@@ -118,25 +119,30 @@ PagePlan PagePlacement::plan(const PageRequest& request) {
   }
 }
 
+// False: the log has no place that can be had.
+bool PagePlacement::choose_logged_place(PagePlan& plan, const PlacementLog::Position& position) {
+  log_.candidates(position, plan.request.sectors, candidates_);
+  for (const PlacementLog::Number number : candidates_) {
+    const LoggedPlace place = log_.entry(number).place;
+    if (!is_usable(place.address, plan.request)) continue;
+    place_at(plan, place.address, counts_.logged);
+    plan.logged = number;
+    plan.logged_sectors = place.sectors;
+    plan.is_exact = log_.entry(number).asked() == plan.request.sectors;
+    log_.follow(number);
+    return true;
+  }
+  return false;
+}
+
 void PagePlacement::choose_place(PagePlan& plan) {
   const PageRequest request = plan.request;
   const PageSize page = table_.page();
   const auto usable = [&](Sectors address) { return is_usable(address, request); };
-  plan.key = log_.key_of(request.stream);
-  plan.taken_then = log_.taken();
-
-  log_.candidates(plan.key, request.sectors, candidates_);
+  plan.own = log_.own_position(request.stream);
+  plan.among_all = log_.position_among_all(request.stream);
   pass_over_hand_over(plan);
-  for (const PlacementLog::Number number : candidates_) {
-    const LoggedPlace place = log_.entry(number).place;
-    if (!usable(place.address)) continue;
-    place_at(plan, place.address, counts_.logged);
-    plan.logged = number;
-    plan.logged_sectors = place.sectors;
-    plan.is_exact = log_.entry(number).asked() == request.sectors;
-    log_.follow(number);
-    return;
-  }
+  if (choose_logged_place(plan, plan.own) || choose_logged_place(plan, plan.among_all)) return;
 
   if (request.sectors >= page.sectors() / 2)
     if (const auto window = windows_.exact(request.sectors, request.stream, usable))
@@ -170,23 +176,24 @@ bool PagePlacement::move_covered_homes(const PagePlan& plan) {
 }
 
 // What is known of places only saves calls: without host memory it is forgotten.
-void PagePlacement::note(const PagePlan& plan, const LoggedPlace& place, KnownPlaces::Number known,
-                         const PlacementLog::Key& change) noexcept {
+void PagePlacement::note(const PagePlan& plan, const LoggedPlace& place, KnownPlaces::Number known) noexcept {
   const Sectors sectors = plan.request.sectors;
   const StreamNumber stream = plan.request.stream;
+  const PlacementLog::Position& position = plan.owners.empty() ? plan.own : plan.among_all;
   try {
-    if (!plan.owners.empty()) known = note_hand_over(plan, known, change);
+    if (!plan.owners.empty()) known = note_hand_over(plan, known);
     if (plan.keeps_exact) windows_.note_exact(sectors, stream, plan.address);
     if (plan.keeps_length) windows_.note_length(sectors, stream, plan.address);
     // Where much is told, what is taken now makes way for what was: other requests need the room.
     const bool has_room = 2 * log_.size() < log_.capacity();
-    if (plan.is_exact && (log_.entry(plan.logged).taken == plan.taken_then || !has_room))
-      return log_.note_free(plan.logged, plan.key, plan.taken_then, place, known);
+    const bool is_of_its_key = plan.is_exact && log_.entry(plan.logged).position.key == position.key;
+    if (is_of_its_key && (log_.entry(plan.logged).position == position || !has_room))
+      return log_.note_free(plan.logged, position, place, known);
     // What an entry served otherwise is told, too: a larger request's, or one when other bytes of places were taken.
     // The same request is served so again, whatever came before it.
     const auto less = static_cast<std::uint32_t>(place.sectors - sectors);
     log_.grow(kLogEntries + kLogEntriesOfPage * static_cast<std::size_t>(table_.pages()));
-    log_.append(plan.key, plan.taken_then, place, known, {less, plan.logged});
+    log_.append(position, place, known, {less, plan.logged});
   } catch (const std::bad_alloc&) {
   }
 }
@@ -214,11 +221,9 @@ PagedBlock PagePlacement::commit(PagePlan& plan) {
   const KnownPlaces::Number known = know(plan, move_covered_homes(plan));
   const LoggedPlace place{plan.address, plan.logged_sectors != 0 ? plan.logged_sectors : sectors};
   mark_handed_over(plan);
-  const PlacementLog::Key change =
-      plan.owners.empty() ? PlacementLog::Key{} : change_of_hands(plan.taken, plan.request.stream);
-  note(plan, place, known, change);
-  log_.changed_hands(change);
-  log_.arrived(PlacementLog::mark_of(place), places_[known].mark);
+  note(plan, place, known);
+  if (!plan.owners.empty()) change_hands(plan.taken, plan.request.stream);
+  log_.arrived(plan.request.stream, PlacementLog::mark_of(place), places_[known].mark);
   live_ += sectors;
   peak_live_ = std::max(peak_live_, live_);
   free_.drop_room(plan.room - kRunsOfBlock);
@@ -241,7 +246,7 @@ void PagePlacement::freed(KnownPlaces::Number known) {
   live_ -= place.sectors;
   ++turnover_[static_cast<std::size_t>(place.stream)].went;
   const bool is_whole = place.less == 0;
-  log_.left(is_whole ? place.mark : PlacementLog::mark_of({place.address, place.sectors + place.less}));
+  log_.left(place.stream, is_whole ? place.mark : PlacementLog::mark_of({place.address, place.sectors + place.less}));
   harm_.ended_of_class(place.size_class, place.stream, table_.pages() > place.pages_then);
 }
 

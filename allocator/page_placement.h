@@ -73,16 +73,14 @@ struct PagePlan {
   // Streams other than the request's whose free bytes it took. The request's stream is to wait for what they had
   // queued then, before the block is handed out.
   std::vector<StreamNumber> owners;
-  // Of plan_known: the place, which the block has already, when it came there before and now, and what the bytes that
-  // change hands add. `taken` is at the place's own addresses then.
+  // Of plan_known: the place, which the block has already, and when it came there before and now. `taken` is at the
+  // place's own addresses then.
   KnownPlaces::Number known = KnownPlaces::kNone;
   std::uint64_t came_before = 0;
   std::uint64_t came_at = 0;
   StreamNumber stream_before = 0;
-  PlacementLog::Key change;
 
-  PlacementLog::Key key;                              // of the log when it was made
-  PlacementLog::Key taken_then;                       // likewise
+  PlacementLog::Position own, among_all;              // of the log when it was made
   PlacementLog::Number logged = PlacementLog::kNone;  // the log's entry; none: the place is new to it
   Sectors logged_sectors = 0;                         // of it
   bool exceeds_peak = false;                          // memory is created beyond what was ever live
@@ -264,19 +262,18 @@ class PagePlacement {
   }
   [[nodiscard]] bool is_usable(Sectors address, const PageRequest& request) const;
   void choose_place(PagePlan& plan);
+  bool choose_logged_place(PagePlan& plan, const PlacementLog::Position& position);
   void pass_over_hand_over(const PagePlan& plan);
   [[nodiscard]] bool is_worth_a_window(const PageRequest& request) const;
   void place_at(PagePlan& plan, Sectors address, std::int64_t& count);
   void take(PagePlan& plan, Sectors address, Sectors sectors);
   bool move_covered_homes(const PagePlan& plan);
-  void note(const PagePlan& plan, const LoggedPlace& place, KnownPlaces::Number known,
-            const PlacementLog::Key& change) noexcept;
+  void note(const PagePlan& plan, const LoggedPlace& place, KnownPlaces::Number known) noexcept;
   KnownPlaces::Number know(const PagePlan& plan, bool covers_handles) noexcept;
 
   // page_hand_over.cpp
-  [[nodiscard]] PlacementLog::Number note_hand_over(const PagePlan& plan, KnownPlaces::Number known,
-                                                    const PlacementLog::Key& change);
-  [[nodiscard]] PlacementLog::Key change_of_hands(std::span<const FreeRun> pieces, StreamNumber to) const noexcept;
+  [[nodiscard]] PlacementLog::Number note_hand_over(const PagePlan& plan, KnownPlaces::Number known);
+  void change_hands(std::span<const FreeRun> pieces, StreamNumber to) noexcept;
   void mark_handed_over(const PagePlan& plan) noexcept;
   PagedBlock commit_known(PagePlan& plan);
   void abandon_known(const PagePlan& plan);

@@ -19,7 +19,7 @@ bool PagePlacement::is_place_of(const PlacementLog::Entry& entry, KnownPlaces::N
 
 PlacementLog::Number PagePlacement::find_known(const PageRequest& request) const {
   if (!is_open()) return PlacementLog::kNone;
-  const PlacementLog::Number number = log_.exact(log_.key_of(request.stream), request.sectors);
+  const PlacementLog::Number number = log_.exact(log_.own_position(request.stream), request.sectors);
   if (number == PlacementLog::kNone) return number;
   const PlacementLog::Entry& entry = log_.entry(number);
   return is_place_of(entry, entry.known) ? number : PlacementLog::kNone;
@@ -39,7 +39,7 @@ KnownPlaces::Number PagePlacement::take(PlacementLog::Number known, StreamNumber
   place.less = entry.less;
   place.pages_then = static_cast<std::int32_t>(table_.pages());
   log_.follow(known);
-  log_.arrived(entry.less == 0 ? place.mark : PlacementLog::mark_of(entry.place), place.mark);
+  log_.arrived(stream, entry.less == 0 ? place.mark : PlacementLog::mark_of(entry.place), place.mark);
   live_ += place.sectors;
   peak_live_ = std::max(peak_live_, live_);
   ++counts_.logged;
@@ -63,7 +63,7 @@ void PagePlacement::settle(KnownPlaces::Number known) {
   KnownPlace& place = places_[known];
   place.is_live = false;
   place.left_at = mark_;
-  log_.came_free(place.mark);
+  log_.came_free(place.stream, place.mark);
   places_.change(known);
   --blocks_;
 }

@@ -2,7 +2,7 @@
 // stream's blocks are in pages. A hit is a place that the log knows to be free, and the stream's, in just this state.
 //
 // The records of paged memory are all streams'. A stream that serves alone has them with its own lock, which whoever
-// has the heap's has, too; several take turns.
+// has the heap's has, too; several take turns, but not with frees that stand and with steps that are followed.
 
 #include "allocator/stream_hits.h"
 
@@ -29,12 +29,12 @@ bool take_known(PagedMemory& memory, PlacementLog::Number known, StreamNumber st
 
 // Requires: what the stream left for later is carried out.
 void* StreamHits::take_paged_hit(StreamHeap& heap, std::size_t bytes) noexcept {
-  std::unique_lock turn(paged_mutex_, std::defer_lock);
-  if (!hits_are_plain_) {
-    if (decays_ && is_look_due(heap)) return nullptr;
-    if (!one_stream_serves_) turn.lock();
+  if (decays_ && is_look_due(heap)) return nullptr;
+  Block* block = nullptr;
+  {
+    const auto turn = turn_in_pages();
+    block = take_paged_block(heap, bytes);
   }
-  Block* const block = take_paged_block(heap, bytes);
   if (block == nullptr) return nullptr;
   if (may_stand_in_pages(heap)) heap.lazy_free.begin(block, {}, pairs_are_plain_);
   note_step<StreamStep::Kind::allocation>(heap, *block, [] { return InactiveSplitChange{}; });
@@ -87,12 +87,11 @@ bool StreamHits::is_look_due(StreamHeap& heap) const noexcept {
 // False, with nothing changed: it takes the heap's lock. Requires: it is free at once.
 bool StreamHits::free_paged_hit(StreamHeap& heap, const BlockMap::Place& place) noexcept {
   Block* const block = place.block;
-  std::unique_lock turn(paged_mutex_, std::defer_lock);
-  if (!one_stream_serves_) turn.lock();
   if (!count_free(heap, *block, {})) return false;
   tell_free(heap, *block);
   note_step<StreamStep::Kind::free>(heap, *block, [] { return InactiveSplitChange{}; });
   heap.live.erase(place);
+  const auto turn = turn_in_pages();
   put_free_paged(block, heap.spares);
   return true;
 }

@@ -42,7 +42,7 @@ std::size_t PlacementLog::slot_of(const Key& key) const {
   const std::size_t last = slots_.size() - 1;
   std::size_t slot = first_slot(key);
   for (; slots_[slot].oldest != kNone; slot = (slot + 1) & last)
-    if (slots_[slot].tag == tag_of(key) && ring_[slots_[slot].oldest].key == key) break;
+    if (slots_[slot].tag == tag_of(key) && ring_[slots_[slot].oldest].position.key == key) break;
   return slot;
 }
 
@@ -58,18 +58,18 @@ bool PlacementLog::serves(Number number, Sectors sectors) const {
   return asked >= sectors && sectors >= asked - asked / 8 - 1 && 4 * sectors >= 3 * ring_[number].place.sectors - 4;
 }
 
-void PlacementLog::candidates(const Key& key, Sectors sectors, std::vector<Number>& entries) const {
+void PlacementLog::candidates(const Position& position, Sectors sectors, std::vector<Number>& entries) const {
   entries.clear();
   if (slots_.empty()) return;
   const auto rank = [&](Number number) {
     const Entry& entry = ring_[number];
-    return entry.asked() == sectors ? std::tuple(false, entry.taken != taken_, Sectors{0})
+    return entry.asked() == sectors ? std::tuple(false, entry.position != position, Sectors{0})
                                     : std::tuple(true, number != expected_, entry.place.sectors);
   };
-  const Number first = exact(key, sectors);
+  const Number first = exact(position, sectors);
   if (first != kNone) entries.push_back(first);
   int looked_at = 0;
-  for (Number at = slots_[slot_of(key)].oldest; at != kNone && looked_at < kMostLookedAt;
+  for (Number at = slots_[slot_of(position.key)].oldest; at != kNone && looked_at < kMostLookedAt;
        at = links_[at].next, ++looked_at) {
     if (!may_serve(at, sectors) || at == first) continue;
     if (ring_[at].asked() != sectors && !serves(at, sectors)) continue;
@@ -79,39 +79,39 @@ void PlacementLog::candidates(const Key& key, Sectors sectors, std::vector<Numbe
   }
 }
 
-PlacementLog::Number PlacementLog::exact(const Key& key, Sectors sectors) const {
+PlacementLog::Number PlacementLog::exact(const Position& position, Sectors sectors) const {
   if (size_ == 0) return kNone;
-  if (next_ < ring_.size() && ring_[next_].is_foremost && is_exact(next_, key, taken_, sectors)) return next_;
-  return exact_[exact_slot_of(key, taken_, sectors)].entry;
+  if (next_ < ring_.size() && ring_[next_].is_foremost && is_exact(next_, position, sectors)) return next_;
+  return exact_[exact_slot_of(position, sectors)].entry;
 }
 
-std::size_t PlacementLog::exact_slot_of(const Key& key, const Key& taken, Sectors sectors) const {
-  const std::uint64_t hash = hash_of(key, taken, sectors);
+std::size_t PlacementLog::exact_slot_of(const Position& position, Sectors sectors) const {
+  const std::uint64_t hash = hash_of(position, sectors);
   const std::size_t last = exact_.size() - 1;
   auto slot = static_cast<std::size_t>(hash >> shift_);
   for (; exact_[slot].entry != kNone; slot = (slot + 1) & last)
-    if (exact_[slot].tag == static_cast<Number>(hash) && is_exact(exact_[slot].entry, key, taken, sectors)) break;
+    if (exact_[slot].tag == static_cast<Number>(hash) && is_exact(exact_[slot].entry, position, sectors)) break;
   return slot;
 }
 
 // Also where the oldest entry is found, which makes way for the next.
-void PlacementLog::fetch(const Key& key, Sectors sectors) const noexcept {
+void PlacementLog::fetch(const Position& position, Sectors sectors) const noexcept {
   if (size_ == 0) return;
-  __builtin_prefetch(&slots_[first_slot(key)], 1);
-  __builtin_prefetch(&exact_[hash_of(key, taken_, sectors) >> shift_], 1);
+  __builtin_prefetch(&slots_[first_slot(position.key)], 1);
+  __builtin_prefetch(&exact_[hash_of(position, sectors) >> shift_], 1);
   if (size_ < capacity_) return;
   const Entry& oldest = ring_[oldest_];
-  __builtin_prefetch(&slots_[first_slot(oldest.key)], 1);
-  __builtin_prefetch(&exact_[hash_of(oldest.key, oldest.taken, oldest.asked()) >> shift_], 1);
+  __builtin_prefetch(&slots_[first_slot(oldest.position.key)], 1);
+  __builtin_prefetch(&exact_[hash_of(oldest.position, oldest.asked()) >> shift_], 1);
   __builtin_prefetch(&ring_[behind(oldest_)]);
 }
 
 // Unless an older entry is found in its place.
 void PlacementLog::make_foremost(Number place) {
   Entry& entry = ring_[place];
-  Exact& slot = exact_[exact_slot_of(entry.key, entry.taken, entry.asked())];
+  Exact& slot = exact_[exact_slot_of(entry.position, entry.asked())];
   entry.is_foremost = slot.entry == kNone;
-  if (entry.is_foremost) slot = {place, static_cast<Number>(hash_of(entry.key, entry.taken, entry.asked()))};
+  if (entry.is_foremost) slot = {place, static_cast<Number>(hash_of(entry.position, entry.asked()))};
 }
 
 // Those that are found by way of its slot move up.
@@ -119,10 +119,10 @@ void PlacementLog::make_unfound(Number place) {
   Entry& entry = ring_[place];
   if (!std::exchange(entry.is_foremost, false)) return;
   const std::size_t last = exact_.size() - 1;
-  std::size_t slot = exact_slot_of(entry.key, entry.taken, entry.asked());
+  std::size_t slot = exact_slot_of(entry.position, entry.asked());
   for (std::size_t at = (slot + 1) & last; exact_[at].entry != kNone; at = (at + 1) & last) {
     const Entry& moved = ring_[exact_[at].entry];
-    const auto first = static_cast<std::size_t>(hash_of(moved.key, moved.taken, moved.asked()) >> shift_);
+    const auto first = static_cast<std::size_t>(hash_of(moved.position, moved.asked()) >> shift_);
     if (((at - first) & last) < ((at - slot) & last)) continue;
     exact_[slot] = exact_[at];
     slot = at;
@@ -130,7 +130,7 @@ void PlacementLog::make_unfound(Number place) {
   exact_[slot] = {};
 }
 
-void PlacementLog::append(const Key& key, const Key& taken, const LoggedPlace& place, Number known, const Served& by) {
+void PlacementLog::append(const Position& position, const LoggedPlace& place, Number known, const Served& by) {
   if (capacity_ == 0) return;
   if (size_ == ring_.size()) {
     if (ring_.size() < capacity_)
@@ -141,16 +141,16 @@ void PlacementLog::append(const Key& key, const Key& taken, const LoggedPlace& p
   const auto at = static_cast<Number>((oldest_ + size_) % ring_.size());
   ++size_;
   const Number first = by.entry < ring_.size() ? ring_[by.entry].served_by : kNone;
-  ring_[at] = {key, taken, place, known, by.less, first < ring_.size() ? first : by.entry, false};
+  ring_[at] = {position, place, known, by.less, first < ring_.size() ? first : by.entry, false};
   link(at);
 }
 
-void PlacementLog::note_free(Number number, const Key& key, const Key& taken, const LoggedPlace& place, Number known) {
-  if (number >= ring_.size() || ring_[number].key != key || ring_[number].place != place) return;
+void PlacementLog::note_free(Number number, const Position& position, const LoggedPlace& place, Number known) {
+  if (number >= ring_.size() || ring_[number].position.key != position.key || ring_[number].place != place) return;
   ring_[number].known = known;
-  if (ring_[number].is_foremost && ring_[number].taken == taken) return;
+  if (ring_[number].is_foremost && ring_[number].position == position) return;
   make_unfound(number);
-  ring_[number].taken = taken;
+  ring_[number].position.taken = position.taken;
   make_foremost(number);
 }
 
@@ -162,7 +162,7 @@ void PlacementLog::pass_over(Number number) {
 void PlacementLog::link(Number place) {
   links_[place] = {kNone, static_cast<std::uint32_t>(std::min(ring_[place].asked(), kLongest))};
   make_foremost(place);
-  const Key& key = ring_[place].key;
+  const Key& key = ring_[place].position.key;
   Chain& chain = slots_[slot_of(key)];
   if (chain.oldest == kNone) {
     chain = {place, place, tag_of(key)};
@@ -188,7 +188,7 @@ void PlacementLog::find_another(Number place) {
   make_unfound(place);
   int looked_at = 0;
   Number heir = links_[place].next;
-  while (heir != kNone && !is_exact(heir, passed.key, passed.taken, passed.asked()))
+  while (heir != kNone && !is_exact(heir, passed.position, passed.asked()))
     heir = ++looked_at < kMostLookedAt ? links_[heir].next : kNone;
   if (heir != kNone) make_foremost(heir);
 }
@@ -198,7 +198,7 @@ void PlacementLog::drop_oldest() {
   const Entry& dropped = ring_[oldest_];
   if (dropped.is_foremost) find_another(oldest_);
   const Number next = links_[oldest_].next;
-  const std::size_t slot = slot_of(dropped.key);
+  const std::size_t slot = slot_of(dropped.position.key);
   if (next == kNone)
     empty_slot(slot);
   else
@@ -211,7 +211,7 @@ void PlacementLog::drop_oldest() {
 void PlacementLog::empty_slot(std::size_t slot) {
   const std::size_t last = slots_.size() - 1;
   for (std::size_t at = (slot + 1) & last; slots_[at].oldest != kNone; at = (at + 1) & last) {
-    const std::size_t first = first_slot(ring_[slots_[at].oldest].key);
+    const std::size_t first = first_slot(ring_[slots_[at].oldest].position.key);
     if (((at - first) & last) < ((at - slot) & last)) continue;
     slots_[slot] = slots_[at];
     slot = at;
@@ -247,14 +247,14 @@ void PlacementLog::audit() const {
   for (std::size_t slot = 0; slot < slots_.size(); ++slot) {
     const Chain& chain = slots_[slot];
     if (chain.oldest == kNone) continue;
-    const Key key = ring_[chain.oldest].key;
+    const Key key = ring_[chain.oldest].position.key;
     if (slot_of(key) != slot) throw std::logic_error("a chain of the placement log is not found");
     Number last = kNone;
     for (Number at = chain.oldest; at != kNone; last = at, at = links_[at].next) {
       if (age(at) >= size_) throw std::logic_error("a chain of the placement log leaves the ring");
       if (links_[at].asked != std::min(ring_[at].asked(), kLongest))
         throw std::logic_error("an entry of the placement log has another size in its chain");
-      if (ring_[at].key != key) throw std::logic_error("an entry of the placement log is in a foreign chain");
+      if (ring_[at].position.key != key) throw std::logic_error("an entry of the placement log is in a foreign chain");
       if (last != kNone && age(last) >= age(at)) throw std::logic_error("a chain of the placement log is not by age");
       ++chained;
     }
@@ -266,7 +266,7 @@ void PlacementLog::audit() const {
     if (exact_[slot].entry == kNone) continue;
     ++found;
     const Entry& entry = ring_[exact_[slot].entry];
-    if (!entry.is_foremost || exact_slot_of(entry.key, entry.taken, entry.asked()) != slot)
+    if (!entry.is_foremost || exact_slot_of(entry.position, entry.asked()) != slot)
       throw std::logic_error("an entry of the placement log is not found by its size and sums");
   }
   for (std::size_t i = 0; i < size_; ++i) found -= ring_[(oldest_ + i) % ring_.size()].is_foremost ? 1 : 0;

@@ -2,13 +2,16 @@
 
 // Where each request was placed, by what was live then: the same request in the same state is placed there again.
 //
-// The state is a sum over all blocks that were not freed yet, so that an allocation and a free are one addition
+// The state is a sum over blocks that were not freed yet, so that an allocation and a free are one addition
 // each, and equal sets of places are equal states however they came about. It has 128 bits: that two different sets
 // of places look alike is not to be expected in the life of any machine, and who takes an equal state for an equal
 // set relies on it. Of one state and stream several places may be known; none is overwritten while the ring has room,
 // or repeated passes would alternate between two.
 // A request up to an eighth smaller takes a part of a place, and the state goes on as if it took all of it. So equal
 // states are not equal bytes: a second sum is of what was really taken, and of whose the bytes are.
+// Both sums are there of each stream's blocks and bytes, and of all streams'. A place whose bytes were the stream's
+// is known by what the stream's own were, whatever others do meanwhile: nobody else's block is there as long as they
+// are the stream's. One that had bytes of others is known by all.
 // Entries are found by state, and by state, size and second sum: what comes again comes behind the one that it came
 // behind, mostly, and is looked for there first.
 // Host memory: a ring of at most `capacity` entries, in which the oldest makes way; 64 bytes an entry, 8 of what is
@@ -42,9 +45,15 @@ class PlacementLog {
   using Number = std::uint32_t;
   static constexpr Number kNone = ~Number{0};
 
-  struct Entry {
-    Key key;
+  // What places are known under.
+  struct Position {
+    Key key;    // of the state, and of the stream that asks
     Key taken;  // what was, when the place was free last
+    friend bool operator==(const Position&, const Position&) = default;
+  };
+
+  struct Entry {
+    Position position;
     LoggedPlace place;
     Number known = kNone;
     std::uint32_t less = 0;    // sectors that the request was smaller than the place's
@@ -65,34 +74,53 @@ class PlacementLog {
   // The same of a bound of bytes in a handle that belong to a stream. What a stretch adds is the difference of its
   // bounds: bytes of a stream add the same in however many pieces they came to it.
   [[nodiscard]] static Key mark_of_bound(std::int32_t handle, Sectors offset, StreamNumber stream);
-  // Free bytes went from one stream to another: what they add as the one's and as the other's differs by that.
-  void changed_hands(const Key& change) { taken_ = {taken_.hash + change.hash, taken_.check + change.check}; }
-  // A block is live at the place of this mark, or was freed: what the state is made of. `taken` is the mark of what it
-  // has of the place.
-  void arrived(const Key& place, const Key& taken) {
-    state_ = {state_.hash + place.hash, state_.check + place.check};
-    taken_ = {taken_.hash + taken.hash, taken_.check + taken.check};
+  // Streams up to that number may have blocks from here on. Throws std::bad_alloc, unchanged.
+  void add_stream(StreamNumber stream) {
+    if (const auto count = static_cast<std::size_t>(stream) + 1; own_.size() < count) own_.resize(count);
   }
-  void left(const Key& place) { state_ = {state_.hash - place.hash, state_.check - place.check}; }
-  // What a freed block had of its place is free.
-  void came_free(const Key& taken) { taken_ = {taken_.hash - taken.hash, taken_.check - taken.check}; }
-  // Of the bytes that blocks have whose bytes are not free: also of those that were freed and wait for events.
-  [[nodiscard]] const Key& taken() const { return taken_; }
+  // Free bytes became the stream's, or are no longer: what they add as its, or take away.
+  void changed_hands(StreamNumber stream, const Key& change) {
+    add(all_.taken, change);
+    add(own(stream).taken, change);
+  }
+  // A block of the stream is live at the place of this mark, or was freed: what the state is made of. `taken` is the
+  // mark of what it has of the place.
+  void arrived(StreamNumber stream, const Key& place, const Key& taken) {
+    for (Sums* sums : {&all_, &own(stream)}) {
+      add(sums->state, place);
+      add(sums->taken, taken);
+    }
+  }
+  void left(StreamNumber stream, const Key& place) {
+    add(all_.state, less(place));
+    add(own(stream).state, less(place));
+  }
+  // What a freed block had of its place is free. Until then it counts: also while it waits for events.
+  void came_free(StreamNumber stream, const Key& taken) {
+    add(all_.taken, less(taken));
+    add(own(stream).taken, less(taken));
+  }
+  [[nodiscard]] static Key less(const Key& key) { return {0 - key.hash, 0 - key.check}; }
+  static void add(Key& sum, const Key& key) {
+    sum.hash += key.hash;
+    sum.check += key.check;
+  }
 
   // Has the processor bring what `candidates` and `append` look at, before they do: most of it lies in no cache.
-  void fetch(const Key& key, Sectors sectors) const noexcept;
+  void fetch(const Position& position, Sectors sectors) const noexcept;
 
-  // What places are known under, now.
-  [[nodiscard]] Key key_of(StreamNumber stream) const {
-    const auto number = static_cast<std::uint64_t>(stream);
-    return {state_.hash + number * kOfStream, state_.check + number};
+  // What places are known under, now: those whose bytes were the stream's own, and those that had others' too.
+  [[nodiscard]] Position own_position(StreamNumber stream) const {
+    const auto index = static_cast<std::size_t>(stream);
+    return index < own_.size() ? position(own_[index], stream, 0) : position({}, stream, 0);
   }
+  [[nodiscard]] Position position_among_all(StreamNumber stream) const { return position(all_, stream, kOfAll); }
   // Entries whose request was just as large, the oldest first; then those up to an eighth larger: first the one that
   // came behind what was followed last, for a state may have been passed twice with much the same request, then the
   // smallest, then the oldest. Replaces what is in `entries`.
-  void candidates(const Key& key, Sectors sectors, std::vector<Number>& entries) const;
+  void candidates(const Position& position, Sectors sectors, std::vector<Number>& entries) const;
   // The first of these, if it was of just that size, and its place free when just these bytes were taken; else none.
-  [[nodiscard]] Number exact(const Key& key, Sectors sectors) const;
+  [[nodiscard]] Number exact(const Position& position, Sectors sectors) const;
   // Until the log changes.
   [[nodiscard]] const Entry& entry(Number number) const { return ring_[number]; }
   // The request was served as the entry says.
@@ -101,12 +129,11 @@ class PlacementLog {
     expected_ = behind(by < ring_.size() ? by : number);
     next_ = behind(number);
   }
-  // The place was found free when these bytes were taken. Throws std::bad_alloc, unchanged.
-  void append(const Key& key, const Key& taken, const LoggedPlace& place, Number known = kNone,
-              const Served& by = {0, kNone});
+  // The place was found free in this position. Throws std::bad_alloc, unchanged.
+  void append(const Position& position, const LoggedPlace& place, Number known = kNone, const Served& by = {0, kNone});
   // The same of an entry, if it is still that of the key and place, and what the owner knows of it now.
-  void note_free(Number number, const Key& key, const Key& taken, const LoggedPlace& place, Number known);
-  // What `exact` finds is not to be found by it; another one of the same key, size and second sum is, if it is not far.
+  void note_free(Number number, const Position& position, const LoggedPlace& place, Number known);
+  // What `exact` finds is not to be found by it; another one of the same position and size is, if it is not far.
   // It is found again if it is noted again, or when the ring has grown.
   void pass_over(Number number);
   // All entries go; the state stays.
@@ -137,6 +164,16 @@ class PlacementLog {
     Number tag = 0;
   };
   static constexpr std::uint64_t kOfStream = 0xD6E8FEB86659FD93ULL;
+  static constexpr std::uint64_t kOfAll = 0xA0761D6478BD642FULL;
+  struct Sums {
+    Key state;
+    Key taken;
+  };
+  [[nodiscard]] Sums& own(StreamNumber stream) { return own_[static_cast<std::size_t>(stream)]; }
+  [[nodiscard]] static Position position(const Sums& sums, StreamNumber stream, std::uint64_t of) {
+    const auto number = static_cast<std::uint64_t>(stream);
+    return {{sums.state.hash + number * kOfStream + of, sums.state.check + number + of}, sums.taken};
+  }
 
   [[nodiscard]] std::size_t first_slot(const Key& key) const {
     return static_cast<std::size_t>(key.hash * 0x9E3779B97F4A7C15ULL >> shift_);
@@ -147,16 +184,16 @@ class PlacementLog {
   [[nodiscard]] Number behind(Number place) const { return place + 1 == ring_.size() ? 0 : place + 1; }
   [[nodiscard]] bool may_serve(Number number, Sectors sectors) const;
   [[nodiscard]] bool serves(Number number, Sectors sectors) const;
-  [[nodiscard]] bool is_exact(Number number, const Key& key, const Key& taken, Sectors sectors) const {
+  [[nodiscard]] bool is_exact(Number number, const Position& position, Sectors sectors) const {
     const Entry& entry = ring_[number];
-    return entry.key == key && entry.taken == taken && entry.asked() == sectors;
+    return entry.position == position && entry.asked() == sectors;
   }
-  [[nodiscard]] static std::uint64_t hash_of(const Key& key, const Key& taken, Sectors sectors) {
-    return (key.hash + taken.hash * 0xC2B2AE3D27D4EB4FULL + static_cast<std::uint64_t>(sectors)) *
+  [[nodiscard]] static std::uint64_t hash_of(const Position& position, Sectors sectors) {
+    return (position.key.hash + position.taken.hash * 0xC2B2AE3D27D4EB4FULL + static_cast<std::uint64_t>(sectors)) *
            0x9E3779B97F4A7C15ULL;
   }
   // The place of such an entry among those that `exact` finds, or the empty one where it belongs.
-  [[nodiscard]] std::size_t exact_slot_of(const Key& key, const Key& taken, Sectors sectors) const;
+  [[nodiscard]] std::size_t exact_slot_of(const Position& position, Sectors sectors) const;
   void link(Number place);
   void empty_slot(std::size_t slot);
   void make_foremost(Number place);
@@ -166,8 +203,8 @@ class PlacementLog {
   void enlarge_ring();
 
   std::size_t capacity_;
-  Key state_;
-  Key taken_;
+  Sums all_;
+  std::vector<Sums> own_;  // of streams
   std::vector<Entry> ring_;
   std::vector<Link> links_;  // of the ring's entries
   Number oldest_ = 0;        // a place in the ring

@@ -213,10 +213,9 @@ void StreamHits::free_returned(StreamHeap& heap) noexcept {
 bool StreamHits::carry_out(StreamHeap& heap) noexcept {
   LazyFree& lazy = heap.lazy_free;
   Block* const block = lazy.block();
-  // Its place is looked at here, and others have places by now.
-  std::unique_lock turn(paged_mutex_, std::defer_lock);
-  if (block->segment->is_paged() && !one_stream_serves_) turn.lock();
   tell_standing_free(heap);
+  std::unique_lock<BiasedMutex> turn;
+  if (block->segment->is_paged()) turn = turn_in_pages();
   heap.recurrence.turned(lazy.turns());
   if (lazy.turns() != 0) heap.has_served_alone = true;
   if (lazy.turns() != 0)

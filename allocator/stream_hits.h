@@ -67,6 +67,10 @@ class StreamHits : public PairHits {
   [[nodiscard, gnu::noinline]] void* take_paged_hit(StreamHeap& heap, std::size_t bytes) noexcept;
   [[nodiscard]] Block* take_paged_block(StreamHeap& heap, std::size_t bytes) noexcept;
   [[nodiscard]] bool may_stand_in_pages(StreamHeap& heap) const noexcept;
+  // Held while a stream's walk looks at what all streams have in pages. Requires: the stream's lock.
+  [[nodiscard]] std::unique_lock<BiasedMutex> turn_in_pages() noexcept {
+    return one_stream_serves_ ? std::unique_lock<BiasedMutex>() : std::unique_lock(paged_mutex_);
+  }
   [[nodiscard]] bool is_look_due(StreamHeap& heap) const noexcept;
   [[nodiscard, gnu::noinline]] bool free_paged_hit(StreamHeap& heap, const BlockMap::Place& place) noexcept;
   // False, with nothing changed: a peak may have moved.
@@ -264,10 +268,10 @@ inline void* StreamHits::take_standing_or_hit(StreamHeap& heap, std::size_t byte
   return take_hit(heap, bytes);
 }
 
-// Whether the step is one of those that depend on the blocks of this stream alone. Places are all streams'; a block
-// that took a part of a larger request's place adds another mark to their state.
+// Whether the step is one of those that depend on the blocks of this stream alone, and not on a clock. A block that took
+// a part of a larger request's place adds another mark to their state.
 inline bool StreamHits::is_paged_step(const StreamHeap& heap, const Block& block) const noexcept {
-  return hits_are_plain_ && !heap.lacks_addresses && block.segment->is_paged() &&
+  return !decays_ && !heap.lacks_addresses && block.segment->is_paged() &&
          paged_->placement.place(PagedMemory::place_of(block)).less == 0;
 }
 

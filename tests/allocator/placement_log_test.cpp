@@ -12,52 +12,84 @@ namespace {
 
 using Places = std::vector<LoggedPlace>;
 
-void arrive(PlacementLog& log, const LoggedPlace& place) {
-  log.arrived(PlacementLog::mark_of(place), PlacementLog::mark_of(place));
+// Of two streams.
+struct TestedLog : PlacementLog {
+  explicit TestedLog(std::size_t capacity) : PlacementLog(capacity) { add_stream(1); }
+  void note(const LoggedPlace& place) { append(own_position(0), place); }
+};
+
+void arrive(PlacementLog& log, const LoggedPlace& place, StreamNumber stream = 0) {
+  log.arrived(stream, PlacementLog::mark_of(place), PlacementLog::mark_of(place));
 }
-void leave(PlacementLog& log, const LoggedPlace& place) {
-  log.left(PlacementLog::mark_of(place));
-  log.came_free(PlacementLog::mark_of(place));
+void leave(PlacementLog& log, const LoggedPlace& place, StreamNumber stream = 0) {
+  log.left(stream, PlacementLog::mark_of(place));
+  log.came_free(stream, PlacementLog::mark_of(place));
 }
 
 Places candidates(const PlacementLog& log, StreamNumber stream, Sectors sectors) {
   std::vector<PlacementLog::Number> entries;
-  log.candidates(log.key_of(stream), sectors, entries);
+  log.candidates(log.own_position(stream), sectors, entries);
   Places places;
   for (const PlacementLog::Number number : entries) places.push_back(log.entry(number).place);
   return places;
 }
 
 TEST(PlacementLogTest, TheStateIsWhatLivesNotHowItCameAbout) {
-  PlacementLog log(100);
+  TestedLog log(100);
   const LoggedPlace first{1000, 8};
   const LoggedPlace second{2000, 16};
-  const auto empty = log.key_of(0);
+  const auto empty = log.own_position(0);
   arrive(log, first);
   arrive(log, second);
-  const auto both = log.key_of(0);
+  const auto both = log.own_position(0);
   leave(log, first);
-  EXPECT_NE(log.key_of(0), both);
+  EXPECT_NE(log.own_position(0), both);
   arrive(log, first);
-  EXPECT_EQ(log.key_of(0), both);
-  EXPECT_NE(log.key_of(1), both);
+  EXPECT_EQ(log.own_position(0), both);
+  EXPECT_NE(log.own_position(1), both);
   leave(log, second);
   leave(log, first);
-  EXPECT_EQ(log.key_of(0), empty);
+  EXPECT_EQ(log.own_position(0), empty);
   arrive(log, {1000, 9});
-  const auto larger = log.key_of(0);
+  const auto larger = log.own_position(0);
   leave(log, {1000, 9});
   arrive(log, first);
-  EXPECT_NE(log.key_of(0), larger);
+  EXPECT_NE(log.own_position(0), larger);
+}
+
+// Whatever others do; what had others' bytes is known by what all did, and never by the stream's own alone.
+TEST(PlacementLogTest, AStreamsOwnPositionIsOfItsBlocksAndBytes) {
+  TestedLog log(100);
+  const LoggedPlace own{1000, 8};
+  const PlacementLog::Key bytes = PlacementLog::mark_of_bound(3, 5, 0);
+  const auto start = log.own_position(0);
+  const auto among_all = log.position_among_all(0);
+  EXPECT_NE(start, among_all);
+  arrive(log, own);
+  const auto with_own = log.own_position(0);
+  arrive(log, {2000, 16}, 1);
+  EXPECT_EQ(log.own_position(0), with_own);
+  leave(log, own);
+  EXPECT_EQ(log.own_position(0), start);
+  EXPECT_NE(log.position_among_all(0), among_all);
+  leave(log, {2000, 16}, 1);
+  EXPECT_EQ(log.position_among_all(0), among_all);
+  log.changed_hands(1, bytes);
+  EXPECT_EQ(log.own_position(0), start);
+  EXPECT_NE(log.position_among_all(0), among_all);
+  log.changed_hands(0, PlacementLog::less(bytes));
+  EXPECT_NE(log.own_position(0), start);
+  EXPECT_EQ(log.own_position(0).key, start.key);
+  log.append(start, {1, 8});
+  EXPECT_EQ(log.exact(among_all, 8), PlacementLog::kNone);
 }
 
 TEST(PlacementLogTest, RequestsUpToAnEighthSmallerTheSmallestPlaceFirstThenTheOldest) {
-  PlacementLog log(100);
-  const auto key = log.key_of(0);
-  log.append(key, log.taken(), {1, 90});
-  log.append(key, log.taken(), {2, 80});
-  log.append(key, log.taken(), {3, 90});
-  log.append(key, log.taken(), {4, 80});
+  TestedLog log(100);
+  log.note({1, 90});
+  log.note({2, 80});
+  log.note({3, 90});
+  log.note({4, 80});
   EXPECT_EQ(candidates(log, 0, 79), (Places{{2, 80}, {4, 80}, {1, 90}, {3, 90}}));
   EXPECT_EQ(candidates(log, 0, 78), (Places{{2, 80}, {4, 80}, {1, 90}, {3, 90}}));  // 90 - 11 - 1
   EXPECT_EQ(candidates(log, 0, 77), (Places{{2, 80}, {4, 80}}));
@@ -69,39 +101,39 @@ TEST(PlacementLogTest, RequestsUpToAnEighthSmallerTheSmallestPlaceFirstThenTheOl
 }
 
 TEST(PlacementLogTest, WhatIsPassedOverIsFoundNoMoreUnlessItIsNotedAgain) {
-  PlacementLog log(100);
-  const auto key = log.key_of(0);
-  log.append(key, log.taken(), {1, 80});
-  log.append(key, log.taken(), {2, 80});
-  const PlacementLog::Number first = log.exact(key, 80);
+  TestedLog log(100);
+  const PlacementLog::Position here = log.own_position(0);
+  log.note({1, 80});
+  log.note({2, 80});
+  const PlacementLog::Number first = log.exact(here, 80);
   ASSERT_EQ(log.entry(first).place.address, 1);
   log.pass_over(first);
-  const PlacementLog::Number second = log.exact(key, 80);
+  const PlacementLog::Number second = log.exact(here, 80);
   ASSERT_NE(second, PlacementLog::kNone);
   EXPECT_EQ(log.entry(second).place.address, 2);
   log.audit();
   log.pass_over(second);
-  EXPECT_EQ(log.exact(key, 80), PlacementLog::kNone);
+  EXPECT_EQ(log.exact(here, 80), PlacementLog::kNone);
   EXPECT_EQ(candidates(log, 0, 80), (Places{{1, 80}, {2, 80}}));
   log.audit();
-  log.note_free(first, key, log.taken(), {1, 80}, 5);
-  EXPECT_EQ(log.exact(key, 80), first);
+  log.note_free(first, here, {1, 80}, 5);
+  EXPECT_EQ(log.exact(here, 80), first);
   log.audit();
 }
 
 // A state may be passed twice with much the same request.
 TEST(PlacementLogTest, ASmallerRequestPrefersWhatCameNextAndGetsTheSameAgain) {
-  PlacementLog log(100);
-  const auto key = log.key_of(0);
-  log.append(key, log.taken(), {1, 80});
-  log.append(key, log.taken(), {2, 84});
+  TestedLog log(100);
+  const PlacementLog::Position here = log.own_position(0);
+  log.note({1, 80});
+  log.note({2, 84});
   EXPECT_EQ(candidates(log, 0, 78), (Places{{1, 80}, {2, 84}}));
   log.follow(0);
   EXPECT_EQ(candidates(log, 0, 78), (Places{{2, 84}, {1, 80}}));
   EXPECT_EQ(candidates(log, 0, 80), (Places{{1, 80}, {2, 84}})) << "the same request needs no guess";
-  log.append(key, log.taken(), {2, 84}, PlacementLog::kNone, {6, 1});
+  log.append(here, {2, 84}, PlacementLog::kNone, {6, 1});
   log.follow(1);
-  EXPECT_EQ(log.exact(key, 78), 2U);
+  EXPECT_EQ(log.exact(here, 78), 2U);
   EXPECT_EQ(candidates(log, 0, 78).front(), (LoggedPlace{2, 84})) << "whatever came before it";
   log.audit();
 }
@@ -109,42 +141,42 @@ TEST(PlacementLogTest, ASmallerRequestPrefersWhatCameNextAndGetsTheSameAgain) {
 // Of one state and size, by what is taken of the places: each is found, and what it is known as changes with it.
 TEST(PlacementLogTest, EachWayToTakeThePlacesIsFoundHoweverManyThereAre) {
   constexpr int kWays = 200;
-  PlacementLog log(1000);
-  const auto key = log.key_of(0);
+  TestedLog log(1000);
+  const PlacementLog::Position here = log.own_position(0);
   const auto taken_in = [](int way) { return PlacementLog::mark_of({way, 1}); };
   const auto found_in = [&](int way) {
-    log.arrived({}, taken_in(way));
-    const PlacementLog::Number found = log.exact(key, 8);
-    log.came_free(taken_in(way));
+    log.arrived(0, {}, taken_in(way));
+    const PlacementLog::Number found = log.exact(log.own_position(0), 8);
+    log.came_free(0, taken_in(way));
     return found;
   };
-  for (int way = 0; way < kWays; ++way) log.append(key, taken_in(way), {way, 8});
+  const auto way_of = [&](int way) { return PlacementLog::Position{here.key, taken_in(way)}; };
+  for (int way = 0; way < kWays; ++way) log.append(way_of(way), {way, 8});
   for (int way = 0; way < kWays; ++way) EXPECT_EQ(found_in(way), static_cast<PlacementLog::Number>(way));
-  log.note_free(7, key, taken_in(kWays), {7, 8}, 1);
+  log.note_free(7, way_of(kWays), {7, 8}, 1);
   EXPECT_EQ(found_in(7), PlacementLog::kNone);
   EXPECT_EQ(found_in(kWays), 7U);
-  log.append(key, taken_in(7), {300, 8});
+  log.append(way_of(7), {300, 8});
   EXPECT_EQ(found_in(7), static_cast<PlacementLog::Number>(kWays));
-  log.note_free(7, key, taken_in(8), {7, 8}, 1);
+  log.note_free(7, way_of(8), {7, 8}, 1);
   EXPECT_EQ(found_in(8), 8U) << "it was there first";
   log.audit();
 }
 
 TEST(PlacementLogTest, AFullRingDropsTheOldestAndGrowsWhenToldSo) {
-  PlacementLog log(2);
-  const auto key = log.key_of(0);
-  for (Sectors address = 1; address <= 3; ++address) log.append(key, log.taken(), {address, 8});
+  TestedLog log(2);
+  for (Sectors address = 1; address <= 3; ++address) log.note({address, 8});
   EXPECT_EQ(candidates(log, 0, 8), (Places{{2, 8}, {3, 8}}));
   log.grow(3);
   log.grow(1);
   EXPECT_EQ(log.capacity(), 3U);
-  log.append(key, log.taken(), {4, 8});
+  log.note({4, 8});
   EXPECT_EQ(candidates(log, 0, 8), (Places{{2, 8}, {3, 8}, {4, 8}}));
-  log.append(key, log.taken(), {5, 8});
+  log.note({5, 8});
   EXPECT_EQ(candidates(log, 0, 8), (Places{{3, 8}, {4, 8}, {5, 8}}));
   log.audit();
-  PlacementLog none(0);
-  none.append(key, none.taken(), {1, 8});
+  TestedLog none(0);
+  none.note({1, 8});
   EXPECT_EQ(none.size(), 0U);
 }
 
@@ -155,29 +187,29 @@ TEST(PlacementLogTest, RandomProgramsAgreeWithAListOfEntries) {
     LoggedPlace place;
   };
   std::size_t capacity = 400;
-  PlacementLog log(capacity);
+  TestedLog log(capacity);
   std::deque<Known> known;
   Places live;
   for (int round = 0; round < 6000; ++round) {
     if (round == 3500) log.grow(capacity = 700);
     const auto stream = static_cast<StreamNumber>(random() % 2);
     const auto sectors = static_cast<Sectors>(1 + random() % 30);
-    const auto key = log.key_of(stream);
+    const PlacementLog::Position position = log.own_position(stream);
     Places expected;
     for (const Known& entry : known)
-      if (entry.key == key && entry.place.sectors >= sectors &&
+      if (entry.key == position.key && entry.place.sectors >= sectors &&
           sectors >= entry.place.sectors - entry.place.sectors / 8 - 1)
         expected.push_back(entry.place);
     std::stable_sort(expected.begin(), expected.end(),
                      [](const auto& a, const auto& b) { return a.sectors < b.sectors; });
     const bool is_short =
-        std::count_if(known.begin(), known.end(), [&](const Known& entry) { return entry.key == key; }) <= 64;
+        std::count_if(known.begin(), known.end(), [&](const Known& entry) { return entry.key == position.key; }) <= 64;
     if (is_short) {
       ASSERT_EQ(candidates(log, stream, sectors), expected) << "round " << round;
     }
-    const PlacementLog::Number exact = log.exact(key, sectors);
+    const PlacementLog::Number exact = log.exact(position, sectors);
     const auto first = std::find_if(known.begin(), known.end(), [&](const Known& entry) {
-      return entry.key == key && entry.place.sectors == sectors;
+      return entry.key == position.key && entry.place.sectors == sectors;
     });
     if (exact != PlacementLog::kNone) {
       ASSERT_NE(first, known.end()) << "round " << round;
@@ -188,8 +220,8 @@ TEST(PlacementLogTest, RandomProgramsAgreeWithAListOfEntries) {
     if (random() % 500 == 0) log.audit();
     if (random() % 2 == 0) {
       const LoggedPlace place{static_cast<Sectors>(random() % 50), sectors};
-      log.append(key, log.taken(), place);
-      known.push_back({key, place});
+      log.append(position, place);
+      known.push_back({position.key, place});
       if (known.size() > capacity) known.pop_front();
     }
     // Few blocks, so that states come again.
