@@ -37,7 +37,8 @@ class IpcMapping {
 // that is not the memory's. Throws InvalidArgument for that, else as check_driver. `object()` is a text.
 template <class Object>
 void check_size(const DriverApi& api, CUresult result, DriverEntryId entry, Object&& object) {
-  if (result == CUDA_ERROR_INVALID_VALUE)
+  // A part of a handle is not supported, more than it has is invalid.
+  if (result == CUDA_ERROR_INVALID_VALUE || result == CUDA_ERROR_NOT_SUPPORTED)
     throw InvalidArgument(object() + ": expected the whole size of what was exported (" + driver_words(api, result) +
                           ")");
   check_driver(api, result, entry, object);

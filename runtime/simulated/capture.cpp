@@ -95,9 +95,10 @@ CUresult Captures::check_use(const StreamQueue& stream) const {
   return is_invalid ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED : CUDA_SUCCESS;
 }
 
-CUresult Captures::check_query(const StreamQueue& stream) const {
+// Of a stream that is not captured it is a potentially unsafe call: so an H200's driver (580.159) has it.
+CUresult Captures::check_query(const StreamQueue& stream, std::uint64_t thread) const {
   if (const CUresult refused = check_use(stream); refused != CUDA_SUCCESS) return refused;
-  if (stream.capture == nullptr) return CUDA_SUCCESS;
+  if (stream.capture == nullptr) return is_any() ? check_unsafe_call(thread) : CUDA_SUCCESS;
   invalidate(*stream.capture->sequence);
   return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 }

@@ -61,8 +61,8 @@ class Captures {
   // --- Checks of what a call is about to do ---
   // Queue work on the stream, or capture it.
   CUresult check_use(const StreamQueue& stream) const;
-  // Query the stream or wait for it.
-  CUresult check_query(const StreamQueue& stream) const;
+  // Query the stream or wait for it, on the thread of that number.
+  CUresult check_query(const StreamQueue& stream, std::uint64_t thread) const;
   // Wait for the device.
   CUresult check_device_wait(int device) const;
   // Use the legacy stream of the device.

@@ -116,7 +116,7 @@ CUresult DriverState::thread_exchange_stream_capture_mode(CUstreamCaptureMode* m
 
 // The calls that no stream takes, and that are refused whatever their arguments. The
 // documentation names cudaMalloc as an example of an unsafe call and gives no list: these
-// are the calls of the table that allocate or free at once, or make the host wait.
+// are those of the table that an H200's driver (580.159) refuses, and their kin.
 CUresult DriverState::check_capture(DriverEntryId entry) {
   const std::lock_guard lock(mutex);
   const int index = current.get();
@@ -124,10 +124,7 @@ CUresult DriverState::check_capture(DriverEntryId entry) {
     case DriverEntryId::ctx_synchronize:
       return index < 0 ? CUDA_SUCCESS : captures.check_device_wait(index);
     case DriverEntryId::memcpy:  // goes through the legacy stream
-      if (const CUresult refused = index < 0 ? CUDA_SUCCESS : captures.check_legacy(index); refused != CUDA_SUCCESS) {
-        return refused;
-      }
-      return captures.check_unsafe_call(this_thread_number());
+      return index < 0 ? CUDA_SUCCESS : captures.check_legacy(index);
     case DriverEntryId::mem_alloc:
     case DriverEntryId::mem_free:
     case DriverEntryId::mem_alloc_managed:
@@ -135,6 +132,8 @@ CUresult DriverState::check_capture(DriverEntryId entry) {
     case DriverEntryId::mem_free_host:
     case DriverEntryId::mem_host_register:
     case DriverEntryId::mem_host_unregister:
+    case DriverEntryId::mem_pool_trim_to:
+    case DriverEntryId::graph_instantiate:
       return captures.check_unsafe_call(this_thread_number());
     default:
       return CUDA_SUCCESS;

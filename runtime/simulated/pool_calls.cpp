@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "runtime/simulated/driver_state.h"
+#include "runtime/simulated/thread_numbers.h"
 
 namespace cistern::simulated {
 namespace {
@@ -27,6 +28,9 @@ CUresult write(void* value, Value what) {
 CUresult DriverState::allocate_in_stream(CUdeviceptr* pointer, std::size_t bytes, CUmemoryPool pool,
                                          StreamQueue& stream) {
   if (stream.capture != nullptr) return capture_allocation(pointer, bytes, *pools.find(pool), stream);
+  if (captures.is_any())
+    if (const CUresult refused = captures.check_unsafe_call(this_thread_number()); refused != CUDA_SUCCESS)
+      return refused;
   virtual_memory.collect_leased();
   PoolMemory::Request request{.bytes = bytes, .stream = stream.id};
   request.preceding = [&] { return executor.preceding(stream); };

@@ -47,12 +47,9 @@ STATEMENT(C183, CaptureModes, AThreadStartsGlobal, MODES,
   EXPECT_EQ(exchange(CU_STREAM_CAPTURE_MODE_GLOBAL), CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
 }
 
-STATEMENT(C184, CaptureModes, UnknownModesAreRefused, MODES,
+STATEMENT(C184, CaptureModes, UnknownModesAreRefused, "Driver API, Stream Management, cuStreamBeginCapture",
           "A mode that does not exist is `CUDA_ERROR_INVALID_VALUE`.") {
-  auto mode = static_cast<CUstreamCaptureMode>(3);
-  EXPECT_RESULT(CUDA_ERROR_INVALID_VALUE, api.thread_exchange_stream_capture_mode(&mode));
-  EXPECT_RESULT(CUDA_ERROR_INVALID_VALUE, api.thread_exchange_stream_capture_mode(nullptr));
-  EXPECT_RESULT(CUDA_ERROR_INVALID_VALUE, api.stream_begin_capture(make_stream(), mode));
+  EXPECT_RESULT(CUDA_ERROR_INVALID_VALUE, api.stream_begin_capture(make_stream(), static_cast<CUstreamCaptureMode>(3)));
 }
 
 STATEMENT(

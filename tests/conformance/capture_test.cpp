@@ -294,8 +294,8 @@ STATEMENT(C178, Capture, LegacyIsUsableWhileANonBlockingStreamCaptures, GUIDE ",
   const CUdeviceptr memory = make_memory();
   begin(stream);
   fill(memory, 1, 4096, nullptr);
-  finish(nullptr);
   EXPECT_NE(end(stream), nullptr);
+  finish(nullptr);
   EXPECT_TRUE(holds(memory, 4096, 1));
 }
 

@@ -135,10 +135,10 @@ STATEMENT(C125, VirtualMemory, AReservationIsFreedAsItWasMade, SECTION "cuMemAdd
 }
 
 STATEMENT(C126, VirtualMemory, TheOffsetOfAMappingIsZero, SECTION "cuMemMap",
-          "The offset into the handle must be 0 for now.") {
+          "The offset into the handle must be 0 for now: `CUDA_ERROR_NOT_SUPPORTED`.") {
   const CUdeviceptr address = reserve(2 * granule);
   const auto handle = create(2 * granule);
-  EXPECT_RESULT(CUDA_ERROR_INVALID_VALUE, api.mem_map(address, granule, granule, handle, 0));
+  EXPECT_RESULT(CUDA_ERROR_NOT_SUPPORTED, api.mem_map(address, granule, granule, handle, 0));
   release(handle);
   unreserve(address, 2 * granule);
 }

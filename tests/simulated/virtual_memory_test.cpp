@@ -138,8 +138,9 @@ TEST_F(VirtualMemoryTest, NewMemoryReadsAsZero) {
 TEST_F(VirtualMemoryTest, AHandleIsMappedWholeInsideAReservation) {
   const CUdeviceptr address = reserve(4 * kGranule);
   const auto handle = create(2 * kGranule);
-  EXPECT_EQ(api.mem_map(address, kGranule, 0, handle, 0), CUDA_ERROR_INVALID_VALUE);
-  EXPECT_EQ(api.mem_map(address, kGranule, kGranule, handle, 0), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(api.mem_map(address, kGranule, 0, handle, 0), CUDA_ERROR_NOT_SUPPORTED);
+  EXPECT_EQ(api.mem_map(address, kGranule, kGranule, handle, 0), CUDA_ERROR_NOT_SUPPORTED);
+  EXPECT_EQ(api.mem_map(address, 3 * kGranule, 0, handle, 0), CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(api.mem_map(address + 512, 2 * kGranule, 0, handle, 0), CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(api.mem_map(address + 3 * kGranule, 2 * kGranule, 0, handle, 0), CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(api.mem_map(address - kGranule, 2 * kGranule, 0, handle, 0), CUDA_ERROR_INVALID_VALUE);
