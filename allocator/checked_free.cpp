@@ -18,8 +18,8 @@ constexpr std::size_t kAlignment = 512;  // of every block
 
 void require_size(void* pointer, const std::optional<DeviceHeaps::LiveBlock>& live, std::size_t bytes) {
   if (!live || live->requested == bytes) return;
-  throw InvalidArgument(fmt::format("{} of {} bytes: the block was asked for with {}; nothing was freed", pointer, bytes,
-                                    live->requested));
+  throw InvalidArgument(fmt::format("{} of {} bytes: the block was asked for with {}; nothing was freed", pointer,
+                                    bytes, live->requested));
 }
 
 // For frees that must not throw. Nothing is said in a forked child, where frees are ignored.

@@ -50,7 +50,8 @@ PagedBlock PagePlacement::commit_known(PagePlan& plan) {
   place.pages_then = static_cast<std::int32_t>(table_.pages());
   mark_handed_over(plan);
   change_hands(plan.taken, plan.request.stream);
-  log_.arrived(plan.request.stream, place.less == 0 ? place.mark : PlacementLog::mark_of({place.address, plan.logged_sectors}), place.mark);
+  log_.arrived(plan.request.stream,
+               place.less == 0 ? place.mark : PlacementLog::mark_of({place.address, plan.logged_sectors}), place.mark);
   live_ += place.sectors;
   peak_live_ = std::max(peak_live_, live_);
   free_.drop_room(plan.room);

@@ -268,8 +268,8 @@ inline void* StreamHits::take_standing_or_hit(StreamHeap& heap, std::size_t byte
   return take_hit(heap, bytes);
 }
 
-// Whether the step is one of those that depend on the blocks of this stream alone, and not on a clock. A block that took
-// a part of a larger request's place adds another mark to their state.
+// Whether the step is one of those that depend on the blocks of this stream alone, and not on a clock. A block that
+// took a part of a larger request's place adds another mark to their state.
 inline bool StreamHits::is_paged_step(const StreamHeap& heap, const Block& block) const noexcept {
   return !decays_ && !heap.lacks_addresses && block.segment->is_paged() &&
          paged_->placement.place(PagedMemory::place_of(block)).less == 0;

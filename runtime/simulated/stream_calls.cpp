@@ -31,7 +31,8 @@ CUresult DriverState::stream_query(CUstream handle) {
   const std::lock_guard lock(mutex);
   StreamQueue* stream = nullptr;
   if (const CUresult refused = find_stream(handle, &stream); refused != CUDA_SUCCESS) return refused;
-  if (const CUresult refused = captures.check_query(*stream, this_thread_number()); refused != CUDA_SUCCESS) return refused;
+  if (const CUresult refused = captures.check_query(*stream, this_thread_number()); refused != CUDA_SUCCESS)
+    return refused;
   if (!executor.is_idle(*stream)) return CUDA_ERROR_NOT_READY;
   if (races) races->host_waited_for(*stream);
   executor.observe(*stream);
@@ -42,7 +43,8 @@ CUresult DriverState::stream_synchronize(CUstream handle) {
   Lock lock(mutex);
   StreamQueue* stream = nullptr;
   if (const CUresult refused = find_stream(handle, &stream); refused != CUDA_SUCCESS) return refused;
-  if (const CUresult refused = captures.check_query(*stream, this_thread_number()); refused != CUDA_SUCCESS) return refused;
+  if (const CUresult refused = captures.check_query(*stream, this_thread_number()); refused != CUDA_SUCCESS)
+    return refused;
   return wait_for_stream(lock, *stream);
 }
 

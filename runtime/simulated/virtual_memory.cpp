@@ -202,7 +202,8 @@ CUresult VirtualMemory::map(CUdeviceptr address, std::size_t bytes, std::size_t 
   if (physical == nullptr || physical->references == 0) return CUDA_ERROR_INVALID_VALUE;
   // A part of a handle: so an H200's driver (580.159) says.
   if (offset != 0 || (bytes != 0 && bytes < physical->bytes)) return CUDA_ERROR_NOT_SUPPORTED;
-  if (flags != 0 || bytes != physical->bytes || !is_whole_granules(address) || !is_reserved(address, bytes) || is_mapped_anywhere(address, bytes)) {
+  if (flags != 0 || bytes != physical->bytes || !is_whole_granules(address) || !is_reserved(address, bytes) ||
+      is_mapped_anywhere(address, bytes)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   mappings_.emplace(address, Mapping{bytes, handle, physical->place, 0, 0});

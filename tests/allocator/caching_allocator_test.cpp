@@ -72,7 +72,8 @@ TEST_F(CachingAllocatorTest, AStreamWithTheHandleOfADestroyedOneInheritsNothing)
 TEST_F(CachingAllocatorTest, ARegisteredStreamIsNamedByItsHandleWithoutTheDriver) {
   const StreamHandle stream = driver_.create_stream(1);
   const StreamHandle other = driver_.create_stream(1);
-  for (const StreamHandle each : {stream, other}) allocator_.register_stream(each, 0);  // it is of device 1 all the same
+  for (const StreamHandle each : {stream, other})
+    allocator_.register_stream(each, 0);  // it is of device 1 all the same
   void* first = allocator_.allocate(3 * kMega, stream);
   allocator_.deallocate(first);
   const std::uint64_t calls = driver_.calls();
