@@ -12,10 +12,6 @@ namespace {
 
 constexpr std::size_t kAlignment = 512;  // of every block
 
-[[noreturn]] void refuse(void* pointer) {
-  throw InvalidArgument(fmt::format("{}: not the address of a live block; nothing was done", pointer));
-}
-
 void require_size(void* pointer, const std::optional<DeviceHeaps::LiveBlock>& live, std::size_t bytes) {
   if (!live || live->requested == bytes) return;
   throw InvalidArgument(fmt::format("{} of {} bytes: the block was asked for with {}; nothing was freed", pointer,
@@ -35,10 +31,14 @@ void said_on_standard_error(void* pointer, Free&& free) noexcept {
 
 }  // namespace
 
+void refuse_free(void* pointer) {
+  throw InvalidArgument(fmt::format("{}: not the address of a live block; nothing was done", pointer));
+}
+
 void deallocate_checked(void* pointer, std::optional<std::size_t> bytes, const Stream* last_use) {
   if (pointer == nullptr) return;
   DeviceHeaps* heaps = process_heaps_if_made();
-  if (heaps == nullptr) refuse(pointer);
+  if (heaps == nullptr) refuse_free(pointer);
   if (bytes) require_size(pointer, heaps->look_at(pointer), *bytes);
   bool is_freed = false;
   if (last_use != nullptr) {
@@ -47,23 +47,30 @@ void deallocate_checked(void* pointer, std::optional<std::size_t> bytes, const S
   } else {
     is_freed = heaps->try_deallocate(pointer);
   }
-  if (!is_freed) refuse(pointer);
+  if (!is_freed) refuse_free(pointer);
 }
 
-bool deallocate_on_own_stream(void* pointer, std::optional<std::size_t> bytes, const Stream& stream) {
+OwnFree deallocate_on_own_stream(void* pointer, std::optional<std::size_t> bytes, const Stream& stream) {
   DeviceHeaps* heaps = process_heaps_if_made();
-  if (heaps == nullptr) return false;
+  if (heaps == nullptr) return OwnFree::no_block;
   const auto [identity, device] = heaps->request_of(stream);
   const std::optional<DeviceHeaps::LiveBlock> live = heaps->look_at(pointer);
-  if (!live || live->stream != identity.id || live->device != device) return false;
+  if (!live || live->stream != identity.id || live->device != device) return OwnFree::another_stream;
   if (bytes) require_size(pointer, live, *bytes);
-  return heaps->try_deallocate(pointer);
+  return heaps->try_deallocate(pointer) ? OwnFree::freed : OwnFree::no_block;
+}
+
+void deallocate_used(void* pointer, std::optional<std::size_t> bytes, const Stream& last_use) {
+  if (pointer == nullptr) return;
+  const OwnFree done = deallocate_on_own_stream(pointer, bytes, last_use);
+  if (done == OwnFree::no_block) refuse_free(pointer);
+  if (done == OwnFree::another_stream) deallocate_checked(pointer, bytes, &last_use);
 }
 
 void record_stream_checked(void* pointer, const Stream& stream) {
   if (pointer == nullptr) return;
   DeviceHeaps* heaps = process_heaps_if_made();
-  if (heaps == nullptr || !heaps->record_stream(pointer, heaps->use_of(stream))) refuse(pointer);
+  if (heaps == nullptr || !heaps->record_stream(pointer, heaps->use_of(stream))) refuse_free(pointer);
 }
 
 void* allocate_aligned(std::size_t bytes, std::size_t alignment, const Stream& stream) {
@@ -77,17 +84,12 @@ void deallocate_sized(void* pointer, std::size_t bytes) noexcept {
 }
 
 void deallocate_sized(void* pointer, std::size_t bytes, const Stream& stream) noexcept {
-  said_on_standard_error(pointer, [&] {
-    if (pointer != nullptr && !deallocate_on_own_stream(pointer, bytes, stream))
-      deallocate_checked(pointer, bytes, &stream);
-  });
+  said_on_standard_error(pointer, [&] { deallocate_used(pointer, bytes, stream); });
 }
 
 void deallocate_sized(void* pointer, std::size_t bytes, StreamHandle stream, Device device) noexcept {
   said_on_standard_error(pointer, [&] {
-    if (pointer == nullptr) return;
-    const Stream last_use = Stream::external(stream, device);
-    if (!deallocate_on_own_stream(pointer, bytes, last_use)) deallocate_checked(pointer, bytes, &last_use);
+    if (pointer != nullptr) deallocate_used(pointer, bytes, Stream::external(stream, device));
   });
 }
 

@@ -15,9 +15,13 @@
 namespace cistern {
 
 void deallocate_checked(void* pointer, std::optional<std::size_t> bytes = {}, const Stream* last_use = nullptr);
-// The same where `stream` is the block's own, whether somebody owns it or not. False, with nothing done, for another
-// stream, or where there is no such block.
-[[nodiscard]] bool deallocate_on_own_stream(void* pointer, std::optional<std::size_t> bytes, const Stream& stream);
+// The same where `stream` is the block's own, whether somebody owns it or not. Nothing is done for another stream, or
+// where no live block begins there.
+enum class OwnFree { freed, no_block, another_stream };
+[[nodiscard]] OwnFree deallocate_on_own_stream(void* pointer, std::optional<std::size_t> bytes, const Stream& stream);
+[[noreturn]] void refuse_free(void* pointer);
+// Whichever of these it is.
+void deallocate_used(void* pointer, std::optional<std::size_t> bytes, const Stream& last_use);
 // As record_stream, and InvalidArgument for an address that is not a live block's start.
 void record_stream_checked(void* pointer, const Stream& stream);
 

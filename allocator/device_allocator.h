@@ -54,6 +54,13 @@ class DeviceAllocator : public StreamHits {
     keep_frame();
     return pointer;
   }
+  // The same where a hit suffices; else null, with nothing done.
+  [[nodiscard]] void* allocate_at_hand(std::size_t bytes, StreamIdentity stream) {
+    StreamHeap* const heap = stream_heaps_.find_recent(stream);
+    if (heap != nullptr)
+      if (void* const pointer = take_back(*heap, bytes, stream)) return pointer;
+    return allocate_beside_pairs(heap, bytes, stream, true);
+  }
   // The same from a pool, whatever is recorded.
   [[nodiscard]] void* allocate_in(PoolId id, std::size_t bytes, const StreamIdentity& stream);
   // Frees the live block at exactly `address`; false, with nothing changed, if there is none

@@ -41,6 +41,11 @@ class DeviceHeaps final : private PeerListener, private SnapshotSource {
     keep_frame();
     return pointer;
   }
+  // The same where a hit suffices; else null, with nothing done. Requires: bytes > 0.
+  [[nodiscard]] void* allocate_at_hand(std::size_t bytes, StreamIdentity stream, int device) {
+    DeviceAllocator* const heap = made_heap(device);
+    return heap == nullptr ? nullptr : heap->allocate_at_hand(bytes, stream);
+  }
   [[gnu::always_inline]] void deallocate(void* pointer) noexcept {
     if (pointer != nullptr && !try_deallocate(pointer)) [[unlikely]]
       say_nothing_was_freed(reinterpret_cast<std::uintptr_t>(pointer));

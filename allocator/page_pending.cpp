@@ -46,12 +46,13 @@ Sectors common_sectors(const std::vector<HandlePart>& parts, const std::vector<H
 std::optional<Sectors> PagePlacement::taken_place(const PageRequest& request) {
   if (!is_open()) return std::nullopt;
   catch_up();
-  log_.candidates(log_.own_position(request.stream), request.sectors, candidates_);
-  if (candidates_.empty()) log_.candidates(log_.position_among_all(request.stream), request.sectors, candidates_);
-  if (candidates_.empty()) return std::nullopt;
-  const PlacementLog::Entry& entry = log_.entry(candidates_.front());
-  if (entry.asked() != request.sectors || is_usable(entry.place.address, request)) return std::nullopt;
-  return entry.place.address;
+  for (const auto& position : {log_.own_position(request.stream), log_.position_among_all(request.stream)}) {
+    log_.candidates(position, request.sectors, candidates_);
+    if (candidates_.empty() || log_.entry(candidates_.front()).asked() != request.sectors) continue;
+    const Sectors address = log_.entry(candidates_.front()).place.address;
+    return is_usable(address, request) ? std::nullopt : std::optional(address);
+  }
+  return std::nullopt;
 }
 
 std::vector<KnownPlaces::Number> PagePlacement::in_the_way(Sectors address, const PageRequest& request,

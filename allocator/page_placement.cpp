@@ -119,18 +119,30 @@ PagePlan PagePlacement::plan(const PageRequest& request) {
   }
 }
 
-// False: the log has no place that can be had.
-bool PagePlacement::choose_logged_place(PagePlan& plan, const PlacementLog::Position& position) {
-  log_.candidates(position, plan.request.sectors, candidates_);
-  for (const PlacementLog::Number number : candidates_) {
-    const LoggedPlace place = log_.entry(number).place;
-    if (!is_usable(place.address, plan.request)) continue;
-    place_at(plan, place.address, counts_.logged);
-    plan.logged = number;
-    plan.logged_sectors = place.sectors;
-    plan.is_exact = log_.entry(number).asked() == plan.request.sectors;
-    log_.follow(number);
-    return true;
+// Places the request where the entry says; false: that place cannot be had.
+bool PagePlacement::place_as_logged(PagePlan& plan, PlacementLog::Number number) {
+  const PlacementLog::Entry& entry = log_.entry(number);
+  if (!is_usable(entry.place.address, plan.request)) return false;
+  plan.logged = number;
+  plan.logged_sectors = entry.place.sectors;
+  plan.is_exact = entry.asked() == plan.request.sectors;
+  place_at(plan, entry.place.address, counts_.logged);
+  log_.follow(number);
+  return true;
+}
+
+// First what a step that comes again takes unasked, so that it gets the same from here: its own place, or that of a
+// hand-over. Then also a place of its own that others had since: a step that hands bytes to and fro comes to an end so,
+// which makes no driver calls. False: the log has no place that can be had.
+bool PagePlacement::choose_logged_place(PagePlan& plan) {
+  for (const PlacementLog::Position& position : {plan.own, plan.among_all}) {
+    const PlacementLog::Number number = log_.exact(position, plan.request.sectors);
+    if (number != PlacementLog::kNone && place_as_logged(plan, number)) return true;
+  }
+  for (const PlacementLog::Position& position : {plan.own, plan.among_all}) {
+    log_.candidates(position, plan.request.sectors, candidates_);
+    for (const PlacementLog::Number number : candidates_)
+      if (place_as_logged(plan, number)) return true;
   }
   return false;
 }
@@ -142,7 +154,7 @@ void PagePlacement::choose_place(PagePlan& plan) {
   plan.own = log_.own_position(request.stream);
   plan.among_all = log_.position_among_all(request.stream);
   pass_over_hand_over(plan);
-  if (choose_logged_place(plan, plan.own) || choose_logged_place(plan, plan.among_all)) return;
+  if (choose_logged_place(plan)) return;
 
   if (request.sectors >= page.sectors() / 2)
     if (const auto window = windows_.exact(request.sectors, request.stream, usable))

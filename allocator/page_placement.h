@@ -156,7 +156,8 @@ class PagePlacement {
   // The same in two steps. The entry, which `take` follows for the request's stream if nothing happened meanwhile;
   // none: it is not known.
   [[nodiscard]] PlacementLog::Number find_known(const PageRequest& request) const;
-  KnownPlaces::Number take(PlacementLog::Number known, StreamNumber stream);
+  // `moves_peak`: what is live is exactly known, so that this may be the most that ever was.
+  KnownPlaces::Number take(PlacementLog::Number known, StreamNumber stream, bool moves_peak = true);
   [[nodiscard]] KnownPlaces::Number place_of(PlacementLog::Number known) const { return log_.entry(known).known; }
   // Of a place where bytes of other streams were handed over, as they are now. Nothing: it is not known.
   [[nodiscard]] std::optional<PagePlan> plan_known(const PageRequest& request);
@@ -262,7 +263,8 @@ class PagePlacement {
   }
   [[nodiscard]] bool is_usable(Sectors address, const PageRequest& request) const;
   void choose_place(PagePlan& plan);
-  bool choose_logged_place(PagePlan& plan, const PlacementLog::Position& position);
+  [[nodiscard]] bool place_as_logged(PagePlan& plan, PlacementLog::Number number);
+  [[nodiscard]] bool choose_logged_place(PagePlan& plan);
   void pass_over_hand_over(const PagePlan& plan);
   [[nodiscard]] bool is_worth_a_window(const PageRequest& request) const;
   void place_at(PagePlan& plan, Sectors address, std::int64_t& count);

@@ -31,7 +31,7 @@ std::optional<PagedBlock> PagePlacement::take_known(const PageRequest& request) 
   return block_at(take(number, request.stream));
 }
 
-KnownPlaces::Number PagePlacement::take(PlacementLog::Number known, StreamNumber stream) {
+KnownPlaces::Number PagePlacement::take(PlacementLog::Number known, StreamNumber stream, bool moves_peak) {
   const PlacementLog::Entry& entry = log_.entry(known);
   const KnownPlaces::Number number = entry.known;
   come(number, stream);
@@ -41,7 +41,7 @@ KnownPlaces::Number PagePlacement::take(PlacementLog::Number known, StreamNumber
   log_.follow(known);
   log_.arrived(stream, entry.less == 0 ? place.mark : PlacementLog::mark_of(entry.place), place.mark);
   live_ += place.sectors;
-  peak_live_ = std::max(peak_live_, live_);
+  if (moves_peak) peak_live_ = std::max(peak_live_, live_);
   ++counts_.logged;
   ++blocks_;
   ++turnover_[static_cast<std::size_t>(stream)].came;

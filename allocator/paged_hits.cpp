@@ -15,10 +15,12 @@ namespace {
 // The clock may take longer than a hit.
 constexpr std::uint32_t kHitsBetweenLooks = 32;
 
-// False, with nothing changed: there is no host memory for it.
-bool take_known(PagedMemory& memory, PlacementLog::Number known, StreamNumber stream, Block& block) noexcept {
+// False, with nothing changed: there is no host memory for it. Beside other streams, whose frees stand and whose steps
+// are followed, what is live is not exactly known.
+bool take_known(PagedMemory& memory, PlacementLog::Number known, StreamNumber stream, bool is_alone,
+                Block& block) noexcept {
   try {
-    memory.attach(block, memory.placement.take(known, stream));
+    memory.attach(block, memory.placement.take(known, stream, is_alone));
     return true;
   } catch (const std::bad_alloc&) {
     return false;
@@ -62,7 +64,7 @@ Block* StreamHits::take_paged_block(StreamHeap& heap, std::size_t bytes) noexcep
   const std::int64_t taken = sectors * kSectorBytes;
   Block* const block = heap.spares.take();
   const bool is_counted = count_allocation(heap, kKind, taken, as_signed(bytes), {});
-  if (!is_counted || !take_known(*paged_, known, heap.paged_stream, *block)) {
+  if (!is_counted || !take_known(*paged_, known, heap.paged_stream, one_stream_serves_, *block)) {
     if (is_counted) take_allocation_back(heap, kKind, taken, as_signed(bytes));
     heap.spares.give(block);
     return nullptr;

@@ -134,6 +134,13 @@ void* allocate(std::size_t bytes, const Stream& stream) {
   return all.allocate(bytes, identity, device);
 }
 
+void* allocate_at_hand(std::size_t bytes, const Stream& stream) {
+  DeviceHeaps* const existing = heaps_if_made();
+  if (bytes == 0 || existing == nullptr || forked.load(std::memory_order_relaxed)) return nullptr;
+  const auto [identity, device] = existing->request_of(stream);
+  return existing->allocate_at_hand(bytes, identity, device);
+}
+
 void deallocate(void* pointer) noexcept {
   if (pointer == nullptr || forked.load(std::memory_order_relaxed)) return;
   if (DeviceHeaps* existing = heaps_if_made())
@@ -149,7 +156,9 @@ void deallocate(void* pointer, const Stream& stream) noexcept {
     return;
   }
   try {
-    if (deallocate_on_own_stream(pointer, {}, stream)) return;
+    const OwnFree done = deallocate_on_own_stream(pointer, {}, stream);
+    if (done == OwnFree::freed) return;
+    if (done == OwnFree::no_block) return say_nothing_was_freed(reinterpret_cast<std::uintptr_t>(pointer));
     const StreamUse use = existing->use_of(stream);
     existing->deallocate(pointer, &use);
   } catch (...) {  // no event can guard the free
@@ -165,7 +174,10 @@ void record_stream_around(const void* address, const Stream& stream) {
   if (address != nullptr && heaps_if_made() != nullptr) heaps().record_stream_around(address, heaps().use_of(stream));
 }
 
-void register_stream(const Stream& stream) { heaps().register_stream(heaps().use_of(stream)); }
+void register_stream(const Stream& stream) {
+  heaps().require_ours(stream);
+  heaps().register_stream(heaps().use_of(stream.native_handle(), StreamAccess::device(stream)));
+}
 
 void release_stream(const Stream& stream) {
   if (heaps_if_made() != nullptr) heaps().end_stream(heaps().use_of(stream));

@@ -17,6 +17,9 @@ namespace cistern {
 // Throws the NotSupported of such a child.
 [[noreturn]] void refuse_after_fork();
 
+// cistern::allocate where a hit suffices, which needs nobody to keep the stream alive; else null, with nothing done.
+[[nodiscard]] void* allocate_at_hand(std::size_t bytes, const Stream& stream);
+
 // cistern::record_stream for memory of which somebody knows a part: `address` is any byte of the block. Ignored if
 // there is no such block.
 void record_stream_around(const void* address, const Stream& stream);

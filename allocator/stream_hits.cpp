@@ -33,7 +33,8 @@ void say_nothing_was_freed(std::uint64_t address) noexcept {
                               [&](const Block& block) { trace_by_stream<kAllocated>(heap, block.address, bytes); });
 }
 
-[[gnu::flatten]] void* StreamHits::allocate_beside_pairs(StreamHeap* heap, std::size_t bytes, StreamIdentity stream) {
+[[gnu::flatten]] void* StreamHits::allocate_beside_pairs(StreamHeap* heap, std::size_t bytes, StreamIdentity stream,
+                                                         bool at_hand) {
   if (heap == nullptr) {
     heap = stream_heaps_.find(stream);
     if (heap != nullptr)
@@ -42,7 +43,7 @@ void say_nothing_was_freed(std::uint64_t address) noexcept {
   if (heap != nullptr)
     if (void* const pointer = allocate_by_stream(*heap, bytes, stream)) [[likely]]
       return pointer;
-  return allocate_by_heap(bytes, stream);
+  return at_hand ? nullptr : allocate_by_heap(bytes, stream);
 }
 
 // False: not without the heap's lock.
@@ -223,7 +224,7 @@ bool StreamHits::carry_out(StreamHeap& heap) noexcept {
                               lazy.change());
   if (lazy.turns() != 0 && block->segment->is_paged())
     paged_->placement.turned(PagedMemory::place_of(*block), lazy.turns());
-  if (lazy.state() == LazyFree::State::free) heap.standing_worth.ended(lazy.turns());
+  if (lazy.turns() != 0 || lazy.state() == LazyFree::State::free) heap.standing_worth.ended(lazy.turns());
   lazy.end_turns();
   if (lazy.state() == LazyFree::State::free && block->segment->is_paged()) {
     if (!count_free(heap, *block, {})) return false;
@@ -276,7 +277,7 @@ void StreamHits::settle_lazy_free(StreamHeap& heap) noexcept {
     recorder_.turned(block->segment->kind, turns, as_signed(block->bytes), as_signed(block->requested), change, false,
                      attribution(*block));
   if (turns != 0 && block->segment->is_paged()) paged_->placement.turned(PagedMemory::place_of(*block), turns);
-  if (state == LazyFree::State::free) heap.standing_worth.ended(turns);
+  if (turns != 0 || state == LazyFree::State::free) heap.standing_worth.ended(turns);
   if (state < LazyFree::State::free) return;
   heap.live.erase(block->address);
   if (state == LazyFree::State::free) free_any_at_once(block);

@@ -40,8 +40,10 @@ class StreamHits : public PairHits {
       : PairHits(*this, surroundings, device, options) {}
   virtual ~StreamHits() = default;
 
-  // A request: with the stream's lock where that suffices, else with the heap's. `heap`: the stream's, if it is known.
-  [[nodiscard, gnu::noinline]] void* allocate_beside_pairs(StreamHeap* heap, std::size_t bytes, StreamIdentity stream);
+  // A request: with the stream's lock where that suffices, else with the heap's, or, `at_hand`, not at all: null.
+  // `heap`: the stream's, if it is known.
+  [[nodiscard, gnu::noinline]] void* allocate_beside_pairs(StreamHeap* heap, std::size_t bytes, StreamIdentity stream,
+                                                           bool at_hand = false);
   // The walks with the heap's lock. Not among the calls of a walk without it, which are one piece of code.
   [[nodiscard]] virtual void* allocate_by_heap(std::size_t bytes, StreamIdentity stream) = 0;
   [[nodiscard]] virtual bool free_by_heap(std::uint64_t address) noexcept = 0;

@@ -6,9 +6,11 @@
 #include <utility>
 
 #include "allocator/checked_free.h"
+#include "allocator/process_heap.h"
 #include "integrations/c_api/status.h"
 #include "integrations/c_api/versioned.h"
 
+using cistern::OwnFree;
 using cistern::c_api::guarded;
 using cistern::c_api::read_struct;
 using cistern::c_api::request_stream_of;
@@ -31,7 +33,9 @@ cistern_pool_id pool_id(cistern::PoolId id) { return {id.first, id.second}; }
 
 void deallocate(void* pointer, std::optional<std::size_t> bytes, int device, cistern_stream stream) {
   if (pointer == nullptr) return;
-  if (cistern::deallocate_on_own_stream(pointer, bytes, request_stream_of(device, stream))) return;
+  const OwnFree done = cistern::deallocate_on_own_stream(pointer, bytes, request_stream_of(device, stream));
+  if (done == OwnFree::no_block) cistern::refuse_free(pointer);
+  if (done == OwnFree::freed) return;
   const cistern::Stream last_use = stream_of(device, stream);
   cistern::deallocate_checked(pointer, bytes, &last_use);
 }
@@ -41,7 +45,8 @@ void deallocate(void* pointer, std::optional<std::size_t> bytes, int device, cis
 cistern_status cistern_allocate(size_t bytes, int device, cistern_stream stream, void** pointer) {
   return guarded([&] {
     require(pointer, "pointer");
-    *pointer = cistern::allocate(bytes, request_stream_of(device, stream));
+    *pointer = cistern::allocate_at_hand(bytes, request_stream_of(device, stream));
+    if (*pointer == nullptr) *pointer = cistern::allocate(bytes, stream_of(device, stream));
   });
 }
 
@@ -49,7 +54,7 @@ cistern_status cistern_allocate_aligned(size_t bytes, size_t alignment, int devi
                                         void** pointer) {
   return guarded([&] {
     require(pointer, "pointer");
-    *pointer = cistern::allocate_aligned(bytes, alignment, request_stream_of(device, stream));
+    *pointer = cistern::allocate_aligned(bytes, alignment, stream_of(device, stream));
   });
 }
 

@@ -1,0 +1,126 @@
+// Steps of several streams in paged memory: followed beside each other, with the turn at what they share left alone.
+
+#include <cistern/simulated.h>
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "allocator/device_allocator.h"
+#include "allocator/event_pools.h"
+#include "allocator/observers.h"
+#include "allocator/out_of_memory_dump.h"
+#include "runtime/context.h"
+#include "tests/byte_units.h"
+
+namespace cistern {
+namespace {
+
+class HeapOfSteps : public DeviceAllocator {
+ public:
+  using DeviceAllocator::DeviceAllocator;
+  [[nodiscard]] bool follows(const StreamIdentity& stream) {
+    StreamHeap* const heap = stream_heaps_.find(stream);
+    return heap != nullptr && heap->recurrence.is_followed();
+  }
+};
+
+struct NoneToWrite final : SnapshotSource {
+  Written write_snapshot(int, int*) noexcept override { return Written::not_all; }
+};
+
+class StepsInPagesTest : public ::testing::Test {
+ protected:
+  ~StepsInPagesTest() override { EXPECT_NO_THROW(heap_.check()); }
+
+  [[nodiscard]] StreamIdentity make_stream() {
+    StreamIdentity stream;
+    stream.handle = driver_.create_stream();
+    unsigned long long id = 0;
+    EXPECT_EQ(driver_.api().stream_get_id(stream.handle, &id), CUDA_SUCCESS);
+    stream.id = id;
+    return stream;
+  }
+  std::uint64_t take(std::size_t bytes, const StreamIdentity& stream) {
+    return reinterpret_cast<std::uintptr_t>(heap_.allocate(bytes, stream));
+  }
+  void give(std::uint64_t address) {
+    StreamHeap* const of_stream = heap_.find_by_page(address);
+    EXPECT_TRUE(of_stream != nullptr ? heap_.free_beside_pairs(*of_stream, address) : heap_.free(address, nullptr));
+  }
+  // Some blocks come and go in another order. Returns where they were.
+  std::vector<std::uint64_t> step(const StreamIdentity& stream) {
+    std::vector<std::uint64_t> blocks;
+    for (const std::size_t bytes : {kMega, 3 * kMega, kMega / 2, 5 * kMega, kMega / 4})
+      blocks.push_back(take(bytes, stream));
+    for (const std::size_t which : {1U, 4U, 0U, 3U, 2U}) give(blocks[which]);
+    return blocks;
+  }
+  void pair(std::size_t bytes, const StreamIdentity& stream) { give(take(bytes, stream)); }
+  // More than any step has: who follows steps needs room below the peaks.
+  void raise_peaks() {
+    std::vector<std::uint64_t> blocks;
+    for (const StreamIdentity* stream : {&first_, &second_})
+      for (int i = 0; i < 20; ++i) blocks.push_back(take(2 * kMega, *stream));
+    for (const std::uint64_t block : blocks) give(block);
+  }
+
+  SimulatedDriver driver_{{.capacity_bytes = 4096 * kMega, .backing = Backing::none}};
+  Contexts contexts_{driver_.api()};
+  AllocatorOptions options_ = AllocatorOptions::parse("oom_dump:off,policy:paged");
+  EventPools event_pools_{driver_.api(), 1};
+  Observers observers_;
+  NoneToWrite none_to_write_;
+  HeapOfSteps heap_{{contexts_, event_pools_, observers_, none_to_write_}, 0, options_, HistoryOptions::always_on()};
+  const StreamIdentity first_ = make_stream();
+  const StreamIdentity second_ = make_stream();
+};
+
+TEST_F(StepsInPagesTest, TwoStreamsAreFollowedAtOnce) {
+  raise_peaks();
+  for (int i = 0; i < 400; ++i) step(first_);
+  EXPECT_TRUE(heap_.follows(first_)) << "alone";
+  for (int i = 0; i < 400; ++i) {
+    step(first_);
+    step(second_);
+  }
+  EXPECT_TRUE(heap_.follows(first_));
+  EXPECT_TRUE(heap_.follows(second_));
+}
+
+// Its own blocks alone make a state: what others have and had meanwhile changes none of its places.
+TEST_F(StepsInPagesTest, WhatWasFollowedIsCarriedOutWhateverOthersDid) {
+  raise_peaks();
+  std::vector<std::uint64_t> places;
+  for (int i = 0; i < 400; ++i) {
+    places = step(first_);
+    for (const std::size_t bytes : {2 * kMega, kMega, 7 * kMega}) pair(bytes, second_);
+  }
+  ASSERT_TRUE(heap_.follows(first_));
+  const std::uint64_t kept = take(kMega, first_);
+  for (const std::size_t bytes : {7 * kMega, 2 * kMega, kMega}) pair(bytes, second_);
+  const std::uint64_t others = take(2 * kMega, second_);
+  ASSERT_TRUE(heap_.follows(first_));
+  EXPECT_EQ(kept, places.front());
+  const std::uint64_t unforeseen = take(11 * kMega, first_);  // carried out here
+  EXPECT_NE(unforeseen, others);
+  EXPECT_NO_THROW(heap_.check());
+  for (const std::uint64_t block : {kept, others, unforeseen}) give(block);
+  EXPECT_EQ(step(first_), places);
+}
+
+// Bytes that another stream took are no place of one's own any more.
+TEST_F(StepsInPagesTest, AStreamWhoseBytesWereTakenGetsOthers) {
+  for (int i = 0; i < 400; ++i) step(first_);
+  const std::uint64_t reserved = static_cast<std::uint64_t>(heap_.stats().reserved_bytes.all.current);
+  const std::uint64_t taken = take(reserved, second_);  // all that is there, handed over
+  EXPECT_EQ(static_cast<std::uint64_t>(heap_.stats().reserved_bytes.all.current), reserved);
+  const std::vector<std::uint64_t> places = step(first_);
+  for (const std::uint64_t place : places) EXPECT_TRUE(place < taken || place >= taken + reserved);
+  give(taken);
+}
+
+}  // namespace
+}  // namespace cistern
