@@ -110,6 +110,7 @@ class Timing {
   // A range of handles side by side, as the paged policy makes them.
   struct Range {
     CUdeviceptr address = 0;
+    std::size_t handle_bytes = 0;
     std::vector<CUmemGenericAllocationHandle> handles;
   };
 
@@ -123,7 +124,9 @@ class Timing {
           DriverEntryId::mem_get_allocation_granularity);
     reservation_calls();
     handle_calls();
-    for (const std::size_t handles : {std::size_t{1}, std::size_t{16}, std::size_t{256}}) mapping_calls(handles);
+    for (const std::size_t handles : {std::size_t{1}, std::size_t{16}, std::size_t{256}})
+      mapping_calls(handles, granularity_);
+    for (const std::size_t handle_bytes : {32 * kMiB, 512 * kMiB}) mapping_calls(1, handle_bytes);
   }
 
   void reservation_calls() {
@@ -150,37 +153,40 @@ class Timing {
         DriverEntryId::mem_release, of, true, [&] { check(create(), DriverEntryId::mem_create); }, release, [] {});
   }
 
-  void mapping_calls(std::size_t handles) {
+  void mapping_calls(std::size_t handles, std::size_t handle_bytes) {
+    const bool is_cost = handles == 1 && handle_bytes == granularity_;
     Range range;
+    range.handle_bytes = handle_bytes;
     range.handles.resize(handles);
-    check(api_.mem_address_reserve(&range.address, handles * granularity_, 0, 0, 0),
+    check(api_.mem_address_reserve(&range.address, handles * handle_bytes, 0, 0, 0),
           DriverEntryId::mem_address_reserve);
     for (auto& handle : range.handles)
-      check(api_.mem_create(&handle, granularity_, &properties_, 0), DriverEntryId::mem_create);
+      check(api_.mem_create(&handle, handle_bytes, &properties_, 0), DriverEntryId::mem_create);
     const auto map = [&] { return map_all(range); };
-    const auto unmap = [&] { return api_.mem_unmap(range.address, handles * granularity_); };
+    const auto unmap = [&] { return api_.mem_unmap(range.address, handles * handle_bytes); };
     const auto set_access = [&] { return allow_access(range); };
-    const std::string of = fmt::format("{} handle{} of {} MiB", handles, handles == 1 ? "" : "s", granularity_ / kMiB);
+    const std::string of = fmt::format("{} handle{} of {} MiB", handles, handles == 1 ? "" : "s", handle_bytes / kMiB);
     add(
-        DriverEntryId::mem_map, of + (handles == 1 ? "" : ", one call each"), handles == 1, [] {}, map,
+        DriverEntryId::mem_map, of + (handles == 1 ? "" : ", one call each"), is_cost, [] {}, map,
         [&] { check(unmap(), DriverEntryId::mem_unmap); });
     add(
-        DriverEntryId::mem_set_access, of, handles == 1, [&] { check(map(), DriverEntryId::mem_map); }, set_access,
+        DriverEntryId::mem_set_access, of, is_cost, [&] { check(map(), DriverEntryId::mem_map); }, set_access,
         [&] { check(unmap(), DriverEntryId::mem_unmap); });
     add(
-        DriverEntryId::mem_unmap, of, handles == 1,
+        DriverEntryId::mem_unmap, of, is_cost,
         [&] {
           check(map(), DriverEntryId::mem_map);
           check(set_access(), DriverEntryId::mem_set_access);
         },
         unmap, [] {});
     for (auto handle : range.handles) check(api_.mem_release(handle), DriverEntryId::mem_release);
-    check(api_.mem_address_free(range.address, handles * granularity_), DriverEntryId::mem_address_free);
+    check(api_.mem_address_free(range.address, handles * handle_bytes), DriverEntryId::mem_address_free);
   }
 
   CUresult map_all(const Range& range) {
     for (std::size_t i = 0; i < range.handles.size(); ++i) {
-      const CUresult result = api_.mem_map(range.address + i * granularity_, granularity_, 0, range.handles[i], 0);
+      const CUresult result =
+          api_.mem_map(range.address + i * range.handle_bytes, range.handle_bytes, 0, range.handles[i], 0);
       if (result != CUDA_SUCCESS) return result;
     }
     return CUDA_SUCCESS;
@@ -190,7 +196,7 @@ class Timing {
     CUmemAccessDesc access{};
     access.location = properties_.location;
     access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-    return api_.mem_set_access(range.address, range.handles.size() * granularity_, &access, 1);
+    return api_.mem_set_access(range.address, range.handles.size() * range.handle_bytes, &access, 1);
   }
 
   void events() {
