@@ -18,8 +18,9 @@ POLICIES = ["classic", "expandable", "paged", "direct"]
 RIVALS = ["PyTorch", "PyTorch expandable", "GMLake"]
 MIB = 1 << 20
 HANDLE = 2 * MIB
-# What mapping a handle costs: a create and a map, as bench/costs.json estimates them.
-HANDLE_MS = 0.043
+# What mapping a handle costs: a create and a map.
+COSTS = json.loads((pathlib.Path(__file__).resolve().parent.parent / "bench" / "costs.json").read_text())["ns"]
+HANDLE_MS = (COSTS["cuMemCreate"] + COSTS["cuMemMap"]) / 1e6
 # In the peers' tables, and no peers; `direct` is a policy here.
 NO_PEERS = ("live MiB", "page model", "direct")
 

@@ -45,8 +45,8 @@ void deallocate(void* pointer, std::optional<std::size_t> bytes, int device, cis
 cistern_status cistern_allocate(size_t bytes, int device, cistern_stream stream, void** pointer) {
   return guarded([&] {
     require(pointer, "pointer");
-    *pointer = cistern::allocate_at_hand(bytes, request_stream_of(device, stream));
-    if (*pointer == nullptr) *pointer = cistern::allocate(bytes, stream_of(device, stream));
+    void* const at_hand = cistern::allocate_at_hand(bytes, request_stream_of(device, stream));
+    *pointer = at_hand != nullptr ? at_hand : cistern::allocate(bytes, stream_of(device, stream));
   });
 }
 

@@ -78,7 +78,7 @@ class MemoryTable(unittest.TestCase):
         self.assertIn("3 calls in a repeated pass", self.verdict(repeat_driver_calls=3))
         self.assertIn("perturbed 2.00 calls", self.verdict(perturbed_calls=2))
         self.assertIn("1 host synchronisations", self.verdict(host_synchronizations=1))
-        self.assertIn("driver 2.00 times", self.verdict(modelled_driver_ms=2 * 2 * 0.043 * 1024))
+        self.assertIn("driver 2.00 times", self.verdict(modelled_driver_ms=2 * 2 * memory_table.HANDLE_MS * 1024))
         self.assertIn("host time 2.0 times", self.verdict(ns_per_op=200.0))
 
     def test_goals_depend_on_streams_and_size(self):
