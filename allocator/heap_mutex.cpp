@@ -54,7 +54,6 @@ void HeapMutex::unlock() {
   heap_.one_stream_serves_ = streams_.size() == 1;
   heap_.pairs_are_plain_ = heap_.can_have_plain_pairs();
   heap_.most_steps_ = heap_.worthwhile_steps();
-  heap_.hits_are_plain_ = heap_.one_stream_serves_ && !heap_.decays_;
   for (StreamHeap* stream : streams_) stream->mutex.unlock();
   mutex_.unlock();
 }

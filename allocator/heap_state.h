@@ -210,7 +210,6 @@ struct HeapState {
   bool one_stream_serves_ = false;  // and the history is its own
   std::size_t most_steps_ = 0;      // that all streams together may write down (Recurrence)
   bool pairs_are_plain_ = false;    // see PairHits
-  bool hits_are_plain_ = false;     // in paged memory: that holds, and memory does not decay
   // Away from what hits read and nobody changes.
   alignas(64) AwakeStreams awake_;
   std::atomic<std::size_t> granted_steps_{0};  // that streams have room to write down

@@ -47,7 +47,7 @@ void* StreamHits::take_paged_hit(StreamHeap& heap, std::size_t bytes) noexcept {
 // its bytes has the heap's lock, and finds it so; who takes a place that it knows finds another state.
 bool StreamHits::may_stand_in_pages(StreamHeap& heap) const noexcept {
   if (decays_ || heap.ledger.shares) return false;
-  return hits_are_plain_ || heap.standing_worth.tries();
+  return one_stream_serves_ || heap.standing_worth.tries();
 }
 
 // Null, with nothing changed: not without the heap's lock.
