@@ -27,11 +27,12 @@ void BlockArena::make(std::size_t blocks, std::size_t segments) {
   }
 }
 
-// More than one where there are more than what is kept back: the next of them cost no lock.
+// More than one where there are more than what is kept back: the next of them cost no lock. Not all: where few are left
+// other streams give some of theirs, before there are more.
 void BlockArena::fill(BlockSpares& spares) {
   reserve(1, 0);
   const std::size_t beside_kept = free_blocks_.size() > kept_blocks_ ? free_blocks_.size() - kept_blocks_ : 0;
-  free_blocks_.move_to(spares, std::clamp(beside_kept, std::size_t{1}, kSparesAtOnce));
+  free_blocks_.move_to(spares, std::clamp(beside_kept / 2, std::size_t{1}, kSparesAtOnce));
 }
 
 void BlockArena::keep_back(std::size_t blocks, std::size_t segments) noexcept {

@@ -8,7 +8,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -44,6 +43,8 @@ class FreeRuns {
   // Requires: is_free. Adds to `taken` what was taken, in pieces of one stream each. One more run at most; throws
   // std::bad_alloc if there is no room, here or in `taken`.
   void take(Sectors address, Sectors count, std::vector<FreeRun>& taken);
+  // The same of what lies in the run that `address` is in, up to `end`. Requires: `address` is free.
+  FreeRun take_first(Sectors address, Sectors end);
   // The same without a list.
   void take(Sectors address, Sectors count);
   // Whether all of it is free, on whatever stream.
@@ -67,14 +68,14 @@ class FreeRuns {
   // Calls visit(FreeRun) for each run, by address.
   template <class Visit>
   void for_each(Visit&& visit) const {
-    for (const auto& [address, tail] : runs_) visit(FreeRun{address, tail.sectors, tail.stream});
+    for (const Run& run : runs_) visit(run.run());
   }
   // From the run that holds `address`, or the first behind it, as long as visit(FreeRun) returns true.
   template <class Visit>
   void for_each_from(Sectors address, Visit&& visit) const {
     auto run = holding(address);
     if (run == runs_.end()) run = runs_.lower_bound(address);
-    while (run != runs_.end() && visit(FreeRun{run->first, run->second.sectors, run->second.stream})) ++run;
+    while (run != runs_.end() && visit(run->run())) ++run;
   }
   [[nodiscard]] Sectors sectors() const { return sectors_; }
   [[nodiscard]] Sectors sectors_of(StreamNumber stream) const;
@@ -83,19 +84,30 @@ class FreeRuns {
   void audit() const;
 
  private:
-  struct Tail {
-    Sectors sectors;
+  // A run where it is by address. One that changes keeps its place there, for it stays between the same others.
+  struct Run {
+    mutable Sectors address;
+    mutable Sectors sectors;
     StreamNumber stream;
-    std::uint32_t classes = 0;  // of the handles in it, as FreeParts has them
-    BySize::iterator by_size;   // where the run is by its size
+    mutable std::uint32_t classes;  // of the handles in it, as FreeParts has them
+    BySize::iterator by_size;       // where it is by its size
+    [[nodiscard]] Sectors end() const { return address + sectors; }
+    [[nodiscard]] FreeRun run() const { return {address, sectors, stream}; }
   };
-  using ByAddress = std::pmr::map<Sectors, Tail>;
-  static_assert(sizeof(ByAddress::value_type) <= 32, "with a tree's links it fills one of SpareNodes' nodes");
+  struct ByBegin {
+    using is_transparent = void;
+    bool operator()(const Run& a, const Run& b) const { return a.address < b.address; }
+    bool operator()(const Run& run, Sectors address) const { return run.address < address; }
+    bool operator()(Sectors address, const Run& run) const { return address < run.address; }
+  };
+  using ByAddress = std::pmr::set<Run, ByBegin>;
+  static_assert(sizeof(Run) <= 32, "with a tree's links it fills one of SpareNodes' nodes");
 
-  FreeRun take_from_run(Sectors address, Sectors end);
   // `next`: the run behind it, or the end.
-  ByAddress::iterator add(const FreeRun& run, std::uint32_t classes, ByAddress::const_iterator next);
-  ByAddress::iterator remove(ByAddress::iterator run);
+  void add(const FreeRun& run, std::uint32_t classes, ByAddress::const_iterator next);
+  ByAddress::iterator remove(ByAddress::const_iterator run);
+  // The same run has other bounds, between the same others.
+  void change(const Run& run, const FreeRun& to, std::uint32_t classes);
   [[nodiscard]] ByAddress::const_iterator holding(Sectors address) const;
 
   static constexpr std::size_t kNodesOfARun = 2;

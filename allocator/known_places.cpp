@@ -8,14 +8,21 @@ namespace cistern {
 namespace {
 
 constexpr std::size_t kFirstPlaces = 512;
+// A table that is larger than what is in it by so much lies in fewer caches than it could.
+constexpr std::size_t kSparse = 16;
 
 }  // namespace
 
 void KnownPlaces::provide(std::size_t places, std::size_t most) {
-  if (room() >= places) return;
+  const bool is_crowded = came_ >= places_.size() / 2 && size() >= 2 * most && changed_.empty();
+  if (room() >= places && !is_crowded) {
+    if (!unused_.empty()) __builtin_prefetch(&places_[unused_.back()], 1);
+    return;
+  }
   if (size() >= most && changed_.empty()) forget_idle();
-  if (room() >= places && 2 * room() >= size()) return;  // it will take a while until the next time
   std::size_t larger = std::max(kFirstPlaces, places_.size());
+  const bool is_sparse = slots_.size() > kSparse * larger;
+  if (room() >= places && 2 * room() >= size() && !is_sparse) return;  // it will take a while until the next time
   while (larger < places_.size() + places) larger *= 2;
   std::vector<Slot> slots(std::bit_ceil(2 * larger));
   unused_.reserve(slots.size() / 2);
@@ -32,6 +39,7 @@ void KnownPlaces::fetch(Sectors address, Sectors sectors) const noexcept {
 KnownPlaces::Number KnownPlaces::obtain(Sectors address, Sectors sectors) noexcept {
   const std::size_t slot = slot_of(address, sectors);
   if (slots_[slot].number != kNone) return slots_[slot].number;
+  ++came_;
   auto number = static_cast<Number>(places_.size());
   if (unused_.empty()) {
     places_.emplace_back();  // there is room
@@ -58,14 +66,18 @@ std::size_t KnownPlaces::slot_of(Sectors address, Sectors sectors) const {
   }
 }
 
-// Places without a block and without a change.
+// Places without a block and without a change. The lowest numbers are used again first, so that after many there come
+// to be none at the end.
 void KnownPlaces::forget_idle() noexcept {
-  for (std::size_t i = 0; i < places_.size(); ++i) {
-    KnownPlace& place = places_[i];
-    if (place.sectors == 0 || place.is_live || place.is_taken || place.is_changed) continue;
-    place = {};
+  const auto is_in_use = [](const KnownPlace& place) { return place.is_live || place.is_taken || place.is_changed; };
+  while (!places_.empty() && !is_in_use(places_.back())) places_.pop_back();
+  unused_.clear();
+  for (std::size_t i = places_.size(); i-- > 0;) {
+    if (is_in_use(places_[i])) continue;
+    places_[i] = {};
     unused_.push_back(static_cast<Number>(i));  // there is room
   }
+  came_ = 0;
   fill_slots();
 }
 

@@ -42,7 +42,8 @@ class KnownPlaces {
   static constexpr Number kNone = PlacementLog::kNone;
 
   // So many `obtain`s take no host memory from here on, and no `change` does. Where there is no room and `most` places
-  // are known, those that no block has are forgotten, if no change waits. Throws std::bad_alloc, unchanged.
+  // are known, or many more are than these, those that no block has are forgotten, if no change waits. Throws
+  // std::bad_alloc, unchanged.
   void provide(std::size_t places, std::size_t most);
   // Has the processor bring what `obtain` looks at first: where many places are known it lies in no cache.
   void fetch(Sectors address, Sectors sectors) const noexcept;
@@ -98,6 +99,7 @@ class KnownPlaces {
   std::vector<Number> unused_;
   std::vector<Slot> slots_;  // a power of two, twice the places for which there is room: open addressing
   std::vector<Number> changed_;
+  std::size_t came_ = 0;  // new ones, since some were forgotten
 };
 
 }  // namespace cistern

@@ -232,7 +232,8 @@ bool PagePlacement::plan_window_of_parts(PagePlan& plan, bool of_all_streams) {
 void PagePlacement::plan_last_resort(PagePlan& plan) {
   const PageRequest& request = plan.request;
   if (request.may_take_others)
-    if (const auto address = free_stretch(free_, request.sectors)) return place_at(plan, *address, counts_.fits);
+    if (const auto address = free_stretch(free_, request.sectors))
+      return place_at(plan, {*address, &PlacementCounts::fits});
   const std::int64_t most = std::max<std::int64_t>(0, page_limit_ - table_.pages());
   const auto window =
       last_window(parts_, free_, table_, request.stream, request.may_take_others, request.sectors, most);

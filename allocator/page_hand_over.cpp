@@ -10,7 +10,7 @@
 namespace cistern {
 
 std::optional<PagePlan> PagePlacement::plan_known(const PageRequest& request) {
-  if (!is_open() || !request.may_take_others) return std::nullopt;
+  if (!is_open() || !request.may_take_others || !knows_hand_overs_) return std::nullopt;
   const PlacementLog::Number number = log_.exact(log_.position_among_all(request.stream), request.sectors);
   if (number == PlacementLog::kNone) return std::nullopt;
   const PlacementLog::Entry& entry = log_.entry(number);
@@ -46,19 +46,12 @@ std::optional<PagePlan> PagePlacement::plan_known(const PageRequest& request) {
 
 PagedBlock PagePlacement::commit_known(PagePlan& plan) {
   KnownPlace& place = places_[plan.known];
-  place.less = static_cast<std::uint32_t>(plan.logged_sectors - place.sectors);
-  place.pages_then = static_cast<std::int32_t>(table_.pages());
   mark_handed_over(plan);
   change_hands(plan.taken, plan.request.stream);
-  log_.arrived(plan.request.stream,
-               place.less == 0 ? place.mark : PlacementLog::mark_of({place.address, plan.logged_sectors}), place.mark);
-  live_ += place.sectors;
-  peak_live_ = std::max(peak_live_, live_);
+  count_come(place, static_cast<std::uint32_t>(plan.logged_sectors - place.sectors), true);
   free_.drop_room(plan.room);
   plan.is_out = false;
   --plans_out_;
-  ++blocks_;
-  ++turnover_[static_cast<std::size_t>(plan.request.stream)].came;
   return block_at(plan.known);
 }
 

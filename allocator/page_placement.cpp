@@ -5,8 +5,6 @@
 #include <stdexcept>
 #include <utility>
 
-#include "allocator/tight_fit.h"
-
 namespace cistern {
 namespace {
 
@@ -66,35 +64,57 @@ bool PagePlacement::is_worth_a_window(const PageRequest& request) const {
 // What is known first may be a hand-over, and the request may have none: what it gets is to be known in its place.
 void PagePlacement::pass_over_hand_over(const PagePlan& plan) {
   if (plan.request.may_take_others) return;
-  const PlacementLog::Number first = log_.exact(plan.among_all, plan.request.sectors);
+  const PlacementLog::Number first = log_.exact(plan.positions.back(), plan.request.sectors);
   if (first != PlacementLog::kNone && hand_overs_.find(log_.entry(first).known) != nullptr) log_.pass_over(first);
 }
 
-// Takes free bytes for the plan, with room for giving them back. All or nothing.
+// Takes free bytes for the plan, with room for giving them back. Throws std::bad_alloc: the plan is to be abandoned.
 void PagePlacement::take(PagePlan& plan, Sectors address, Sectors sectors) {
-  const std::size_t pieces = free_.pieces(address, sectors);
-  if (plan.taken.capacity() < plan.taken.size() + pieces) plan.taken.reserve(2 * plan.taken.size() + pieces);
-  free_.keep_room(pieces + 1);  // one for what the take parts
-  free_.take(address, sectors, plan.taken);
-  free_.drop_room(1);
-  plan.room += pieces;
+  for (const Sectors end = address + sectors; address < end; address = plan.taken.back().end()) {
+    if (plan.taken.capacity() == plan.taken.size()) plan.taken.reserve(2 * plan.taken.size() + 4);
+    free_.keep_room(2);  // one for what the take parts
+    plan.taken.push_back(free_.take_first(address, end));
+    free_.drop_room(1);
+    ++plan.room;
+  }
 }
 
-void PagePlacement::place_at(PagePlan& plan, Sectors address, std::int64_t& count) {
-  places_.fetch(address, plan.request.sectors);
-  table_.for_each_piece(address, plan.request.sectors, [&](Sectors home, Sectors length) {
+void PagePlacement::place_at(PagePlan& plan, const Choice& choice) {
+  places_.fetch(choice.address, plan.request.sectors);
+  if (choice.logged != PlacementLog::kNone) {
+    const PlacementLog::Entry& entry = log_.entry(choice.logged);
+    plan.logged = choice.logged;
+    plan.logged_sectors = entry.place.sectors;
+    plan.is_exact = entry.asked() == plan.request.sectors;
+  }
+  table_.for_each_piece(choice.address, plan.request.sectors, [&](Sectors home, Sectors length) {
     take(plan, home, length);
     return true;
   });
   plan.kind = PlanKind::placed;
-  plan.address = address;
-  ++count;
+  plan.address = choice.address;
+  if (choice.logged != PlacementLog::kNone) log_.follow(choice.logged);
+  ++(counts_.*choice.count);
 }
 
 void PagePlan::list_owners() {
   for (const FreeRun& piece : taken)
     if (piece.stream != request.stream && std::find(owners.begin(), owners.end(), piece.stream) == owners.end())
       owners.push_back(piece.stream);
+}
+
+// Of a plan that comes. Throws std::bad_alloc, unchanged.
+void PagePlacement::provide_place() {
+  places_.provide(static_cast<std::size_t>(plans_out_) + 1, log_.room() + 2 * static_cast<std::size_t>(blocks_));
+}
+
+// It has what it takes to be committed. Throws std::bad_alloc.
+void PagePlacement::let_out(PagePlan& plan) {
+  free_.keep_room(kRunsOfBlock);
+  plan.room += kRunsOfBlock;
+  plan.list_owners();
+  plan.is_out = true;
+  ++plans_out_;
 }
 
 PagePlan PagePlacement::plan(const PageRequest& request) {
@@ -104,14 +124,9 @@ PagePlan PagePlacement::plan(const PageRequest& request) {
   catch_up();
   try {
     add_stream(request.stream);
-    places_.provide(static_cast<std::size_t>(plans_out_) + 1, log_.capacity() + 2 * static_cast<std::size_t>(blocks_));
+    provide_place();
     choose_place(plan);
-    if (plan.kind != PlanKind::placed) return plan;
-    free_.keep_room(kRunsOfBlock);
-    plan.room += kRunsOfBlock;
-    plan.list_owners();
-    plan.is_out = true;
-    ++plans_out_;
+    if (plan.kind == PlanKind::placed) let_out(plan);
     return plan;
   } catch (...) {
     abandon(plan);
@@ -119,81 +134,70 @@ PagePlan PagePlacement::plan(const PageRequest& request) {
   }
 }
 
-// Places the request where the entry says; false: that place cannot be had.
-bool PagePlacement::place_as_logged(PagePlan& plan, PlacementLog::Number number) {
-  const PlacementLog::Entry& entry = log_.entry(number);
-  if (!is_usable(entry.place.address, plan.request)) return false;
-  plan.logged = number;
-  plan.logged_sectors = entry.place.sectors;
-  plan.is_exact = entry.asked() == plan.request.sectors;
-  place_at(plan, entry.place.address, counts_.logged);
-  log_.follow(number);
-  return true;
+// Whether the request can go where the entry says.
+bool PagePlacement::is_usable_as_logged(const PageRequest& request, PlacementLog::Number number) const {
+  return is_usable(log_.entry(number).place.address, request);
 }
 
 // First what a step that comes again takes unasked, so that it gets the same from here: its own place, or that of a
 // hand-over. Then also a place of its own that others had since: a step that hands bytes to and fro comes to an end so,
-// which makes no driver calls. False: the log has no place that can be had.
-bool PagePlacement::choose_logged_place(PagePlan& plan) {
-  for (const PlacementLog::Position& position : {plan.own, plan.among_all}) {
+// which makes no driver calls. None: the log has no place that can be had.
+PlacementLog::Number PagePlacement::choose_logged(const PagePlan& plan) {
+  for (const PlacementLog::Position& position : positions_of(plan)) {
     const PlacementLog::Number number = log_.exact(position, plan.request.sectors);
-    if (number != PlacementLog::kNone && place_as_logged(plan, number)) return true;
+    if (number != PlacementLog::kNone && is_usable_as_logged(plan.request, number)) return number;
   }
-  for (const PlacementLog::Position& position : {plan.own, plan.among_all}) {
+  for (const PlacementLog::Position& position : positions_of(plan)) {
     log_.candidates(position, plan.request.sectors, candidates_);
     for (const PlacementLog::Number number : candidates_)
-      if (place_as_logged(plan, number)) return true;
+      if (is_usable_as_logged(plan.request, number)) return number;
   }
-  return false;
+  return PlacementLog::kNone;
+}
+
+// Nothing: no run holds the request, or `fit`, which touches more whole pages than it needs.
+std::optional<PagePlacement::Choice> PagePlacement::choose_free_bytes(const PagePlan& plan,
+                                                                      std::optional<TightFit>& fit) {
+  const PageRequest& request = plan.request;
+  const PageSize page = table_.page();
+  const auto usable = [&](Sectors address) { return is_usable(address, request); };
+  if (const PlacementLog::Number logged = choose_logged(plan); logged != PlacementLog::kNone)
+    return Choice{log_.entry(logged).place.address, &PlacementCounts::logged, logged};
+  if (request.sectors >= page.sectors() / 2)
+    if (const auto window = windows_.exact(request.sectors, request.stream, usable))
+      return Choice{*window, &PlacementCounts::windows};
+  fit = tight_fit(free_.of(request.stream), request.sectors, page);
+  if (fit && fit->pages <= page.whole(request.sectors)) return Choice{fit->address, &PlacementCounts::fits};
+  if (!fit)
+    if (const auto window = windows_.longer(request.sectors, request.stream, usable))
+      return Choice{*window, &PlacementCounts::windows};
+  return std::nullopt;
+}
+
+void PagePlacement::set_positions(PagePlan& plan) const {
+  plan.positions = {log_.own_position(plan.request.stream), log_.position_among_all(plan.request.stream)};
 }
 
 void PagePlacement::choose_place(PagePlan& plan) {
-  const PageRequest request = plan.request;
-  const PageSize page = table_.page();
-  const auto usable = [&](Sectors address) { return is_usable(address, request); };
-  plan.own = log_.own_position(request.stream);
-  plan.among_all = log_.position_among_all(request.stream);
+  set_positions(plan);
   pass_over_hand_over(plan);
-  if (choose_logged_place(plan)) return;
-
-  if (request.sectors >= page.sectors() / 2)
-    if (const auto window = windows_.exact(request.sectors, request.stream, usable))
-      return place_at(plan, *window, counts_.windows);
-  const auto fit = tight_fit(free_.of(request.stream), request.sectors, page);
-  if (fit && fit->pages <= page.whole(request.sectors)) return place_at(plan, fit->address, counts_.fits);
-  if (!fit)
-    if (const auto window = windows_.longer(request.sectors, request.stream, usable))
-      return place_at(plan, *window, counts_.windows);
-  if (is_worth_a_window(request) && plan_window_of_parts(plan, false)) return;
-  if (fit) return place_at(plan, fit->address, counts_.fits);
+  std::optional<TightFit> fit;
+  if (const auto choice = choose_free_bytes(plan, fit)) return place_at(plan, *choice);
+  if (is_worth_a_window(plan.request) && plan_window_of_parts(plan, false)) return;
+  if (fit) return place_at(plan, {fit->address, &PlacementCounts::fits});
   plan_miss(plan);
-}
-
-// Handles that the block covers whole come home to it: what is free again later is one run there. Returns whether there
-// are any.
-bool PagePlacement::move_covered_homes(const PagePlan& plan) {
-  const Sectors end = plan.address + plan.request.sectors;
-  bool covers = false;
-  for (Sectors at = plan.address; at < end;) {
-    const PageTable::Handle handle = table_.handle_at(at);
-    const Sectors mapped = table_.mapping_begin(at);
-    const Sectors count = table_.sectors_of(handle);
-    if (mapped >= plan.address && mapped + count <= end) {
-      table_.move_home(handle, mapped);
-      covers = true;
-    }
-    at = mapped + count;
-  }
-  return covers;
 }
 
 // What is known of places only saves calls: without host memory it is forgotten.
 void PagePlacement::note(const PagePlan& plan, const LoggedPlace& place, KnownPlaces::Number known) noexcept {
   const Sectors sectors = plan.request.sectors;
   const StreamNumber stream = plan.request.stream;
-  const PlacementLog::Position& position = plan.owners.empty() ? plan.own : plan.among_all;
+  const PlacementLog::Position& position = plan.owners.empty() ? plan.positions.front() : plan.positions.back();
   try {
-    if (!plan.owners.empty()) known = note_hand_over(plan, known);
+    if (!plan.owners.empty()) {
+      known = note_hand_over(plan, known);
+      knows_hand_overs_ = true;
+    }
     if (plan.keeps_exact) windows_.note_exact(sectors, stream, plan.address);
     if (plan.keeps_length) windows_.note_length(sectors, stream, plan.address);
     // Where much is told, what is taken now makes way for what was: other requests need the room.
@@ -210,34 +214,45 @@ void PagePlacement::note(const PagePlan& plan, const LoggedPlace& place, KnownPl
   }
 }
 
+// What depends on the place alone, and what is mapped there.
+void PagePlacement::describe(KnownPlace& place, bool covers_handles) noexcept {
+  place.mark = PlacementLog::mark_of({place.address, place.sectors});
+  place.size_class = static_cast<std::uint16_t>(CreationHarm::class_of(place.sectors));
+  place.covers_handles = covers_handles;
+}
+
 // All of the place is its stream's from here on, until bytes go to another stream.
 KnownPlaces::Number PagePlacement::know(const PagePlan& plan, bool covers_handles) noexcept {
   const KnownPlaces::Number number = places_.obtain(plan.address, plan.request.sectors);
   KnownPlace& place = places_[number];
-  place.mark = PlacementLog::mark_of({place.address, place.sectors});
+  describe(place, covers_handles);
   place.stream = plan.request.stream;
   place.less =
       plan.logged_sectors > place.sectors ? static_cast<std::uint32_t>(plan.logged_sectors - place.sectors) : 0;
   place.pages_then = static_cast<std::int32_t>(table_.pages());
-  place.size_class = static_cast<std::uint16_t>(CreationHarm::class_of(place.sectors));
-  place.covers_handles = covers_handles;
   place.room = kRunsOfBlock;
   place.is_live = place.is_taken = true;
   return number;
 }
 
-PagedBlock PagePlacement::commit(PagePlan& plan) {
+PagedBlock PagePlacement::commit(PagePlan& plan, bool moves_peak) {
   if (plan.known != KnownPlaces::kNone) return commit_known(plan);
   const Sectors sectors = plan.request.sectors;
   if (!plan.gather.empty()) adopt(plan);
-  const KnownPlaces::Number known = know(plan, move_covered_homes(plan));
+  // Handles that the block covers whole come home to it: what is free again later is one run there.
+  bool covers_handles = false;
+  table_.for_each_covered(plan.address, sectors, [&](PageTable::Handle handle, Sectors mapped) {
+    table_.move_home(handle, mapped);
+    covers_handles = true;
+  });
+  const KnownPlaces::Number known = know(plan, covers_handles);
   const LoggedPlace place{plan.address, plan.logged_sectors != 0 ? plan.logged_sectors : sectors};
   mark_handed_over(plan);
   note(plan, place, known);
   if (!plan.owners.empty()) change_hands(plan.taken, plan.request.stream);
   log_.arrived(plan.request.stream, PlacementLog::mark_of(place), places_[known].mark);
   live_ += sectors;
-  peak_live_ = std::max(peak_live_, live_);
+  if (moves_peak) peak_live_ = std::max(peak_live_, live_);
   free_.drop_room(plan.room - kRunsOfBlock);
   plan.is_out = false;
   --plans_out_;

@@ -49,6 +49,7 @@
 #include "allocator/page_table.h"
 #include "allocator/past_windows.h"
 #include "allocator/placement_log.h"
+#include "allocator/tight_fit.h"
 #include "allocator/window_plan.h"
 
 namespace cistern {
@@ -80,7 +81,8 @@ struct PagePlan {
   std::uint64_t came_at = 0;
   StreamNumber stream_before = 0;
 
-  PlacementLog::Position own, among_all;              // of the log when it was made
+  // Of the log when it was made: by the stream's own blocks, and by all.
+  std::array<PlacementLog::Position, 2> positions;
   PlacementLog::Number logged = PlacementLog::kNone;  // the log's entry; none: the place is new to it
   Sectors logged_sectors = 0;                         // of it
   bool exceeds_peak = false;                          // memory is created beyond what was ever live
@@ -94,6 +96,8 @@ struct PagePlan {
 
   // Names the owners of what is taken. Throws std::bad_alloc.
   void list_owners();
+  // As a new one, but that it keeps the room that `taken` had.
+  void begin_anew(const PageRequest& of);
 };
 
 struct PagedBlock {
@@ -158,11 +162,19 @@ class PagePlacement {
   [[nodiscard]] PlacementLog::Number find_known(const PageRequest& request) const;
   // `moves_peak`: what is live is exactly known, so that this may be the most that ever was.
   KnownPlaces::Number take(PlacementLog::Number known, StreamNumber stream, bool moves_peak = true);
+  // The same of a place that the log may have forgotten. Requires: it is free, and its bytes the stream's. Throws
+  // std::bad_alloc, unchanged.
+  KnownPlaces::Number take_again(Sectors address, Sectors sectors, StreamNumber stream, bool moves_peak);
   [[nodiscard]] KnownPlaces::Number place_of(PlacementLog::Number known) const { return log_.entry(known).known; }
   // Of a place where bytes of other streams were handed over, as they are now. Nothing: it is not known.
   [[nodiscard]] std::optional<PagePlan> plan_known(const PageRequest& request);
   [[nodiscard]] PagePlan plan(const PageRequest& request);
-  PagedBlock commit(PagePlan& plan);
+  // page_fit.cpp: what `plan` would say, if that is free bytes of the request's own stream, where no handle has to be
+  // mapped: to be committed or abandoned before anything else. Null, with nothing changed: it is something else, or
+  // there is no host memory.
+  [[nodiscard]] PagePlan* plan_of_own(const PageRequest& request) noexcept;
+  // `moves_peak`: as of `take`.
+  PagedBlock commit(PagePlan& plan, bool moves_peak = true);
   void abandon(const PagePlan& plan);
   // The block at a place, which is known as long as it is there.
   [[nodiscard]] PagedBlock block_at(KnownPlaces::Number known) const;
@@ -262,16 +274,31 @@ class PagePlacement {
     return arenas_[static_cast<std::size_t>(stream % kGrowingArenas)];
   }
   [[nodiscard]] bool is_usable(Sectors address, const PageRequest& request) const;
+  // Where a request goes, as long as it is undone by forgetting it.
+  struct Choice {
+    Sectors address = 0;
+    std::int64_t PlacementCounts::*count = nullptr;
+    PlacementLog::Number logged = PlacementLog::kNone;  // the log's entry; none: it did not say so
+  };
+  void set_positions(PagePlan& plan) const;
+  // Those that the log may know places under: it tells of hand-overs once there was one.
+  [[nodiscard]] std::span<const PlacementLog::Position> positions_of(const PagePlan& plan) const {
+    return std::span(plan.positions).first(knows_hand_overs_ ? 2 : 1);
+  }
+  void provide_place();
+  void let_out(PagePlan& plan);
   void choose_place(PagePlan& plan);
-  [[nodiscard]] bool place_as_logged(PagePlan& plan, PlacementLog::Number number);
-  [[nodiscard]] bool choose_logged_place(PagePlan& plan);
+  [[nodiscard]] bool is_usable_as_logged(const PageRequest& request, PlacementLog::Number number) const;
+  [[nodiscard]] PlacementLog::Number choose_logged(const PagePlan& plan);
+  [[nodiscard]] std::optional<Choice> choose_free_bytes(const PagePlan& plan, std::optional<TightFit>& fit);
+  [[nodiscard]] std::optional<Choice> choose_own_bytes(const PagePlan& plan);
   void pass_over_hand_over(const PagePlan& plan);
   [[nodiscard]] bool is_worth_a_window(const PageRequest& request) const;
-  void place_at(PagePlan& plan, Sectors address, std::int64_t& count);
+  void place_at(PagePlan& plan, const Choice& choice);
   void take(PagePlan& plan, Sectors address, Sectors sectors);
-  bool move_covered_homes(const PagePlan& plan);
   void note(const PagePlan& plan, const LoggedPlace& place, KnownPlaces::Number known) noexcept;
   KnownPlaces::Number know(const PagePlan& plan, bool covers_handles) noexcept;
+  static void describe(KnownPlace& place, bool covers_handles) noexcept;
 
   // page_hand_over.cpp
   [[nodiscard]] PlacementLog::Number note_hand_over(const PagePlan& plan, KnownPlaces::Number known);
@@ -285,6 +312,7 @@ class PagePlacement {
   [[nodiscard]] bool is_open() const { return plans_out_ == 0 && departures_ == 0; }
   [[nodiscard]] bool is_place_of(const PlacementLog::Entry& entry, KnownPlaces::Number known) const;
   void come(KnownPlaces::Number known, StreamNumber stream);
+  void count_come(KnownPlace& place, std::uint32_t less, bool moves_peak) noexcept;
   // What the free runs and homes say is brought up to date. Takes no host memory: there is room.
   void catch_up() const noexcept {
     if (!places_.changed().empty()) carry_out_changes();
@@ -352,6 +380,7 @@ class PagePlacement {
   Mark mark_ = kFirstMark;              // of frees that come
   mutable std::vector<Mark> left_at_;   // of handles: the mark of the last free there
   HandOvers hand_overs_;
+  bool knows_hand_overs_ = false;  // the log may have places that bytes of others came to
   std::int64_t plans_out_ = 0;
   std::int64_t departures_ = 0;     // under way
   std::int64_t blocks_ = 0;         // live and unsettled
@@ -370,6 +399,7 @@ class PagePlacement {
   Sectors live_ = 0;
   Sectors peak_live_ = 0;
   std::vector<PlacementLog::Number> candidates_;  // room that is kept
+  PagePlan own_plan_;                             // likewise
   std::vector<Retiree> retiring_;                 // the next ones last
   std::int64_t retire_beyond_ = 0;                // mapped pages
 };

@@ -81,6 +81,7 @@ void PagePlacement::retired(const std::vector<Retiree>& batch) noexcept {
 
 void PagePlacement::forget_places() noexcept {
   log_.forget();
+  knows_hand_overs_ = false;
   hand_overs_.forget();
   windows_.forget();
 }

@@ -35,17 +35,34 @@ KnownPlaces::Number PagePlacement::take(PlacementLog::Number known, StreamNumber
   const PlacementLog::Entry& entry = log_.entry(known);
   const KnownPlaces::Number number = entry.known;
   come(number, stream);
-  KnownPlace& place = places_[number];
-  place.less = entry.less;
-  place.pages_then = static_cast<std::int32_t>(table_.pages());
   log_.follow(known);
-  log_.arrived(stream, entry.less == 0 ? place.mark : PlacementLog::mark_of(entry.place), place.mark);
+  count_come(places_[number], entry.less, moves_peak);
+  ++counts_.logged;
+  return number;
+}
+
+KnownPlaces::Number PagePlacement::take_again(Sectors address, Sectors sectors, StreamNumber stream, bool moves_peak) {
+  provide_place();
+  const KnownPlaces::Number number = places_.obtain(address, sectors);
+  bool covers_handles = false;
+  table_.for_each_covered(address, sectors, [&](PageTable::Handle, Sectors) { covers_handles = true; });
+  describe(places_[number], covers_handles);
+  come(number, stream);
+  count_come(places_[number], 0, moves_peak);
+  ++counts_.logged;
+  return number;
+}
+
+// `less`: sectors that its request was smaller than the place of the log's entry.
+void PagePlacement::count_come(KnownPlace& place, std::uint32_t less, bool moves_peak) noexcept {
+  place.less = less;
+  place.pages_then = static_cast<std::int32_t>(table_.pages());
+  const Sectors logged = place.sectors + less;
+  log_.arrived(place.stream, less == 0 ? place.mark : PlacementLog::mark_of({place.address, logged}), place.mark);
   live_ += place.sectors;
   if (moves_peak) peak_live_ = std::max(peak_live_, live_);
-  ++counts_.logged;
   ++blocks_;
-  ++turnover_[static_cast<std::size_t>(stream)].came;
-  return number;
+  ++turnover_[static_cast<std::size_t>(place.stream)].came;
 }
 
 // A block has the place, and the free runs do not know. Throws std::bad_alloc, unchanged.

@@ -105,6 +105,18 @@ class PageTable {
     }
   }
 
+  // Calls visit(handle, address) for each mapping that lies in the range whole.
+  template <class Visit>
+  void for_each_covered(Sectors address, Sectors count, Visit&& visit) const {
+    const Sectors end = address + count;
+    for (Sectors at = address; at < end;) {
+      const Handle handle = handle_at(at);
+      const Sectors mapped = mapping_begin(at);
+      at = mapped + sectors_of(handle);
+      if (mapped >= address && at <= end) visit(handle, mapped);
+    }
+  }
+
   // Throws std::logic_error where the invariant does not hold.
   void audit() const;
 

@@ -1,5 +1,6 @@
 // Hits in paged memory, and frees there, with the lock of their stream alone: the walks of stream_hits.cpp where the
-// stream's blocks are in pages. A hit is a place that the log knows to be free, and the stream's, in just this state.
+// stream's blocks are in pages. A hit is a place that the log knows to be free, and the stream's, in just this state;
+// or, if the log knows none, what the ladder says, as long as that is the stream's own free bytes (page_fit.cpp).
 //
 // The records of paged memory are all streams'. A stream that serves alone has them with its own lock, which whoever
 // has the heap's has, too; several take turns, but not with frees that stand and with steps that are followed.
@@ -15,31 +16,25 @@ namespace {
 // The clock may take longer than a hit.
 constexpr std::uint32_t kHitsBetweenLooks = 32;
 
-// False, with nothing changed: there is no host memory for it. Beside other streams, whose frees stand and whose steps
-// are followed, what is live is not exactly known.
-bool take_known(PagedMemory& memory, PlacementLog::Number known, StreamNumber stream, bool is_alone,
-                Block& block) noexcept {
-  try {
-    memory.attach(block, memory.placement.take(known, stream, is_alone));
-    return true;
-  } catch (const std::bad_alloc&) {
-    return false;
-  }
-}
-
 }  // namespace
 
 // Requires: what the stream left for later is carried out.
 void* StreamHits::take_paged_hit(StreamHeap& heap, std::size_t bytes) noexcept {
   if (decays_ && is_look_due(heap)) return nullptr;
   Block* block = nullptr;
+  bool is_known = false;
   {
     const auto turn = turn_in_pages();
     block = take_paged_block(heap, bytes);
+    is_known = block != nullptr;
+    if (!is_known) block = fit_paged_block(heap, bytes);
   }
   if (block == nullptr) return nullptr;
   if (may_stand_in_pages(heap)) heap.lazy_free.begin(block, {}, pairs_are_plain_);
-  note_step<StreamStep::Kind::allocation>(heap, *block, [] { return InactiveSplitChange{}; });
+  if (is_known)
+    note_step<StreamStep::Kind::allocation>(heap, *block, [] { return InactiveSplitChange{}; });
+  else
+    heap.recurrence.cut();  // what the ladder says depends on more than the stream's blocks
   return handed_out(heap, block->address, block->bytes, bytes);
 }
 
@@ -50,29 +45,63 @@ bool StreamHits::may_stand_in_pages(StreamHeap& heap) const noexcept {
   return one_stream_serves_ || heap.standing_worth.tries();
 }
 
-// Null, with nothing changed: not without the heap's lock.
-Block* StreamHits::take_paged_block(StreamHeap& heap, std::size_t bytes) noexcept {
+// A block at the place that `take` returns the number of, once it is the stream's; it may throw std::bad_alloc,
+// unchanged. Null, with nothing changed: not without the heap's lock.
+template <class Take>
+Block* StreamHits::take_pages(StreamHeap& heap, Sectors place, Sectors sectors, std::size_t requested,
+                              Take&& take) noexcept {
   if (!heap.live.has_room() || heap.spares.size() == 0) return nullptr;
-  PagePlacement& placement = paged_->placement;
-  const Sectors sectors = PagedMemory::sectors_for(policy_.round(bytes));
-  const PlacementLog::Number known = placement.find_known({sectors, heap.paged_stream, true});
-  if (known == PlacementLog::kNone) return nullptr;
-  const std::uint64_t address = paged_->address_of(placement.place(placement.place_of(known)).address);
+  const std::uint64_t address = paged_->address_of(place);
   heap.live.fetch_place_of(address);
   if (stream_heaps_.find_by_page(address) != &heap) return nullptr;
   constexpr PoolKind kKind = PoolKind::large;
-  const std::int64_t taken = sectors * kSectorBytes;
+  const std::int64_t bytes = sectors * kSectorBytes;
+  if (!count_allocation(heap, kKind, bytes, as_signed(requested), {})) return nullptr;
   Block* const block = heap.spares.take();
-  const bool is_counted = count_allocation(heap, kKind, taken, as_signed(bytes), {});
-  if (!is_counted || !take_known(*paged_, known, heap.paged_stream, one_stream_serves_, *block)) {
-    if (is_counted) take_allocation_back(heap, kKind, taken, as_signed(bytes));
+  try {
+    paged_->attach(*block, take());
+  } catch (const std::bad_alloc&) {
+    take_allocation_back(heap, kKind, bytes, as_signed(requested));
     heap.spares.give(block);
     return nullptr;
   }
   block->state = BlockState::active_allocated;
-  block->requested = bytes;
+  block->requested = requested;
   heap.live.insert(block);
   return block;
+}
+
+// Beside other streams, whose frees stand and whose steps are followed, what is live is not exactly known: only a
+// stream that serves alone moves the peak.
+Block* StreamHits::take_paged_block(StreamHeap& heap, std::size_t bytes) noexcept {
+  PagePlacement& placement = paged_->placement;
+  const Sectors sectors = PagedMemory::sectors_for(policy_.round(bytes));
+  const PlacementLog::Number known = placement.find_known({sectors, heap.paged_stream, true});
+  if (known == PlacementLog::kNone) return nullptr;
+  return take_pages(heap, placement.place(placement.place_of(known)).address, sectors, bytes,
+                    [&] { return placement.take(known, heap.paged_stream, one_stream_serves_); });
+}
+
+Block* StreamHits::fit_paged_block(StreamHeap& heap, std::size_t bytes) noexcept {
+  // Segments come first; and where memory decays each request beside the log's places looks whether some is due.
+  if (heap.lacks_addresses || decays_) return nullptr;
+  PagePlacement& placement = paged_->placement;
+  const Sectors sectors = PagedMemory::sectors_for(policy_.round(bytes));
+  PagePlan* const plan = placement.plan_of_own({sectors, heap.paged_stream, true});
+  if (plan == nullptr) return nullptr;
+  Block* const block = take_pages(heap, plan->address, sectors, bytes,
+                                  [&] { return placement.commit(*plan, one_stream_serves_).known; });
+  if (block == nullptr) placement.abandon(*plan);
+  return block;
+}
+
+Block* StreamHits::take_paged_step(StreamHeap& heap, const StreamStep& step) noexcept {
+  if (Block* const block = take_paged_block(heap, step.requested())) return block;
+  PagePlacement& placement = paged_->placement;
+  const Sectors place = paged_->place_at(step.address());
+  const Sectors sectors = static_cast<Sectors>(step.bytes()) / kSectorBytes;
+  return take_pages(heap, place, sectors, step.requested(),
+                    [&] { return placement.take_again(place, sectors, heap.paged_stream, one_stream_serves_); });
 }
 
 // Whether some memory may have become old enough to go back, which takes the heap's lock. Requires: memory decays.

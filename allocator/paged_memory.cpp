@@ -69,9 +69,16 @@ void PagedMemory::learn(PageTable::Arena arena) noexcept {
   bases_[static_cast<std::size_t>(arena)].address = driver.address_of(arena);
 }
 
+Sectors PagedMemory::place_at(std::uint64_t address) const noexcept {
+  PageTable::Arena arena = 0;
+  while (base_of(arena) == 0 || address - base_of(arena) >= driver.arena_bytes()) ++arena;
+  return PageTable::begin_of(arena) + static_cast<Sectors>((address - base_of(arena)) / kSectorBytes);
+}
+
 void PagedMemory::attach(Block& block, KnownPlaces::Number number) noexcept {
   const KnownPlace& place = placement.place(number);
   block.paged_place = number;
+  block.has_part_of_place = place.less != 0;
   block.address = address_of(place.address);
   block.bytes = static_cast<std::size_t>(place.sectors * kSectorBytes);
   Segment* segment = stream(place.stream).segment;

@@ -73,6 +73,8 @@ class PagedMemory {
     const PageTable::Arena arena = PageTable::arena_of(place);
     return base_of(arena) + static_cast<std::uint64_t>((place - PageTable::begin_of(arena)) * kSectorBytes);
   }
+  // The reverse. Requires: it lies in an arena that is known. O(arenas).
+  [[nodiscard]] Sectors place_at(std::uint64_t address) const noexcept;
   [[nodiscard]] std::uint64_t base_of(PageTable::Arena arena) const {
     return bases_[static_cast<std::size_t>(arena)].address;
   }

@@ -12,7 +12,6 @@ namespace {
 
 // A chain is not followed further: in states that recur with many requests of one stream it would be long.
 constexpr int kMostLookedAt = 64;
-constexpr std::size_t kFirstEntries = 1024;
 // A link has no larger size.
 constexpr Sectors kLongest = std::numeric_limits<std::uint32_t>::max();
 
@@ -39,10 +38,11 @@ PlacementLog::Key PlacementLog::mark_of_bound(std::int32_t handle, Sectors offse
 }
 
 std::size_t PlacementLog::slot_of(const Key& key) const {
+  const Number tag = tag_of(key);
   const std::size_t last = slots_.size() - 1;
-  std::size_t slot = first_slot(key);
+  std::size_t slot = first_slot(tag);
   for (; slots_[slot].oldest != kNone; slot = (slot + 1) & last)
-    if (slots_[slot].tag == tag_of(key) && ring_[slots_[slot].oldest].position.key == key) break;
+    if (slots_[slot].tag == tag && ring_[slots_[slot].oldest].position.key == key) break;
   return slot;
 }
 
@@ -86,23 +86,25 @@ PlacementLog::Number PlacementLog::exact(const Position& position, Sectors secto
 }
 
 std::size_t PlacementLog::exact_slot_of(const Position& position, Sectors sectors) const {
-  const std::uint64_t hash = hash_of(position, sectors);
+  const Number tag = tag_of(position, sectors);
   const std::size_t last = exact_.size() - 1;
-  auto slot = static_cast<std::size_t>(hash >> shift_);
+  std::size_t slot = first_slot(tag);
   for (; exact_[slot].entry != kNone; slot = (slot + 1) & last)
-    if (exact_[slot].tag == static_cast<Number>(hash) && is_exact(exact_[slot].entry, position, sectors)) break;
+    if (exact_[slot].tag == tag && is_exact(exact_[slot].entry, position, sectors)) break;
   return slot;
 }
 
-// Also where the oldest entry is found, which makes way for the next.
 void PlacementLog::fetch(const Position& position, Sectors sectors) const noexcept {
   if (size_ == 0) return;
-  __builtin_prefetch(&slots_[first_slot(position.key)], 1);
-  __builtin_prefetch(&exact_[hash_of(position, sectors) >> shift_], 1);
-  if (size_ < capacity_) return;
+  __builtin_prefetch(&slots_[first_slot(tag_of(position.key))], 1);
+  __builtin_prefetch(&exact_[first_slot(tag_of(position, sectors))], 1);
+}
+
+// It makes way for the next one, once the ring is full.
+void PlacementLog::fetch_oldest() const noexcept {
   const Entry& oldest = ring_[oldest_];
-  __builtin_prefetch(&slots_[first_slot(oldest.position.key)], 1);
-  __builtin_prefetch(&exact_[hash_of(oldest.position, oldest.asked()) >> shift_], 1);
+  __builtin_prefetch(&slots_[first_slot(tag_of(oldest.position.key))], 1);
+  __builtin_prefetch(&exact_[first_slot(tag_of(oldest.position, oldest.asked()))], 1);
   __builtin_prefetch(&ring_[behind(oldest_)]);
 }
 
@@ -111,7 +113,7 @@ void PlacementLog::make_foremost(Number place) {
   Entry& entry = ring_[place];
   Exact& slot = exact_[exact_slot_of(entry.position, entry.asked())];
   entry.is_foremost = slot.entry == kNone;
-  if (entry.is_foremost) slot = {place, static_cast<Number>(hash_of(entry.position, entry.asked()))};
+  if (entry.is_foremost) slot = {place, tag_of(entry.position, entry.asked())};
 }
 
 // Those that are found by way of its slot move up.
@@ -121,8 +123,7 @@ void PlacementLog::make_unfound(Number place) {
   const std::size_t last = exact_.size() - 1;
   std::size_t slot = exact_slot_of(entry.position, entry.asked());
   for (std::size_t at = (slot + 1) & last; exact_[at].entry != kNone; at = (at + 1) & last) {
-    const Entry& moved = ring_[exact_[at].entry];
-    const auto first = static_cast<std::size_t>(hash_of(moved.position, moved.asked()) >> shift_);
+    const std::size_t first = first_slot(exact_[at].tag);
     if (((at - first) & last) < ((at - slot) & last)) continue;
     exact_[slot] = exact_[at];
     slot = at;
@@ -132,17 +133,21 @@ void PlacementLog::make_unfound(Number place) {
 
 void PlacementLog::append(const Position& position, const LoggedPlace& place, Number known, const Served& by) {
   if (capacity_ == 0) return;
-  if (size_ == ring_.size()) {
-    if (ring_.size() < capacity_)
-      enlarge_ring();
-    else
-      drop_oldest();
-  }
+  Number served_by = by.entry;
+  if (served_by < ring_.size() && ring_[served_by].served_by < ring_.size()) served_by = ring_[served_by].served_by;
+  if (size_ == ring_.size()) make_room(served_by);
   const auto at = static_cast<Number>((oldest_ + size_) % ring_.size());
   ++size_;
-  const Number first = by.entry < ring_.size() ? ring_[by.entry].served_by : kNone;
-  ring_[at] = {position, place, known, by.less, first < ring_.size() ? first : by.entry, false};
+  ring_[at] = {position, place, known, by.less, served_by, false};
   link(at);
+  if (size_ == ring_.size()) fetch_oldest();
+}
+
+// `kept`: a number that may become another. Requires: the ring is full.
+void PlacementLog::make_room(Number& kept) {
+  const std::size_t room = reach_.room(size_, capacity_);
+  if (room != size_) resize(room, kept);
+  if (size_ == ring_.size()) drop_oldest();
 }
 
 void PlacementLog::note_free(Number number, const Position& position, const LoggedPlace& place, Number known) {
@@ -211,7 +216,7 @@ void PlacementLog::drop_oldest() {
 void PlacementLog::empty_slot(std::size_t slot) {
   const std::size_t last = slots_.size() - 1;
   for (std::size_t at = (slot + 1) & last; slots_[at].oldest != kNone; at = (at + 1) & last) {
-    const std::size_t first = first_slot(ring_[slots_[at].oldest].position.key);
+    const std::size_t first = first_slot(slots_[at].tag);
     if (((at - first) & last) < ((at - slot) & last)) continue;
     slots_[slot] = slots_[at];
     slot = at;
@@ -219,30 +224,34 @@ void PlacementLog::empty_slot(std::size_t slot) {
   slots_[slot] = {};
 }
 
-void PlacementLog::enlarge_ring() {
-  const std::size_t entries = std::min(capacity_, std::max(kFirstEntries, 2 * ring_.size()));
+// Keeps the newest entries that there is room for.
+void PlacementLog::resize(std::size_t entries, Number& kept) {
   const std::size_t count = std::bit_ceil(2 * entries);
   std::vector<Chain> slots(count);
   std::vector<Exact> exact(count);
-  std::vector<Entry> larger(entries);
+  std::vector<Entry> ring(entries);
   std::vector<Link> links(entries);
-  for (std::size_t i = 0; i < size_; ++i) larger[i] = ring_[(oldest_ + i) % ring_.size()];
-  const auto moved = [this](Number number) {
-    return number < ring_.size() ? static_cast<Number>((number + ring_.size() - oldest_) % ring_.size()) : kNone;
+  const std::size_t gone = size_ - std::min(size_, entries);
+  for (std::size_t i = gone; i < size_; ++i) ring[i - gone] = ring_[(oldest_ + i) % ring_.size()];
+  const auto moved = [&](Number number) {
+    const bool stays = number < ring_.size() && age_of(number) >= gone;
+    return stays ? static_cast<Number>(age_of(number) - gone) : kNone;
   };
+  for (Entry& entry : ring) entry.served_by = moved(entry.served_by);
+  kept = moved(kept);
   expected_ = moved(expected_);
   next_ = moved(next_);
-  ring_.swap(larger);
+  ring_.swap(ring);
   links_.swap(links);
   slots_.swap(slots);
   exact_.swap(exact);
-  shift_ = 64 - std::countr_zero(count);
+  shift_ = 32 - std::countr_zero(count);
   oldest_ = 0;
+  size_ -= gone;
   for (std::size_t i = 0; i < size_; ++i) link(static_cast<Number>(i));
 }
 
 void PlacementLog::audit() const {
-  const auto age = [this](Number place) { return (place + ring_.size() - oldest_) % ring_.size(); };
   std::size_t chained = 0;
   for (std::size_t slot = 0; slot < slots_.size(); ++slot) {
     const Chain& chain = slots_[slot];
@@ -251,11 +260,12 @@ void PlacementLog::audit() const {
     if (slot_of(key) != slot) throw std::logic_error("a chain of the placement log is not found");
     Number last = kNone;
     for (Number at = chain.oldest; at != kNone; last = at, at = links_[at].next) {
-      if (age(at) >= size_) throw std::logic_error("a chain of the placement log leaves the ring");
+      if (age_of(at) >= size_) throw std::logic_error("a chain of the placement log leaves the ring");
       if (links_[at].asked != std::min(ring_[at].asked(), kLongest))
         throw std::logic_error("an entry of the placement log has another size in its chain");
       if (ring_[at].position.key != key) throw std::logic_error("an entry of the placement log is in a foreign chain");
-      if (last != kNone && age(last) >= age(at)) throw std::logic_error("a chain of the placement log is not by age");
+      if (last != kNone && age_of(last) >= age_of(at))
+        throw std::logic_error("a chain of the placement log is not by age");
       ++chained;
     }
     if (last != chain.newest) throw std::logic_error("a chain of the placement log does not end at its newest");

@@ -14,15 +14,16 @@
 // are the stream's. One that had bytes of others is known by all.
 // Entries are found by state, and by state, size and second sum: what comes again comes behind the one that it came
 // behind, mostly, and is looked for there first.
-// Host memory: a ring of at most `capacity` entries, in which the oldest makes way; 64 bytes an entry, 8 of what is
-// looked at in chains, and 40 of two tables. Complexity: O(1) expected, and O(64) for candidates. Not thread-safe: the
-// heap's lock is held.
+// Host memory: a ring of at most `capacity` entries, fewer where nothing that is old is asked for (log_reach.h), in
+// which the oldest makes way; 64 bytes an entry, 8 of what is looked at in chains, and 40 of two tables. Complexity:
+// O(1) expected, and O(64) for candidates. Not thread-safe: the heap's lock is held.
 
 #include <cstddef>
 #include <cstdint>
 #include <vector>
 
 #include "allocator/free_runs.h"
+#include "allocator/log_reach.h"
 #include "allocator/page_size.h"
 
 namespace cistern {
@@ -125,6 +126,7 @@ class PlacementLog {
   [[nodiscard]] const Entry& entry(Number number) const { return ring_[number]; }
   // The request was served as the entry says.
   void follow(Number number) {
+    reach_.asked_for(size_ - 1 - age_of(number));
     const Number by = ring_[number].served_by;
     expected_ = behind(by < ring_.size() ? by : number);
     next_ = behind(number);
@@ -142,6 +144,8 @@ class PlacementLog {
   void grow(std::size_t capacity);
 
   [[nodiscard]] std::size_t size() const { return size_; }
+  // For so many entries there is room now.
+  [[nodiscard]] std::size_t room() const { return ring_.size(); }
   [[nodiscard]] std::size_t capacity() const { return capacity_; }
   // Throws std::logic_error unless each entry is in its chain, once and by age, and found where `exact` looks. O(n).
   void audit() const;
@@ -151,7 +155,7 @@ class PlacementLog {
   struct Chain {
     Number oldest = kNone;
     Number newest = kNone;
-    Number tag = 0;  // of the key
+    Number tag = 0;  // of the key: where its slot is, too
   };
   // What a walk along a chain looks at: many would lie in as many cache lines of entries.
   struct Link {
@@ -175,12 +179,20 @@ class PlacementLog {
     return {{sums.state.hash + number * kOfStream + of, sums.state.check + number + of}, sums.taken};
   }
 
-  [[nodiscard]] std::size_t first_slot(const Key& key) const {
-    return static_cast<std::size_t>(key.hash * 0x9E3779B97F4A7C15ULL >> shift_);
+  // Its upper bits are the number of the slot where it belongs: what lies beside a slot tells by itself whether it may
+  // move there. Requires: there are slots.
+  [[nodiscard]] std::size_t first_slot(Number tag) const { return tag >> shift_; }
+  [[nodiscard]] static Number tag_of(std::uint64_t hash) { return static_cast<Number>(hash >> 32); }
+  [[nodiscard]] static Number tag_of(const Key& key) { return tag_of(key.hash * 0x9E3779B97F4A7C15ULL); }
+  [[nodiscard]] static Number tag_of(const Position& position, Sectors sectors) {
+    return tag_of(hash_of(position, sectors));
   }
-  [[nodiscard]] static Number tag_of(const Key& key) { return static_cast<Number>(key.check); }
   // The key's chain, or the empty slot where it belongs. Requires: there are slots.
   [[nodiscard]] std::size_t slot_of(const Key& key) const;
+  // How many entries are older.
+  [[nodiscard]] std::size_t age_of(Number place) const {
+    return place >= oldest_ ? place - oldest_ : place + ring_.size() - oldest_;
+  }
   [[nodiscard]] Number behind(Number place) const { return place + 1 == ring_.size() ? 0 : place + 1; }
   [[nodiscard]] bool may_serve(Number number, Sectors sectors) const;
   [[nodiscard]] bool serves(Number number, Sectors sectors) const;
@@ -200,9 +212,12 @@ class PlacementLog {
   void make_unfound(Number place);
   void find_another(Number place);
   void drop_oldest();
-  void enlarge_ring();
+  void make_room(Number& kept);
+  void resize(std::size_t entries, Number& kept);
+  void fetch_oldest() const noexcept;
 
   std::size_t capacity_;
+  LogReach reach_;
   Sums all_;
   std::vector<Sums> own_;  // of streams
   std::vector<Entry> ring_;

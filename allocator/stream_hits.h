@@ -67,7 +67,14 @@ class StreamHits : public PairHits {
   [[nodiscard]] bool free_hit(StreamHeap& heap, std::uint64_t address) noexcept;
   // paged_hits.cpp
   [[nodiscard, gnu::noinline]] void* take_paged_hit(StreamHeap& heap, std::size_t bytes) noexcept;
+  template <class Take>
+  [[nodiscard]] Block* take_pages(StreamHeap& heap, Sectors place, Sectors sectors, std::size_t requested,
+                                  Take&& take) noexcept;
+  // Null, with nothing changed: not without the heap's lock. Where the log knows a place; where the stream has free
+  // bytes; and what came again, be it that others' requests took its room in the log.
   [[nodiscard]] Block* take_paged_block(StreamHeap& heap, std::size_t bytes) noexcept;
+  [[nodiscard]] Block* fit_paged_block(StreamHeap& heap, std::size_t bytes) noexcept;
+  [[nodiscard]] Block* take_paged_step(StreamHeap& heap, const StreamStep& step) noexcept;
   [[nodiscard]] bool may_stand_in_pages(StreamHeap& heap) const noexcept;
   // Held while a stream's walk looks at what all streams have in pages. Requires: the stream's lock.
   [[nodiscard]] std::unique_lock<BiasedMutex> turn_in_pages() noexcept {
@@ -273,8 +280,7 @@ inline void* StreamHits::take_standing_or_hit(StreamHeap& heap, std::size_t byte
 // Whether the step is one of those that depend on the blocks of this stream alone, and not on a clock. A block that
 // took a part of a larger request's place adds another mark to their state.
 inline bool StreamHits::is_paged_step(const StreamHeap& heap, const Block& block) const noexcept {
-  return !decays_ && !heap.lacks_addresses && block.segment->is_paged() &&
-         paged_->placement.place(PagedMemory::place_of(block)).less == 0;
+  return !decays_ && !heap.lacks_addresses && block.segment->is_paged() && !block.has_part_of_place;
 }
 
 template <StreamStep::Kind kKind, class SplitsOf>

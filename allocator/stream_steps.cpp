@@ -67,7 +67,7 @@ void StreamHits::carry_out_steps(StreamHeap& heap) noexcept {
   if (!step.is_free()) {
     InactiveSplitChange change;
     Block* const block =
-        heap.paged_stream >= 0 ? take_paged_block(heap, step.requested()) : take_block(heap, step.requested(), change);
+        heap.paged_stream >= 0 ? take_paged_step(heap, step) : take_block(heap, step.requested(), change);
     if (block == nullptr || block->address != step.address()) end_for_a_wrong_step(step);
     return;
   }

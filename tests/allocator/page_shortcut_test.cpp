@@ -309,10 +309,12 @@ TEST_F(PageShortcutTest, ItChangesNoDecision) {
     return std::optional(placement.commit(made));
   };
   std::int64_t known = 0;
+  std::int64_t fitted = 0;  // into the stream's own bytes
   std::int64_t handed_over = 0;
   std::int64_t refused = 0;
   for (std::uint64_t seed = 1; seed <= 18; ++seed) {
     std::mt19937_64 random(seed);
+    std::mt19937_64 given_up(seed);
     const int streams = seed % 3 == 1 ? 1 : 2 + static_cast<int>(seed % 2);
     // A step that varies: some of its operations are of another size, late, or left out.
     const std::vector<Operation> step = any_program(random, 60, seed % 2 == 0 ? 1500 : 300, streams);
@@ -355,6 +357,15 @@ TEST_F(PageShortcutTest, ItChangesNoDecision) {
         const PageRequest request{wanted, stream, random() % noise != 0};
         std::optional<PagedBlock> block = placement_.take_known(request);
         if (block) ++known;
+        while (!block && request.may_take_others) {
+          PagePlan* const of_own = placement_.plan_of_own(request);
+          if (of_own == nullptr) break;
+          ++fitted;
+          if (given_up() % 4 == 0)
+            placement_.abandon(*of_own);
+          else
+            block = placement_.commit(*of_own);
+        }
         while (!block) {
           auto again = placement_.plan_known(request);
           if (!again) {
@@ -395,6 +406,7 @@ TEST_F(PageShortcutTest, ItChangesNoDecision) {
     ASSERT_EQ(driver_.calls, plain_driver.calls);
   }
   EXPECT_GT(known, 2000);
+  EXPECT_GT(fitted, 500);
   EXPECT_GT(handed_over, 30);
   EXPECT_GT(refused, 0);
   EXPECT_LT(refused, known);

@@ -180,6 +180,33 @@ TEST(PlacementLogTest, AFullRingDropsTheOldestAndGrowsWhenToldSo) {
   EXPECT_EQ(none.size(), 0U);
 }
 
+// Only the newest stay, with what served them, and are found where they were.
+TEST(PlacementLogTest, WhatIsNeverAskedForMakesTheLogShort) {
+  constexpr Sectors kMany = 8 * LogReach::kFewest;
+  TestedLog log(kMany);
+  Sectors address = 0;
+  PlacementLog::Number before = PlacementLog::kNone;
+  for (; address < kMany || log.room() > LogReach::kFewest; ++address) {
+    ASSERT_LT(address, 4 * kMany);
+    arrive(log, {address, 8});
+    log.append(log.own_position(0), {address, 8}, 5, {0, before});
+    before = log.exact(log.own_position(0), 8);
+    leave(log, {address, 8});
+  }
+  EXPECT_EQ(log.size(), LogReach::kFewest);
+  log.audit();
+  for (Sectors back = 1; back <= static_cast<Sectors>(LogReach::kFewest) + 1; ++back) {
+    arrive(log, {address - back, 8});
+    const PlacementLog::Number found = log.exact(log.own_position(0), 8);
+    leave(log, {address - back, 8});
+    ASSERT_EQ(found != PlacementLog::kNone, back <= static_cast<Sectors>(LogReach::kFewest)) << back;
+    if (found == PlacementLog::kNone) continue;
+    EXPECT_EQ(log.entry(found).place, (LoggedPlace{address - back, 8}));
+    const PlacementLog::Number by = log.entry(found).served_by;
+    ASSERT_TRUE(by == PlacementLog::kNone || by < log.size());
+  }
+}
+
 TEST(PlacementLogTest, RandomProgramsAgreeWithAListOfEntries) {
   std::mt19937_64 random(20261121);
   struct Known {

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <functional>
 #include <future>
+#include <random>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -101,6 +102,28 @@ TEST_F(WithoutTheHeapsLockInPagesTest, PairsOfSeveralStreamsComeAndGo) {
     for (int i = 0; i < count; ++i) allocator_.deallocate(allocator_.allocate(kKibi, stream));
   };
   EXPECT_TRUE(goes_on([&] { pairs(5000); }, [&] { pairs(5); }));
+}
+
+// Of free bytes of the stream's own, that no log knows.
+TEST_F(WithoutTheHeapsLockInPagesTest, SizesThatNeverCameBeforeAreServed) {
+  const StreamHandle stream = driver_.create_stream();
+  std::mt19937_64 random(20261126);
+  std::vector<void*> live(16, nullptr);
+  const auto replace = [&](int count) {
+    for (; count > 0; --count) {
+      void*& block = live[random() % live.size()];
+      if (block != nullptr) allocator_.deallocate(block);
+      block = allocator_.allocate(1 + random() % (256 * kKibi), stream);
+    }
+  };
+  const auto before = [&] {
+    std::vector<void*> blocks;  // far below the peaks
+    for (int i = 0; i < 64; ++i) blocks.push_back(allocator_.allocate(256 * kKibi, stream));
+    for (void* const block : blocks) allocator_.deallocate(block);
+    replace(500);
+  };
+  EXPECT_TRUE(goes_on(before, [&] { replace(100); }));
+  for (void* const block : live) allocator_.deallocate(block);
 }
 
 TEST_F(WithoutTheHeapsLockTest, ManyStreamsTakeTurns) {

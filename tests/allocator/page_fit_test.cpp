@@ -1,0 +1,118 @@
+// What a request gets of its stream's own free bytes, and places that are taken again although no log has them. That it
+// is what any plan would say is tested with what else decides nothing: page_shortcut_test.cpp.
+
+#include "allocator/page_placement.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "tests/allocator/naive_bytes.h"
+#include "tests/allocator/page_sizes.h"
+
+namespace cistern {
+namespace {
+
+class PageFitTest : public ::testing::Test {
+ protected:
+  ~PageFitTest() override { EXPECT_NO_THROW(placement_.audit()); }
+
+  PagedBlock allocate(Sectors sectors, StreamNumber stream = 0) {
+    PagePlan plan = placement_.plan({sectors, stream});
+    EXPECT_EQ(plan.kind, PlanKind::placed);
+    EXPECT_TRUE(plan.gather.empty() || carry_out(plan.gather, driver_));
+    return placement_.commit(plan);
+  }
+  void release(const PagedBlock& block) {
+    placement_.freed(block);
+    placement_.settle(block);
+  }
+  [[nodiscard]] std::vector<FreeRun> runs() const {
+    std::vector<FreeRun> found;
+    placement_.free_runs().for_each([&](const FreeRun& run) { found.push_back(run); });
+    return found;
+  }
+  [[nodiscard]] bool fits(Sectors sectors, StreamNumber stream = 0) {
+    PagePlan* const plan = placement_.plan_of_own({sectors, stream});
+    if (plan != nullptr) placement_.abandon(*plan);
+    return plan != nullptr;
+  }
+
+  PagePlacement placement_{kPageOf128};
+  ScriptedDriver driver_;
+};
+
+TEST_F(PageFitTest, ARequestGetsFreeBytesOfItsStream) {
+  const PagedBlock kept = allocate(20);
+  PagePlan* const plan = placement_.plan_of_own({30, 0});
+  ASSERT_NE(plan, nullptr);
+  EXPECT_TRUE(plan->gather.empty() && plan->owners.empty());
+  const PagedBlock block = placement_.commit(*plan);
+  EXPECT_EQ(block.address, kept.address + 20);
+  EXPECT_EQ(runs(), (std::vector<FreeRun>{{kept.address + 50, 78, 0}}));
+  release(block);
+  EXPECT_EQ(runs(), (std::vector<FreeRun>{{kept.address + 20, 108, 0}}));
+}
+
+TEST_F(PageFitTest, WhatIsGivenUpLeavesAllAsItWas) {
+  static_cast<void>(allocate(20));
+  const std::vector<FreeRun> before = runs();
+  EXPECT_TRUE(fits(30));
+  EXPECT_EQ(runs(), before);
+}
+
+TEST_F(PageFitTest, NotWhereMemoryHasToBeMapped) {
+  static_cast<void>(allocate(100));
+  EXPECT_FALSE(fits(100));
+}
+
+// Of another stream, which the request's has to wait for.
+TEST_F(PageFitTest, NotWhereBytesAreOthers) {
+  release(allocate(128, 1));
+  EXPECT_FALSE(fits(128, 0));
+  EXPECT_TRUE(fits(128, 1));
+}
+
+TEST_F(PageFitTest, NotWhileBytesAreUnderWay) {
+  static_cast<void>(allocate(20));
+  PagePlan out = placement_.plan({50, 0});
+  EXPECT_FALSE(fits(10));
+  placement_.abandon(out);
+  EXPECT_TRUE(fits(10));
+}
+
+TEST_F(PageFitTest, APlaceIsTakenAgainThatNoLogHas) {
+  const PagedBlock first = allocate(20);
+  const PagedBlock block = placement_.block_at(placement_.take_again(first.address + 30, 40, 0, true));
+  EXPECT_EQ(block.address, first.address + 30);
+  EXPECT_EQ(runs(), (std::vector<FreeRun>{{first.address + 20, 10, 0}, {first.address + 70, 58, 0}}));
+  release(block);
+  release(first);
+  EXPECT_EQ(runs(), (std::vector<FreeRun>{{first.address, 128, 0}}));
+}
+
+// The state is that in which the block was there first, and with it what the log knows.
+TEST_F(PageFitTest, APlaceThatIsTakenAgainMakesTheStateThatItMade) {
+  const PagedBlock first = allocate(20);
+  const PagedBlock second = allocate(30);
+  release(second);
+  release(first);
+  const PagedBlock again = placement_.block_at(placement_.take_again(first.address, 20, 0, true));
+  const PlacementLog::Number known = placement_.find_known({30, 0});
+  ASSERT_NE(known, PlacementLog::kNone);
+  EXPECT_EQ(placement_.place(placement_.place_of(known)).address, second.address);
+  release(again);
+}
+
+// A handle that the block covers whole is at home there as soon as somebody looks.
+TEST_F(PageFitTest, WhatIsTakenAgainBringsHandlesHome) {
+  const PagedBlock large = allocate(3 * 128);
+  release(large);
+  const PagedBlock again = placement_.block_at(placement_.take_again(large.address, 3 * 128, 0, true));
+  EXPECT_TRUE(placement_.place(again.known).covers_handles);
+  release(again);
+  EXPECT_EQ(runs(), (std::vector<FreeRun>{{large.address, 3 * 128, 0}}));
+}
+
+}  // namespace
+}  // namespace cistern
