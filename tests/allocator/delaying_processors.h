@@ -11,24 +11,16 @@
 #include <cstddef>
 #include <deque>
 #include <functional>
-#include <semaphore>
 #include <stdexcept>
-#include <thread>
 
+#include "tests/allocator/alternation.h"
 #include "tests/races/choices.h"
 
 namespace cistern::testing {
 
 class TwoProcessors {
  public:
-  TwoProcessors() {
-    for (std::size_t i = 0; i < 2; ++i) threads_[i] = std::thread([this, i] { serve(i); });
-  }
-  ~TwoProcessors() {
-    programs_ = {};
-    for (std::size_t i = 0; i < 2; ++i) go_on(i);
-    for (std::thread& thread : threads_) thread.join();
-  }
+  TwoProcessors() = default;
   TwoProcessors(const TwoProcessors&) = delete;
   TwoProcessors& operator=(const TwoProcessors&) = delete;
 
@@ -40,8 +32,8 @@ class TwoProcessors {
     is_done_ = {};
     waits_ = {};
     is_stuck_ = false;
-    go_on(0);
-    finished_.acquire();
+    alternation_.enter(0);
+    current = nullptr;
     if (is_stuck_) throw std::logic_error("both threads wait");
   }
 
@@ -99,34 +91,35 @@ class TwoProcessors {
     const void* place;
   };
   void serve(std::size_t number) {
-    current = this;
-    self = number;
-    for (turns_[number].acquire(); programs_[number]; turns_[number].acquire()) {
+    for (take_turn(number); !alternation_.is_over(); take_turn(number)) {
       programs_[number]();
       show(number);
       is_done_[number] = true;
       if (is_done_[1 - number])
-        finished_.release();
+        alternation_.leave(number);
       else
-        go_on(1 - number);
+        alternation_.let_other_run(number);
     }
   }
-  void go_on(std::size_t thread) { turns_[thread].release(); }
+  // The two may be on one thread.
+  void take_turn(std::size_t number) {
+    current = this;
+    self = number;
+  }
   void let_other_run() {
-    go_on(1 - self);
-    turns_[self].acquire();
+    const std::size_t number = self;
+    alternation_.let_other_run(number);
+    take_turn(number);
   }
 
   Choices* choices_ = nullptr;
   int stops_left_ = 0;
-  std::array<std::function<void()>, 2> programs_;  // none: the threads end
-  std::array<std::binary_semaphore, 2> turns_{std::binary_semaphore(0), std::binary_semaphore(0)};
-  std::binary_semaphore finished_{0};
+  std::array<std::function<void()>, 2> programs_;
   std::array<std::deque<Store>, 2> stores_;
   std::array<bool, 2> is_done_{};
   std::array<bool, 2> waits_{};
   bool is_stuck_ = false;
-  std::array<std::thread, 2> threads_;  // last: they use all of the above
+  Alternation alternation_{[this](std::size_t number) { serve(number); }};  // last: it uses all of the above
 };
 
 struct DelayingProcessors {

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdio>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -106,17 +107,21 @@ TEST_F(TorchCudaNames, CachingAllocatorAllocTakesTheCurrentStreamOfItsDevice) {
   caching_allocator_delete(memory);
 }
 
-// What the compiler says of a call.
-std::string words_of_the_compiler(const std::string& call) {
-  const std::string command = "echo '#include <cistern/c_api.h>\n#include <cistern/cistern.h>\n" +
-                              std::string("void use() { static_cast<void>(") + call +
-                              "); }' | LC_ALL=C " CISTERN_CXX_COMPILER
+// What the compiler says of calls, each in a line of its own: by line, from 1 on.
+std::map<std::size_t, std::string> words_of_the_compiler(const std::vector<std::string>& calls) {
+  std::string source = "#include <cistern/c_api.h>\n#include <cistern/cistern.h>\nvoid use() {\n#line 1 \"calls\"\n";
+  for (const std::string& call : calls) source += "static_cast<void>(" + call + ");\n";
+  const std::string command = "echo '" + source +
+                              "}' | LC_ALL=C " CISTERN_CXX_COMPILER
                               " -std=c++17 -fsyntax-only -Wdeprecated "
                               "-Wdeprecated-declarations -I" CISTERN_SOURCE_DIR "/include -x c++ - 2>&1";
   std::FILE* output = popen(command.c_str(), "r");
-  std::string words;
+  std::map<std::size_t, std::string> words;
   std::array<char, 512> buffer;
-  while (std::fgets(buffer.data(), buffer.size(), output) != nullptr) words += buffer.data();
+  while (std::fgets(buffer.data(), buffer.size(), output) != nullptr) {
+    std::size_t line = 0;
+    words[std::sscanf(buffer.data(), "calls:%zu:", &line) == 1 ? line : 0] += buffer.data();
+  }
   pclose(output);
   return words;
 }
@@ -127,12 +132,21 @@ TEST_F(TorchCudaNames, DeprecatedOnesAreMarkedAndNameWhatToUse) {
       {"max_memory_cached", "max_memory_reserved"},
       {"reset_max_memory_allocated", "reset_peak_memory_stats"},
       {"reset_max_memory_cached", "reset_peak_memory_stats"}};
+  std::vector<std::string> deprecated;
+  std::vector<std::string> replacements;
   for (const auto& [name, replacement] : names) {
-    EXPECT_THAT(words_of_the_compiler("cistern::" + name + "()"), HasSubstr("use " + replacement)) << name;
-    EXPECT_EQ(words_of_the_compiler("cistern::" + replacement + "()"), "");
-    const std::string in_c = "cistern_" + name + (name[0] == 'r' ? "(0)" : "(0, nullptr)");
-    EXPECT_THAT(words_of_the_compiler(in_c), HasSubstr("use cistern_" + replacement)) << name;
+    deprecated.push_back("cistern::" + name + "()");
+    deprecated.push_back("cistern_" + name + (name[0] == 'r' ? "(0)" : "(0, nullptr)"));
+    replacements.push_back("cistern::" + replacement + "()");
   }
+  const auto words = words_of_the_compiler(deprecated);
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    const auto& [name, replacement] = names[i];
+    ASSERT_TRUE(words.contains(2 * i + 1) && words.contains(2 * i + 2)) << name;
+    EXPECT_THAT(words.at(2 * i + 1), HasSubstr("use " + replacement)) << name;
+    EXPECT_THAT(words.at(2 * i + 2), HasSubstr("use cistern_" + replacement)) << name;
+  }
+  EXPECT_TRUE(words_of_the_compiler(replacements).empty());
 }
 
 }  // namespace
