@@ -91,6 +91,25 @@ TEST_F(PageFitTest, APlaceIsTakenAgainThatNoLogHas) {
   EXPECT_EQ(runs(), (std::vector<FreeRun>{{first.address, 128, 0}}));
 }
 
+// Whether or not a block was ever there.
+TEST_F(PageFitTest, WhatIsTakenAgainMakesTheStateOfAnyBlock) {
+  const auto state_of = [](PagePlacement& placement) {
+    PagePlan* const plan = placement.plan_of_own({1, 0});
+    const auto positions = plan->positions;
+    placement.abandon(*plan);
+    return positions;
+  };
+  const PagedBlock first = allocate(20);
+  const PagedBlock second = allocate(40);
+  PagePlacement other(kPageOf128);
+  ScriptedDriver its_driver;
+  PagePlan plan = other.plan({20, 0});
+  ASSERT_TRUE(carry_out(plan.gather, its_driver));
+  ASSERT_EQ(other.commit(plan).address, first.address);
+  static_cast<void>(other.take_again(second.address, 40, 0, true));
+  EXPECT_EQ(state_of(other), state_of(placement_));
+}
+
 // The state is that in which the block was there first, and with it what the log knows.
 TEST_F(PageFitTest, APlaceThatIsTakenAgainMakesTheStateThatItMade) {
   const PagedBlock first = allocate(20);

@@ -361,6 +361,7 @@ TEST_F(PageShortcutTest, ItChangesNoDecision) {
           PagePlan* const of_own = placement_.plan_of_own(request);
           if (of_own == nullptr) break;
           ++fitted;
+          ASSERT_TRUE(of_own->owners.empty() && of_own->gather.empty());
           if (given_up() % 4 == 0)
             placement_.abandon(*of_own);
           else

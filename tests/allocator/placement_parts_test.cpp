@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <optional>
 #include <random>
@@ -12,6 +13,7 @@
 #include "allocator/creation_harm.h"
 #include "allocator/driver_spending.h"
 #include "allocator/gather.h"
+#include "allocator/known_places.h"
 #include "allocator/past_windows.h"
 
 namespace cistern {
@@ -62,6 +64,30 @@ TEST(DriverSpendingTest, HandlesGrowWithWhatWasSpent) {
   EXPECT_EQ(least(174, 100), 2);  // 8700 us of 8707.5
   EXPECT_EQ(least(175, 100), 4);
   EXPECT_EQ(least(1000, 63), 1);  // too few pages to spare
+}
+
+// Numbers that are low lie side by side, and in few lines of the processor's caches.
+TEST(KnownPlacesTest, AfterManyTheNumbersAreLowAgain) {
+  KnownPlaces places;
+  constexpr Sectors kMany = 20000;
+  Sectors address = 0;
+  const auto come = [&](std::size_t most) {
+    places.provide(1, most);
+    return places.obtain(address++, 8);
+  };
+  while (address < kMany) static_cast<void>(come(kMany));
+  const KnownPlaces::Number live = come(kMany);
+  places[live].is_live = true;
+  for (Sectors i = 0; i < kMany; ++i) static_cast<void>(come(100));
+  EXPECT_TRUE(places[live].is_live);
+  EXPECT_EQ(places.obtain(kMany, 8), live) << "a place with a block is not forgotten";
+  places[live].is_live = false;
+  for (Sectors i = 0; i < kMany; ++i) static_cast<void>(come(100));
+  KnownPlaces::Number highest = 0;
+  for (int i = 0; i < 2000; ++i) highest = std::max(highest, come(100));
+  EXPECT_LT(highest, 500U);
+  EXPECT_LT(places.size(), 500U);
+  places.audit();
 }
 
 TEST(PastWindowsTest, TheNewestOfTheSizeThatIsUsable) {
