@@ -107,8 +107,6 @@ struct alignas(64) Block {
   // Whose it was when it was handed out: a number of the tag registry. Says nothing of a free block.
   TagId tag = kUntagged;
   bool freed_while_held = false;
-  // In paged memory: of a part of what a larger request had.
-  bool has_part_of_place = false;
   StackId stack = kNoStackId;  // of the allocation; counted by the history's stack table
   // For whom it stays allocated although it is freed: see DeviceAllocator::hold.
   std::uint32_t holds = 0;

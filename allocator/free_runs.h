@@ -35,6 +35,8 @@ class FreeRuns {
   // drop_room. Throws std::bad_alloc, unchanged. Complexity: O(runs).
   void keep_room(std::size_t runs);
   void drop_room(std::size_t runs) noexcept { kept_ -= runs; }
+  // Whether keep_room would do nothing else.
+  [[nodiscard]] bool has_room(std::size_t runs) const noexcept { return nodes_.has(kNodesOfARun * (kept_ + runs)); }
   // The stream's runs can be kept. Throws std::bad_alloc, unchanged.
   void add_stream(StreamNumber stream);
 

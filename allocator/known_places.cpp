@@ -13,12 +13,14 @@ constexpr std::size_t kSparse = 16;
 
 }  // namespace
 
-void KnownPlaces::provide(std::size_t places, std::size_t most) {
+bool KnownPlaces::has_room(std::size_t places, std::size_t most) const noexcept {
   const bool is_crowded = came_ >= places_.size() / 2 && size() >= 2 * most && changed_.empty();
-  if (room() >= places && !is_crowded) {
-    if (!unused_.empty()) __builtin_prefetch(&places_[unused_.back()], 1);
-    return;
-  }
+  if (!unused_.empty()) __builtin_prefetch(&places_[unused_.back()], 1);
+  return room() >= places && !is_crowded;
+}
+
+void KnownPlaces::provide(std::size_t places, std::size_t most) {
+  if (has_room(places, most)) return;
   if (size() >= most && changed_.empty()) forget_idle();
   std::size_t larger = std::max(kFirstPlaces, places_.size());
   const bool is_sparse = slots_.size() > kSparse * larger;

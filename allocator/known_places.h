@@ -45,6 +45,8 @@ class KnownPlaces {
   // are known, or many more are than these, those that no block has are forgotten, if no change waits. Throws
   // std::bad_alloc, unchanged.
   void provide(std::size_t places, std::size_t most);
+  // Whether `provide` would do nothing.
+  [[nodiscard]] bool has_room(std::size_t places, std::size_t most) const noexcept;
   // Has the processor bring what `obtain` looks at first: where many places are known it lies in no cache.
   void fetch(Sectors address, Sectors sectors) const noexcept;
   // The place; a new one if it is not known. Requires: provide.

@@ -1,8 +1,10 @@
 // Requests that their stream's own free bytes serve, and that the log does not know: what most requests are where sizes
 // do not come again. They need nothing of others, and no driver.
 
-#include <new>
+#include <cstddef>
+#include <optional>
 #include <utility>
+#include <vector>
 
 #include "allocator/page_placement.h"
 
@@ -26,24 +28,27 @@ std::optional<PagePlacement::Choice> PagePlacement::choose_own_bytes(const PageP
   return is_usable(choice->address, alone) ? choice : std::nullopt;
 }
 
+// Each piece of one's own free bytes at home is of one run.
+bool PagePlacement::has_room_for(const PagePlan& plan, const Choice& choice) const {
+  std::size_t pieces = 0;
+  table_.for_each_piece(choice.address, plan.request.sectors,
+                        [&](Sectors, Sectors) { return ++pieces <= kPiecesOfOwn; });
+  return pieces <= kPiecesOfOwn && free_.has_room(pieces + 1 + kRunsOfBlock);
+}
+
 PagePlan* PagePlacement::plan_of_own(const PageRequest& request) noexcept {
-  if (!is_open() || retires() || may_begin_retirement()) return nullptr;
+  if (!is_open() || retires() || may_begin_retirement() || !log_.has_room()) return nullptr;
   PagePlan& plan = own_plan_;
-  try {
-    plan.begin_anew(request);
-    set_positions(plan);
-    log_.fetch(plan.positions.front(), request.sectors);
-    catch_up();
-    const std::optional<Choice> choice = choose_own_bytes(plan);
-    if (!choice) return nullptr;
-    provide_place();
-    place_at(plan, *choice);
-    let_out(plan);
-    return &plan;
-  } catch (const std::bad_alloc&) {
-    abandon(plan);
-    return nullptr;
-  }
+  plan.begin_anew(request);
+  set_positions(plan);
+  log_.fetch(plan.positions.front(), request.sectors);
+  catch_up();
+  if (!places_.has_room(1, most_places())) return nullptr;
+  const std::optional<Choice> choice = choose_own_bytes(plan);
+  if (!choice || !has_room_for(plan, *choice)) return nullptr;
+  place_at(plan, *choice);
+  let_out(plan);
+  return &plan;
 }
 
 }  // namespace cistern

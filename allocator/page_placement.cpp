@@ -24,8 +24,10 @@ PagePlacement::PagePlacement(PageSize page, std::int64_t page_limit, std::int64_
   arenas_.fill(-1);
 }
 
-// What its frees need is there from its first request on.
+// What its frees need is there from its first request on, and what most requests do.
 void PagePlacement::add_stream(StreamNumber stream) {
+  own_plan_.taken.reserve(kPiecesOfOwn);
+  candidates_.reserve(PlacementLog::kMostCandidates);
   free_.add_stream(stream);
   harm_.add_stream(stream);
   log_.add_stream(stream);
@@ -93,7 +95,6 @@ void PagePlacement::place_at(PagePlan& plan, const Choice& choice) {
   });
   plan.kind = PlanKind::placed;
   plan.address = choice.address;
-  if (choice.logged != PlacementLog::kNone) log_.follow(choice.logged);
   ++(counts_.*choice.count);
 }
 
@@ -104,9 +105,7 @@ void PagePlan::list_owners() {
 }
 
 // Of a plan that comes. Throws std::bad_alloc, unchanged.
-void PagePlacement::provide_place() {
-  places_.provide(static_cast<std::size_t>(plans_out_) + 1, log_.room() + 2 * static_cast<std::size_t>(blocks_));
-}
+void PagePlacement::provide_place() { places_.provide(static_cast<std::size_t>(plans_out_) + 1, most_places()); }
 
 // It has what it takes to be committed. Throws std::bad_alloc.
 void PagePlacement::let_out(PagePlan& plan) {
@@ -182,7 +181,11 @@ void PagePlacement::choose_place(PagePlan& plan) {
   set_positions(plan);
   pass_over_hand_over(plan);
   std::optional<TightFit> fit;
-  if (const auto choice = choose_free_bytes(plan, fit)) return place_at(plan, *choice);
+  if (const auto choice = choose_free_bytes(plan, fit)) {
+    place_at(plan, *choice);
+    if (plan.logged != PlacementLog::kNone) log_.follow(plan.logged);
+    return;
+  }
   if (is_worth_a_window(plan.request) && plan_window_of_parts(plan, false)) return;
   if (fit) return place_at(plan, {fit->address, &PlacementCounts::fits});
   plan_miss(plan);
@@ -202,7 +205,9 @@ void PagePlacement::note(const PagePlan& plan, const LoggedPlace& place, KnownPl
     if (plan.keeps_length) windows_.note_length(sectors, stream, plan.address);
     // Where much is told, what is taken now makes way for what was: other requests need the room.
     const bool has_room = 2 * log_.size() < log_.capacity();
-    const bool is_of_its_key = plan.is_exact && log_.entry(plan.logged).position.key == position.key;
+    // The log may have become shorter since the plan was made.
+    const bool is_of_its_key =
+        plan.is_exact && log_.has(plan.logged) && log_.entry(plan.logged).position.key == position.key;
     if (is_of_its_key && (log_.entry(plan.logged).position == position || !has_room))
       return log_.note_free(plan.logged, position, place, known);
     // What an entry served otherwise is told, too: a larger request's, or one when other bytes of places were taken.
@@ -238,6 +243,7 @@ KnownPlaces::Number PagePlacement::know(const PagePlan& plan, bool covers_handle
 PagedBlock PagePlacement::commit(PagePlan& plan, bool moves_peak) {
   if (plan.known != KnownPlaces::kNone) return commit_known(plan);
   const Sectors sectors = plan.request.sectors;
+  if (&plan == &own_plan_ && plan.logged != PlacementLog::kNone) log_.follow(plan.logged);
   if (!plan.gather.empty()) adopt(plan);
   // Handles that the block covers whole come home to it: what is free again later is one run there.
   bool covers_handles = false;

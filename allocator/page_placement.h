@@ -170,8 +170,8 @@ class PagePlacement {
   [[nodiscard]] std::optional<PagePlan> plan_known(const PageRequest& request);
   [[nodiscard]] PagePlan plan(const PageRequest& request);
   // page_fit.cpp: what `plan` would say, if that is free bytes of the request's own stream, where no handle has to be
-  // mapped: to be committed or abandoned before anything else. Null, with nothing changed: it is something else, or
-  // there is no host memory.
+  // mapped: to be committed or abandoned before anything else. Takes no host memory, nor does the commit. Null, with
+  // nothing changed: it is something else, or there is no room for it.
   [[nodiscard]] PagePlan* plan_of_own(const PageRequest& request) noexcept;
   // `moves_peak`: as of `take`.
   PagedBlock commit(PagePlan& plan, bool moves_peak = true);
@@ -286,6 +286,9 @@ class PagePlacement {
     return std::span(plan.positions).first(knows_hand_overs_ ? 2 : 1);
   }
   void provide_place();
+  // Idle places are worth so many: what the log may name, and what blocks have.
+  [[nodiscard]] std::size_t most_places() const { return log_.room() + 2 * static_cast<std::size_t>(blocks_); }
+  [[nodiscard]] bool has_room_for(const PagePlan& plan, const Choice& choice) const;
   void let_out(PagePlan& plan);
   void choose_place(PagePlan& plan);
   [[nodiscard]] bool is_usable_as_logged(const PageRequest& request, PlacementLog::Number number) const;
@@ -364,6 +367,8 @@ class PagePlacement {
   // these handles that are at home side by side. One that came to a known place, for what its taking parts, too.
   static constexpr std::size_t kRunsOfBlock = 3;
   static constexpr std::size_t kRunsOfChange = 2 * kRunsOfBlock;
+  // More pieces than any stretch of one's own bytes has mostly.
+  static constexpr std::size_t kPiecesOfOwn = 16;
   // A handle whose home moves is cut out of one run and becomes another.
   static constexpr std::size_t kRunsOfMove = 2;
 

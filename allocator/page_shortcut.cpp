@@ -2,6 +2,7 @@
 // the homes of handles follow when somebody looks at them, and so do bytes that became another stream's.
 
 #include <algorithm>
+#include <cassert>
 #include <cstddef>
 #include <utility>
 
@@ -44,6 +45,7 @@ KnownPlaces::Number PagePlacement::take(PlacementLog::Number known, StreamNumber
 KnownPlaces::Number PagePlacement::take_again(Sectors address, Sectors sectors, StreamNumber stream, bool moves_peak) {
   provide_place();
   const KnownPlaces::Number number = places_.obtain(address, sectors);
+  assert(!places_[number].is_live);
   bool covers_handles = false;
   table_.for_each_covered(address, sectors, [&](PageTable::Handle, Sectors) { covers_handles = true; });
   describe(places_[number], covers_handles);

@@ -71,14 +71,18 @@ Block* StreamHits::take_pages(StreamHeap& heap, Sectors place, Sectors sectors, 
   return block;
 }
 
+Block* StreamHits::take_paged_block(StreamHeap& heap, std::size_t bytes) noexcept {
+  const Sectors sectors = PagedMemory::sectors_for(policy_.round(bytes));
+  const PlacementLog::Number known = paged_->placement.find_known({sectors, heap.paged_stream, true});
+  return known == PlacementLog::kNone ? nullptr : take_known(heap, known, bytes);
+}
+
 // Beside other streams, whose frees stand and whose steps are followed, what is live is not exactly known: only a
 // stream that serves alone moves the peak.
-Block* StreamHits::take_paged_block(StreamHeap& heap, std::size_t bytes) noexcept {
+Block* StreamHits::take_known(StreamHeap& heap, PlacementLog::Number known, std::size_t bytes) noexcept {
   PagePlacement& placement = paged_->placement;
-  const Sectors sectors = PagedMemory::sectors_for(policy_.round(bytes));
-  const PlacementLog::Number known = placement.find_known({sectors, heap.paged_stream, true});
-  if (known == PlacementLog::kNone) return nullptr;
-  return take_pages(heap, placement.place(placement.place_of(known)).address, sectors, bytes,
+  const KnownPlace& place = placement.place(placement.place_of(known));
+  return take_pages(heap, place.address, place.sectors, bytes,
                     [&] { return placement.take(known, heap.paged_stream, one_stream_serves_); });
 }
 
@@ -96,12 +100,14 @@ Block* StreamHits::fit_paged_block(StreamHeap& heap, std::size_t bytes) noexcept
 }
 
 Block* StreamHits::take_paged_step(StreamHeap& heap, const StreamStep& step) noexcept {
-  if (Block* const block = take_paged_block(heap, step.requested())) return block;
   PagePlacement& placement = paged_->placement;
-  const Sectors place = paged_->place_at(step.address());
+  const Sectors address = paged_->place_at(step.address());
   const Sectors sectors = static_cast<Sectors>(step.bytes()) / kSectorBytes;
-  return take_pages(heap, place, sectors, step.requested(),
-                    [&] { return placement.take_again(place, sectors, heap.paged_stream, one_stream_serves_); });
+  const PlacementLog::Number known = placement.find_known({sectors, heap.paged_stream, true});
+  if (known != PlacementLog::kNone && placement.place(placement.place_of(known)).address == address)
+    return take_known(heap, known, step.requested());
+  return take_pages(heap, address, sectors, step.requested(),
+                    [&] { return placement.take_again(address, sectors, heap.paged_stream, one_stream_serves_); });
 }
 
 // Whether some memory may have become old enough to go back, which takes the heap's lock. Requires: memory decays.

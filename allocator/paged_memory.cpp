@@ -78,7 +78,6 @@ Sectors PagedMemory::place_at(std::uint64_t address) const noexcept {
 void PagedMemory::attach(Block& block, KnownPlaces::Number number) noexcept {
   const KnownPlace& place = placement.place(number);
   block.paged_place = number;
-  block.has_part_of_place = place.less != 0;
   block.address = address_of(place.address);
   block.bytes = static_cast<std::size_t>(place.sectors * kSectorBytes);
   Segment* segment = stream(place.stream).segment;

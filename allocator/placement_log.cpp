@@ -12,6 +12,7 @@ namespace {
 
 // A chain is not followed further: in states that recur with many requests of one stream it would be long.
 constexpr int kMostLookedAt = 64;
+static_assert(kMostLookedAt < PlacementLog::kMostCandidates);
 // A link has no larger size.
 constexpr Sectors kLongest = std::numeric_limits<std::uint32_t>::max();
 
@@ -135,19 +136,17 @@ void PlacementLog::append(const Position& position, const LoggedPlace& place, Nu
   if (capacity_ == 0) return;
   Number served_by = by.entry;
   if (served_by < ring_.size() && ring_[served_by].served_by < ring_.size()) served_by = ring_[served_by].served_by;
-  if (size_ == ring_.size()) make_room(served_by);
+  if (size_ == ring_.size()) {
+    if (room_ != size_) resize(room_, served_by);
+    if (size_ == ring_.size()) drop_oldest();
+  }
   const auto at = static_cast<Number>((oldest_ + size_) % ring_.size());
   ++size_;
   ring_[at] = {position, place, known, by.less, served_by, false};
   link(at);
-  if (size_ == ring_.size()) fetch_oldest();
-}
-
-// `kept`: a number that may become another. Requires: the ring is full.
-void PlacementLog::make_room(Number& kept) {
-  const std::size_t room = reach_.room(size_, capacity_);
-  if (room != size_) resize(room, kept);
-  if (size_ == ring_.size()) drop_oldest();
+  if (size_ < ring_.size()) return;
+  room_ = reach_.room(size_, capacity_);
+  fetch_oldest();
 }
 
 void PlacementLog::note_free(Number number, const Position& position, const LoggedPlace& place, Number known) {
@@ -185,7 +184,11 @@ void PlacementLog::forget() {
   size_ = 0;
 }
 
-void PlacementLog::grow(std::size_t capacity) { capacity_ = std::max(capacity_, capacity); }
+void PlacementLog::grow(std::size_t capacity) {
+  if (capacity <= capacity_) return;
+  capacity_ = capacity;
+  if (size_ == ring_.size()) room_ = reach_.room(size_, capacity_);
+}
 
 // The next one of its kind is found in its place, if it is not far.
 void PlacementLog::find_another(Number place) {
@@ -224,7 +227,7 @@ void PlacementLog::empty_slot(std::size_t slot) {
   slots_[slot] = {};
 }
 
-// Keeps the newest entries that there is room for.
+// Keeps the newest entries that there is room for. `kept`: a number that may become another.
 void PlacementLog::resize(std::size_t entries, Number& kept) {
   const std::size_t count = std::bit_ceil(2 * entries);
   std::vector<Chain> slots(count);

@@ -69,7 +69,8 @@ class PlacementLog {
     Number entry;
   };
 
-  explicit PlacementLog(std::size_t capacity) : capacity_(capacity) {}
+  explicit PlacementLog(std::size_t capacity)
+      : capacity_(capacity), room_(capacity < LogReach::kFewest ? capacity : LogReach::kFewest) {}
 
   [[nodiscard]] static Key mark_of(const LoggedPlace& place);
   // The same of a bound of bytes in a handle that belong to a stream. What a stretch adds is the difference of its
@@ -122,7 +123,8 @@ class PlacementLog {
   void candidates(const Position& position, Sectors sectors, std::vector<Number>& entries) const;
   // The first of these, if it was of just that size, and its place free when just these bytes were taken; else none.
   [[nodiscard]] Number exact(const Position& position, Sectors sectors) const;
-  // Until the log changes.
+  // Until the log changes; what is left of it may have another entry's number then, or one that nothing has.
+  [[nodiscard]] bool has(Number number) const { return number < ring_.size(); }
   [[nodiscard]] const Entry& entry(Number number) const { return ring_[number]; }
   // The request was served as the entry says.
   void follow(Number number) {
@@ -146,6 +148,10 @@ class PlacementLog {
   [[nodiscard]] std::size_t size() const { return size_; }
   // For so many entries there is room now.
   [[nodiscard]] std::size_t room() const { return ring_.size(); }
+  // The next `append` takes no host memory.
+  [[nodiscard]] bool has_room() const { return size_ < ring_.size() || (size_ == room_ && size_ != 0); }
+  // Room in a list of `candidates`.
+  static constexpr std::size_t kMostCandidates = 65;
   [[nodiscard]] std::size_t capacity() const { return capacity_; }
   // Throws std::logic_error unless each entry is in its chain, once and by age, and found where `exact` looks. O(n).
   void audit() const;
@@ -212,12 +218,12 @@ class PlacementLog {
   void make_unfound(Number place);
   void find_another(Number place);
   void drop_oldest();
-  void make_room(Number& kept);
   void resize(std::size_t entries, Number& kept);
   void fetch_oldest() const noexcept;
 
   std::size_t capacity_;
   LogReach reach_;
+  std::size_t room_;  // that there is to be, once the ring is full
   Sums all_;
   std::vector<Sums> own_;  // of streams
   std::vector<Entry> ring_;

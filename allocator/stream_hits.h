@@ -70,8 +70,9 @@ class StreamHits : public PairHits {
   template <class Take>
   [[nodiscard]] Block* take_pages(StreamHeap& heap, Sectors place, Sectors sectors, std::size_t requested,
                                   Take&& take) noexcept;
+  [[nodiscard]] Block* take_known(StreamHeap& heap, PlacementLog::Number known, std::size_t bytes) noexcept;
   // Null, with nothing changed: not without the heap's lock. Where the log knows a place; where the stream has free
-  // bytes; and what came again, be it that others' requests took its room in the log.
+  // bytes; and where a step was that came again, whether or not the log says so.
   [[nodiscard]] Block* take_paged_block(StreamHeap& heap, std::size_t bytes) noexcept;
   [[nodiscard]] Block* fit_paged_block(StreamHeap& heap, std::size_t bytes) noexcept;
   [[nodiscard]] Block* take_paged_step(StreamHeap& heap, const StreamStep& step) noexcept;
@@ -277,10 +278,9 @@ inline void* StreamHits::take_standing_or_hit(StreamHeap& heap, std::size_t byte
   return take_hit(heap, bytes);
 }
 
-// Whether the step is one of those that depend on the blocks of this stream alone, and not on a clock. A block that
-// took a part of a larger request's place adds another mark to their state.
+// Whether the step is one of those that depend on the blocks of this stream alone, and not on a clock.
 inline bool StreamHits::is_paged_step(const StreamHeap& heap, const Block& block) const noexcept {
-  return !decays_ && !heap.lacks_addresses && block.segment->is_paged() && !block.has_part_of_place;
+  return !decays_ && !heap.lacks_addresses && block.segment->is_paged();
 }
 
 template <StreamStep::Kind kKind, class SplitsOf>

@@ -295,8 +295,9 @@ TEST_P(RecurrenceOfStreamsTest, ThreadsThatAreFollowedFreeEachOthersBlocks) {
   EXPECT_NO_THROW(allocator.check());
 }
 
-// Two states with the same live blocks, in one of which a block has a part of a larger request's place.
-TEST(RecurrenceOfPagedMemoryTest, APartOfALargerPlaceIsNoPlaceOfItsOwn) {
+// Two states with the same live blocks, in one of which a block has a part of a larger request's place: what the log
+// knows in one of them it does not in the other.
+TEST(RecurrenceOfPagedMemoryTest, WhatWasFollowedIsCarriedOutInAStateThatTheLogHasOtherwise) {
   SimulatedDriver driver({.capacity_bytes = std::size_t{8} << 30, .backing = Backing::none});
   CachingAllocator allocator({.driver = &driver.api(), .options = AllocatorOptions::parse("policy:paged")});
   const auto pass = [&](std::size_t size) { allocator.deallocate(allocator.allocate(size * kMega)); };

@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
-#include <random>
 #include <vector>
 
 #include "allocator/device_allocator.h"
@@ -109,33 +108,6 @@ TEST_F(StepsInPagesTest, WhatWasFollowedIsCarriedOutWhateverOthersDid) {
   EXPECT_NO_THROW(heap_.check());
   for (const std::uint64_t block : {kept, others, unforeseen}) give(block);
   EXPECT_EQ(step(first_), places);
-}
-
-// Its places may not be in the log any more, for what others ask for has taken their room.
-TEST_F(StepsInPagesTest, WhatWasFollowedIsCarriedOutAlthoughTheLogForgotIt) {
-  raise_peaks();
-  std::vector<std::uint64_t> places;
-  for (int i = 0; i < 400; ++i) {
-    places = step(first_);
-    pair(kMega, second_);
-  }
-  ASSERT_TRUE(heap_.follows(first_));
-  const std::uint64_t kept = take(kMega, first_);
-  std::mt19937_64 random(20261126);
-  std::vector<std::uint64_t> live(16);
-  for (int i = 0; i < 150'000; ++i) {  // more than the log keeps
-    std::uint64_t& block = live[random() % live.size()];
-    if (block != 0) give(block);
-    block = take(1 + random() % (kMega / 2), second_);
-  }
-  ASSERT_TRUE(heap_.follows(first_)) << "none of it took the heap's lock";
-  const std::uint64_t unforeseen = take(11 * kMega, first_);  // carried out here
-  EXPECT_EQ(kept, places.front());
-  EXPECT_NO_THROW(heap_.check());
-  for (const std::uint64_t block : live)
-    if (block != 0) give(block);
-  give(kept);
-  give(unforeseen);
 }
 
 // Bytes that another stream took are no place of one's own any more.
