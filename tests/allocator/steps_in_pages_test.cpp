@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <random>
 #include <vector>
 
 #include "allocator/device_allocator.h"
@@ -108,6 +109,39 @@ TEST_F(StepsInPagesTest, WhatWasFollowedIsCarriedOutWhateverOthersDid) {
   EXPECT_NO_THROW(heap_.check());
   for (const std::uint64_t block : {kept, others, unforeseen}) give(block);
   EXPECT_EQ(step(first_), places);
+}
+
+// Its places may not be in the log any more, for what others ask for has taken their room.
+TEST_F(StepsInPagesTest, WhatWasFollowedIsCarriedOutAlthoughTheLogForgotIt) {
+  raise_peaks();
+  std::mt19937_64 random(20261126);
+  std::vector<std::uint64_t> live(16);
+  const auto replace = [&](int count) {
+    for (; count > 0; --count) {
+      std::uint64_t& block = live[random() % live.size()];
+      if (block != 0) give(block);
+      block = take(1 + random() % (kMega / 2), second_);
+    }
+  };
+  replace(450'000);  // until the log keeps few entries
+  std::vector<std::uint64_t> places;
+  std::uint64_t kept = 0;
+  // Now and then one of these takes the heap's lock, which carries out what was followed.
+  for (int times = 0; times < 20 && (kept == 0 || !heap_.follows(first_)); ++times) {
+    if (kept != 0) give(kept);
+    for (int i = 0; i < 400; ++i) places = step(first_);
+    ASSERT_TRUE(heap_.follows(first_));
+    kept = take(kMega, first_);
+    replace(1500);
+  }
+  ASSERT_TRUE(heap_.follows(first_));
+  const std::uint64_t unforeseen = take(11 * kMega, first_);  // carried out here
+  EXPECT_EQ(kept, places.front());
+  EXPECT_NO_THROW(heap_.check());
+  for (const std::uint64_t block : live)
+    if (block != 0) give(block);
+  give(kept);
+  give(unforeseen);
 }
 
 // Bytes that another stream took are no place of one's own any more.
