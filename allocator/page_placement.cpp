@@ -232,9 +232,6 @@ KnownPlaces::Number PagePlacement::know(const PagePlan& plan, bool covers_handle
   KnownPlace& place = places_[number];
   describe(place, covers_handles);
   place.stream = plan.request.stream;
-  place.less =
-      plan.logged_sectors > place.sectors ? static_cast<std::uint32_t>(plan.logged_sectors - place.sectors) : 0;
-  place.pages_then = static_cast<std::int32_t>(table_.pages());
   place.room = kRunsOfBlock;
   place.is_live = place.is_taken = true;
   return number;
@@ -256,14 +253,10 @@ PagedBlock PagePlacement::commit(PagePlan& plan, bool moves_peak) {
   mark_handed_over(plan);
   note(plan, place, known);
   if (!plan.owners.empty()) change_hands(plan.taken, plan.request.stream);
-  log_.arrived(plan.request.stream, PlacementLog::mark_of(place), places_[known].mark);
-  live_ += sectors;
-  if (moves_peak) peak_live_ = std::max(peak_live_, live_);
+  count_come(places_[known], static_cast<std::uint32_t>(place.sectors - sectors), moves_peak);
   free_.drop_room(plan.room - kRunsOfBlock);
   plan.is_out = false;
   --plans_out_;
-  ++blocks_;
-  ++turnover_[static_cast<std::size_t>(plan.request.stream)].came;
   return block_at(known);
 }
 
