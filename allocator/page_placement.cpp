@@ -181,11 +181,7 @@ void PagePlacement::choose_place(PagePlan& plan) {
   set_positions(plan);
   pass_over_hand_over(plan);
   std::optional<TightFit> fit;
-  if (const auto choice = choose_free_bytes(plan, fit)) {
-    place_at(plan, *choice);
-    if (plan.logged != PlacementLog::kNone) log_.follow(plan.logged);
-    return;
-  }
+  if (const auto choice = choose_free_bytes(plan, fit)) return place_at(plan, *choice);
   if (is_worth_a_window(plan.request) && plan_window_of_parts(plan, false)) return;
   if (fit) return place_at(plan, {fit->address, &PlacementCounts::fits});
   plan_miss(plan);
@@ -205,7 +201,6 @@ void PagePlacement::note(const PagePlan& plan, const LoggedPlace& place, KnownPl
     if (plan.keeps_length) windows_.note_length(sectors, stream, plan.address);
     // Where much is told, what is taken now makes way for what was: other requests need the room.
     const bool has_room = 2 * log_.size() < log_.capacity();
-    // The log may have become shorter since the plan was made.
     const bool is_of_its_key =
         plan.is_exact && log_.has(plan.logged) && log_.entry(plan.logged).position.key == position.key;
     if (is_of_its_key && (log_.entry(plan.logged).position == position || !has_room))
@@ -240,7 +235,7 @@ KnownPlaces::Number PagePlacement::know(const PagePlan& plan, bool covers_handle
 PagedBlock PagePlacement::commit(PagePlan& plan, bool moves_peak) {
   if (plan.known != KnownPlaces::kNone) return commit_known(plan);
   const Sectors sectors = plan.request.sectors;
-  if (&plan == &own_plan_ && plan.logged != PlacementLog::kNone) log_.follow(plan.logged);
+  if (log_.has(plan.logged)) log_.follow(plan.logged);  // it may have gone since the plan was made
   if (!plan.gather.empty()) adopt(plan);
   // Handles that the block covers whole come home to it: what is free again later is one run there.
   bool covers_handles = false;

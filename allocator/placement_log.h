@@ -123,8 +123,9 @@ class PlacementLog {
   void candidates(const Position& position, Sectors sectors, std::vector<Number>& entries) const;
   // The first of these, if it was of just that size, and its place free when just these bytes were taken; else none.
   [[nodiscard]] Number exact(const Position& position, Sectors sectors) const;
-  // Until the log changes; what is left of it may have another entry's number then, or one that nothing has.
-  [[nodiscard]] bool has(Number number) const { return number < ring_.size(); }
+  // Whether an entry has the number. It is another one's once the log has grown, or become shorter.
+  [[nodiscard]] bool has(Number number) const { return number < ring_.size() && age_of(number) < size_; }
+  // Until the log changes.
   [[nodiscard]] const Entry& entry(Number number) const { return ring_[number]; }
   // The request was served as the entry says.
   void follow(Number number) {

@@ -194,6 +194,9 @@ TEST(PlacementLogTest, WhatIsNeverAskedForMakesTheLogShort) {
     leave(log, {address, 8});
   }
   EXPECT_EQ(log.size(), LogReach::kFewest);
+  EXPECT_TRUE(log.has(static_cast<PlacementLog::Number>(LogReach::kFewest - 1)));
+  EXPECT_FALSE(log.has(static_cast<PlacementLog::Number>(LogReach::kFewest)));
+  EXPECT_FALSE(log.has(PlacementLog::kNone));
   log.audit();
   for (Sectors back = 1; back <= static_cast<Sectors>(LogReach::kFewest) + 1; ++back) {
     arrive(log, {address - back, 8});
