@@ -262,7 +262,7 @@ TEST_P(RecurrenceOfStreamsTest, ThreadsThatAreFollowedFreeEachOthersBlocks) {
   std::vector<void*> given_away;
   const auto work = [&](StreamHandle stream, std::uint64_t seed) {
     std::mt19937_64 random(seed);
-    for (long part = 0; part < scaled(1000); ++part) {
+    for (long part = 0; part < scaled(400); ++part) {
       std::vector<std::uint64_t> sizes(2 + random() % 30);
       for (std::uint64_t& size : sizes) size = 1 + random() % (random() % 3 != 0 ? 60000 : 3000000);
       for (std::uint64_t rounds = 20 + random() % 300; rounds != 0; --rounds) {

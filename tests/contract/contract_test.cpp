@@ -1,5 +1,4 @@
-// What every door keeps to, under every policy. Each case runs in a process of its own: the process's heaps take
-// their policy once.
+// What every door keeps to, under every policy. A process runs the cases of one policy: its heaps take theirs once.
 
 #include <cistern/memory.h>
 #include <cistern/simulated.h>
@@ -37,6 +36,10 @@ class Contract : public ::testing::TestWithParam<std::tuple<DoorKind, PolicyText
     setenv("CISTERN_ALLOC_CONF", (std::get<1>(GetParam()).options + "oom_dump:off").c_str(), 1);
     unsetenv("CUDA_VISIBLE_DEVICES");
     initialize();
+    // What the process's heaps did for cases before.
+    empty_cache();
+    reset_peak_memory_stats({0});
+    reset_accumulated_memory_stats({0});
     door_ = kind().open();
     stream_ = Stream::create({0});
   }

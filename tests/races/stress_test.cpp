@@ -166,7 +166,7 @@ void run_stress(std::size_t capacity, const char* options, long operations) {
   EXPECT_EQ(shared.driver.used_bytes(), 0U);
 }
 
-TEST(Stress, ThreadsShareOneHeap) { run_stress(2048 * kMega, "", scaled(300000)); }
+TEST(Stress, ThreadsShareOneHeap) { run_stress(2048 * kMega, "", scaled(150000)); }
 
 TEST(Stress, ThreadsOnAFullDeviceFlushAndFail) { run_stress(96 * kMega, "oom_dump:off", scaled(60000)); }
 

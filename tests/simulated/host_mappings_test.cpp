@@ -17,6 +17,7 @@
 namespace cistern::simulated {
 namespace {
 
+using cistern::testing::GiB;
 using cistern::testing::MiB;
 using cistern::testing::ReadyDriver;
 
@@ -77,7 +78,6 @@ void leave_address_space(std::size_t bytes) {
 }
 
 TEST(HostPagesDeathTest, WhereTheHostHasLessThanIsWantedTheFirstHalfThatItGivesIsTaken) {
-  constexpr std::size_t GiB = std::size_t{1} << 30;
   EXPECT_EXIT(
       {
         HostPages pages(Backing::memory);

@@ -125,18 +125,18 @@ TEST(SimulatedThreads, MemoryIsNotFreedUnderAFunctionThatRuns) {
 
 TEST(SimulatedThreads, EventsHandWorkFromThreadToThread) {
   ReadyDriver ready;
-  constexpr int kThreads = 4;
+  constexpr int kRecorders = 4;
   std::vector<StreamHandle> streams;
   std::vector<CUevent> events;
-  for (int i = 0; i < kThreads; ++i) {
+  for (int i = 0; i < kRecorders; ++i) {
     streams.push_back(ready.driver.create_stream());
     events.push_back(ready.create_event());
   }
-  in_threads(kThreads, [&](int thread) {
+  in_threads(kRecorders, [&](int thread) {
     ready.use(0);
     const auto mine = static_cast<std::size_t>(thread);
     for (int round = 0; round < 100; ++round) {
-      const std::size_t other = (mine + static_cast<std::size_t>(round)) % kThreads;
+      const std::size_t other = (mine + static_cast<std::size_t>(round)) % kRecorders;
       EXPECT_EQ(ready.api.stream_wait_event(streams[mine], events[other], 0), CUDA_SUCCESS);
       ready.driver.occupy(streams[mine], 1us);
       EXPECT_EQ(ready.api.event_record(events[mine], streams[mine]), CUDA_SUCCESS);
