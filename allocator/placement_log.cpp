@@ -61,7 +61,7 @@ bool PlacementLog::serves(Number number, Sectors sectors) const {
 
 void PlacementLog::candidates(const Position& position, Sectors sectors, std::vector<Number>& entries) const {
   entries.clear();
-  if (slots_.empty()) return;
+  if (slots_.empty() || !keeps(position)) return;
   const auto rank = [&](Number number) {
     const Entry& entry = ring_[number];
     return entry.asked() == sectors ? std::tuple(false, entry.position != position, Sectors{0})
@@ -81,7 +81,7 @@ void PlacementLog::candidates(const Position& position, Sectors sectors, std::ve
 }
 
 PlacementLog::Number PlacementLog::exact(const Position& position, Sectors sectors) const {
-  if (size_ == 0) return kNone;
+  if (size_ == 0 || !keeps(position)) return kNone;
   if (next_ < ring_.size() && ring_[next_].is_foremost && is_exact(next_, position, sectors)) return next_;
   return exact_[exact_slot_of(position, sectors)].entry;
 }
@@ -96,7 +96,7 @@ std::size_t PlacementLog::exact_slot_of(const Position& position, Sectors sector
 }
 
 void PlacementLog::fetch(const Position& position, Sectors sectors) const noexcept {
-  if (size_ == 0) return;
+  if (size_ == 0 || !keeps(position)) return;
   __builtin_prefetch(&slots_[first_slot(tag_of(position.key))], 1);
   __builtin_prefetch(&exact_[first_slot(tag_of(position, sectors))], 1);
 }
@@ -134,6 +134,9 @@ void PlacementLog::make_unfound(Number place) {
 
 void PlacementLog::append(const Position& position, const LoggedPlace& place, Number known, const Served& by) {
   if (capacity_ == 0) return;
+  const bool is_kept = keeps(position);
+  reach_.comes(is_kept);
+  if (!is_kept) return;
   Number served_by = by.entry;
   if (served_by < ring_.size() && ring_[served_by].served_by < ring_.size()) served_by = ring_[served_by].served_by;
   if (size_ == ring_.size()) {

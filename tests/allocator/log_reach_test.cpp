@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cstddef>
+#include <cstdint>
 
 namespace cistern {
 namespace {
@@ -17,6 +18,7 @@ struct Log {
 
   void append(std::size_t count) {
     for (; count > 0; --count) {
+      reach.comes(true);
       if (entries == room) room = reach.room(room, kMost);
       entries = entries < room ? entries + 1 : room;
     }
@@ -28,11 +30,21 @@ struct Log {
       if (i % 100 == 0 && age < entries) reach.asked_for(age);
     }
   }
-  // How many come until there is room for so many.
-  std::size_t until(std::size_t wanted) {
+  // How many come until there is room for so many; every now and then one is asked for that is so much older, if any is.
+  std::size_t until(std::size_t wanted, std::size_t age = 0) {
     std::size_t count = 0;
-    for (; room != wanted && count < 100 * kMost; ++count) append(1);
+    for (; room != wanted && count < 100 * kMost; ++count) {
+      append(1);
+      if (age != 0 && count % 100 == 0) reach.asked_for(age);
+    }
     return count;
+  }
+  // Of how many sums in a row one is kept.
+  [[nodiscard]] std::size_t one_in() const {
+    constexpr std::uint64_t kSums = 1024;
+    std::uint64_t kept = 0;
+    for (std::uint64_t sum = 0; sum < kSums; ++sum) kept += reach.is_kept(sum) ? 1 : 0;
+    return kSums / kept;
   }
 };
 
@@ -68,15 +80,19 @@ TEST(LogReachTest, AsFarBackAsItIsAskedFor) {
   EXPECT_EQ(log.room, 4 * LogReach::kFewest);
 }
 
+// Older than what few entries are worth, and nearer than half of all.
+constexpr std::size_t kSomewhatOld = LogReach::kFewest / 2;
+constexpr std::size_t kRoomForThat = 2 * LogReach::kFewest;
+
 TEST(LogReachTest, PausesGrowUpToALimit) {
   Log log;
   log.append(kMost);
   for (const std::size_t pause : {1, 2, 4, 8, 8}) {
-    static_cast<void>(log.until(LogReach::kFewest));
-    const std::size_t paused = log.until(2 * LogReach::kFewest);
+    static_cast<void>(log.until(kRoomForThat, kSomewhatOld));
+    const std::size_t paused = log.until(2 * kRoomForThat, kSomewhatOld);
     EXPECT_GE(paused, pause * kMost);
-    EXPECT_LE(paused, pause * kMost + 2 * LogReach::kFewest);
-    static_cast<void>(log.until(kMost));
+    EXPECT_LE(paused, pause * kMost + 2 * kRoomForThat);
+    static_cast<void>(log.until(kMost, kSomewhatOld));
   }
 }
 
@@ -85,15 +101,79 @@ TEST(LogReachTest, WhatComesAgainEndsAPause) {
   Log log;
   log.append(kMost);
   for (int times = 0; times < 4; ++times) {
-    static_cast<void>(log.until(LogReach::kFewest));
-    static_cast<void>(log.until(kMost));
+    static_cast<void>(log.until(kRoomForThat, kSomewhatOld));
+    static_cast<void>(log.until(kMost, kSomewhatOld));
   }
+  static_cast<void>(log.until(kRoomForThat, kSomewhatOld));
+  log.append_and_ask(2 * kRoomForThat, kRoomForThat - 10);
+  EXPECT_GE(log.room, 2 * kRoomForThat);
+  static_cast<void>(log.until(kMost, kSomewhatOld));
+  static_cast<void>(log.until(kRoomForThat, kSomewhatOld));
+  EXPECT_LE(log.until(2 * kRoomForThat, kSomewhatOld), kMost + 2 * kRoomForThat) << "the next pause is a first one";
+}
+
+TEST(LogReachTest, WhereNothingOldIsAskedForASampleIsKeptNowOfManyNowOfFew) {
+  Log log;
+  log.append(kMost);
+  EXPECT_EQ(log.one_in(), 1U);
   static_cast<void>(log.until(LogReach::kFewest));
-  log.append_and_ask(2 * LogReach::kFewest, LogReach::kFewest - 10);
-  EXPECT_GE(log.room, 2 * LogReach::kFewest);
-  static_cast<void>(log.until(kMost));
+  for (const std::size_t one_in : {8, 128, 8, 128, 8}) {
+    EXPECT_EQ(log.one_in(), one_in);
+    for (std::size_t i = 1; i < one_in * LogReach::kFewest; ++i) log.reach.comes(i % one_in == 0);
+    EXPECT_EQ(log.one_in(), one_in) << "until the few were replaced";
+    log.append(1);
+  }
+  EXPECT_EQ(log.room, LogReach::kFewest);
+}
+
+// However few states there are, some turn is of one of them.
+TEST(LogReachTest, EachTurnsSampleIsOfOtherStates) {
+  Log log;
+  log.append(kMost);
   static_cast<void>(log.until(LogReach::kFewest));
-  EXPECT_LE(log.until(2 * LogReach::kFewest), kMost + 2 * LogReach::kFewest) << "the next pause is a first one";
+  std::size_t kept = 0;
+  for (std::size_t turn = 0; turn < 16; ++turn) {
+    const std::size_t one_in = log.one_in();
+    kept += one_in == 8 && log.reach.is_kept(5) ? 1 : 0;
+    for (std::size_t i = 0; i < one_in * LogReach::kFewest; ++i) log.reach.comes(false);
+  }
+  EXPECT_EQ(kept, 1U) << "of eight turns";
+}
+
+TEST(LogReachTest, AllIsKeptAgainWhereMuchOfTheSampleIsFound) {
+  Log log;
+  log.append(kMost);
+  static_cast<void>(log.until(LogReach::kFewest));
+  log.append(100);
+  for (int found = 1; found < 8; ++found) {
+    log.append(2);
+    log.reach.asked_for(50);
+    EXPECT_EQ(log.one_in(), 8U);
+  }
+  log.reach.asked_for(50);
+  EXPECT_EQ(log.one_in(), 1U);
+  log.append(1);
+  EXPECT_EQ(log.room, 2 * LogReach::kFewest) << "it grows at once";
+}
+
+TEST(LogReachTest, AFewThatAreFoundAreNoStep) {
+  Log log;
+  log.append(kMost);
+  static_cast<void>(log.until(LogReach::kFewest));
+  for (int i = 0; i < 1000; ++i) {
+    log.append(5);
+    log.reach.asked_for(50);
+  }
+  EXPECT_NE(log.one_in(), 1U);
+}
+
+// Of as few as there may be at most, all.
+TEST(LogReachTest, ALogThatCannotBeLargeIsNoSample) {
+  LogReach reach;
+  std::size_t room = LogReach::kFewest / 2;
+  for (int i = 0; i < 10'000; ++i) room = reach.room(room, LogReach::kFewest / 2);
+  EXPECT_EQ(room, LogReach::kFewest / 2);
+  EXPECT_TRUE(reach.is_kept(1));
 }
 
 }  // namespace

@@ -201,12 +201,47 @@ TEST(PlacementLogTest, WhatIsNeverAskedForMakesTheLogShort) {
   for (Sectors back = 1; back <= static_cast<Sectors>(LogReach::kFewest) + 1; ++back) {
     arrive(log, {address - back, 8});
     const PlacementLog::Number found = log.exact(log.own_position(0), 8);
+    const bool is_kept = log.keeps(log.own_position(0));
+    EXPECT_EQ(candidates(log, 0, 8).empty(), found == PlacementLog::kNone);
     leave(log, {address - back, 8});
-    ASSERT_EQ(found != PlacementLog::kNone, back <= static_cast<Sectors>(LogReach::kFewest)) << back;
+    ASSERT_EQ(found != PlacementLog::kNone, is_kept && back <= static_cast<Sectors>(LogReach::kFewest)) << back;
     if (found == PlacementLog::kNone) continue;
     EXPECT_EQ(log.entry(found).place, (LoggedPlace{address - back, 8}));
     const PlacementLog::Number by = log.entry(found).served_by;
     ASSERT_TRUE(by == PlacementLog::kNone || by < log.size());
+  }
+}
+
+// A step of so many states, of which those are noted that are not found. Returns how many were found.
+std::size_t pass_through(TestedLog& log, Sectors first, Sectors states) {
+  std::size_t found = 0;
+  for (Sectors address = first; address < first + states; ++address) {
+    arrive(log, {address, 8});
+    const PlacementLog::Number number = log.exact(log.own_position(0), 8);
+    found += number != PlacementLog::kNone ? 1 : 0;
+    if (number != PlacementLog::kNone)
+      log.follow(number);
+    else
+      log.append(log.own_position(0), {address, 8});
+    leave(log, {address, 8});
+  }
+  return found;
+}
+
+TEST(PlacementLogTest, AStepThatComesAgainIsFoundWhereOnlyASampleIsKept) {
+  constexpr Sectors kMany = 8 * LogReach::kFewest;
+  for (const Sectors states : {3, 300, 5000}) {
+    TestedLog log(kMany);
+    Sectors address = 4 * kMany;
+    pass_through(log, 0, address);
+    ASSERT_EQ(log.room(), LogReach::kFewest);
+    EXPECT_EQ(pass_through(log, address, states), 0U);
+    const auto all = static_cast<std::size_t>(states);
+    const auto most = static_cast<Sectors>(20 * 128 * LogReach::kFewest);
+    Sectors requests = 0;
+    for (; requests < most && pass_through(log, address, states) != all;) requests += states;
+    EXPECT_LT(requests, most) << states;
+    log.audit();
   }
 }
 
