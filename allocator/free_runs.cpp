@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <iterator>
 #include <span>
 
 #include "allocator/free_parts.h"
@@ -11,36 +10,34 @@
 namespace cistern {
 
 void FreeRuns::keep_room(std::size_t runs) {
-  nodes_.provide(kNodesOfARun * (kept_ + runs));
+  by_size_.provide(runs_.size() + kept_ + runs);
+  runs_.provide(runs_.size() + kept_ + runs);
   kept_ += runs;
 }
 
 void FreeRuns::add_stream(StreamNumber stream) {
-  while (by_size_.size() <= static_cast<std::size_t>(stream)) by_size_.push_back(std::make_unique<BySize>(&nodes_));
   if (parts_ != nullptr) parts_->add_stream(stream);
 }
 
-void FreeRuns::add(const FreeRun& run, std::uint32_t classes, ByAddress::const_iterator next) {
-  const auto by_size = by_size_[static_cast<std::size_t>(run.stream)]->emplace(run.sectors, run.address).first;
+void FreeRuns::add(const FreeRun& run, std::uint32_t classes) {
+  by_size_.provide(by_size_.size() + 1);
+  runs_.insert({run.address, run.sectors, run.stream, classes});
+  by_size_.add(run);
   sectors_ += run.sectors;
-  runs_.insert(next, Run{run.address, run.sectors, run.stream, classes, by_size});
 }
 
-FreeRuns::ByAddress::iterator FreeRuns::remove(ByAddress::const_iterator run) {
-  by_size_[static_cast<std::size_t>(run->stream)]->erase(run->by_size);
-  sectors_ -= run->sectors;
-  return runs_.erase(run);
+void FreeRuns::remove(Place place) noexcept {
+  const FreeRun run = runs_[place].run();
+  by_size_.remove(run);
+  sectors_ -= run.sectors;
+  runs_.erase(place);
 }
 
-void FreeRuns::change(const Run& run, const FreeRun& to, std::uint32_t classes) {
-  BySize& by_size = *by_size_[static_cast<std::size_t>(run.stream)];
-  auto node = by_size.extract(run.by_size);
-  node.value() = {to.sectors, to.address};
-  by_size.insert(std::move(node));  // the node, and so run.by_size, is the same
+void FreeRuns::change(Place place, const FreeRun& to, std::uint32_t classes) noexcept {
+  const FreeRun run = runs_[place].run();
+  by_size_.change(run, to);
   sectors_ += to.sectors - run.sectors;
-  run.address = to.address;
-  run.sectors = to.sectors;
-  run.classes = classes;
+  runs_.replace(place, {to.address, to.sectors, to.stream, classes});
 }
 
 void FreeRuns::give(Sectors address, Sectors count, StreamNumber stream) {
@@ -53,36 +50,38 @@ void FreeRuns::give(Sectors address, Sectors count, StreamNumber stream) {
     gone[merged++] = part.run();
     if (parts_ != nullptr) handles += parts_->remove_handles(part.run(), part.classes);
   };
-  auto next = runs_.lower_bound(address);
-  auto before = next == runs_.begin() ? runs_.end() : std::prev(next);
-  bool is_beside_next = next != runs_.end() && next->address == run.end();
-  const bool joins_next = is_beside_next && next->stream == stream;
+  const Place next = runs_.lower_bound(address);
+  const Place before = next == runs_.begin() ? runs_.end() : runs_.previous(next);
+  bool is_beside_next = next != runs_.end() && runs_[next].address == run.end();
+  const bool joins_next = is_beside_next && runs_[next].stream == stream;
   if (joins_next) {
-    merge(*next);
-    run.sectors += next->sectors;
-    const auto behind = std::next(next);
-    is_beside_next = behind != runs_.end() && behind->address == run.end();
+    merge(runs_[next]);
+    run.sectors += runs_[next].sectors;
+    const Place behind = runs_.next(next);
+    is_beside_next = behind != runs_.end() && runs_[behind].address == run.end();
   }
-  bool is_beside_before = before != runs_.end() && before->end() == address;
-  const bool joins_before = is_beside_before && before->stream == stream;
+  bool is_beside_before = before != runs_.end() && runs_[before].end() == address;
+  const bool joins_before = is_beside_before && runs_[before].stream == stream;
   if (joins_before) {
-    merge(*before);
-    run.address = before->address;
-    run.sectors += before->sectors;
-    is_beside_before = before != runs_.begin() && std::prev(before)->end() == run.address;
+    merge(runs_[before]);
+    run.address = runs_[before].address;
+    run.sectors += runs_[before].sectors;
+    is_beside_before = before != runs_.begin() && runs_[runs_.previous(before)].end() == run.address;
   }
   if (parts_ != nullptr) {
     handles += parts_->handles_in(run, address, address + count);
     parts_->change_edges(std::span(gone).first(merged), std::span(&run, 1));
     parts_->add_handles(run, handles);
   }
-  if (joins_before && joins_next) remove(next);
-  if (joins_before)
-    change(*before, run, handles.classes());
-  else if (joins_next)
-    change(*next, run, handles.classes());
-  else
-    add(run, handles.classes(), next);
+  if (joins_before) {
+    // The one behind last: to remove it moves others.
+    change(before, run, handles.classes());
+    if (joins_next) remove(next);
+  } else if (joins_next) {
+    change(next, run, handles.classes());
+  } else {
+    add(run, handles.classes());
+  }
   if (parts_ != nullptr) parts_->came_beside(run, is_beside_before, is_beside_next, *this);
 }
 
@@ -96,15 +95,15 @@ void FreeRuns::take(Sectors address, Sectors count) {
 }
 
 FreeRun FreeRuns::take_first(Sectors address, Sectors end) {
-  const auto run = std::prev(runs_.upper_bound(address));
-  const FreeRun whole = run->run();
+  const Place place = holding(address);
+  const FreeRun whole = runs_[place].run();
   const Sectors until = std::min(end, whole.end());
   const FreeRun before{whole.address, address - whole.address, whole.stream};
   const FreeRun behind{until, whole.end() - until, whole.stream};
   HandleCounts of_before;
   HandleCounts of_behind;
   if (parts_ != nullptr) {
-    HandleCounts left = parts_->remove_handles(whole, run->classes);
+    HandleCounts left = parts_->remove_handles(whole, runs_[place].classes);
     if (left.classes() != 0) {
       // The smaller rest is counted, and the other has what is left.
       left -= parts_->handles_in(whole, address, until);
@@ -125,35 +124,35 @@ FreeRun FreeRuns::take_first(Sectors address, Sectors end) {
     parts_->took(address, until);
   }
   if (before.sectors > 0) {
-    if (behind.sectors > 0) add(behind, of_behind.classes(), std::next(run));
-    change(*run, before, of_before.classes());
+    change(place, before, of_before.classes());
+    if (behind.sectors > 0) add(behind, of_behind.classes());
   } else if (behind.sectors > 0) {
-    change(*run, behind, of_behind.classes());
+    change(place, behind, of_behind.classes());
   } else {
-    remove(run);
+    remove(place);
   }
   return {address, until - address, whole.stream};
 }
 
-FreeRuns::ByAddress::const_iterator FreeRuns::holding(Sectors address) const {
-  const auto next = runs_.upper_bound(address);
+FreeRuns::Place FreeRuns::holding(Sectors address) const {
+  const Place next = runs_.lower_bound(address + 1);
   if (next == runs_.begin()) return runs_.end();
-  const auto run = std::prev(next);
-  return run->end() > address ? run : runs_.end();
+  const Place place = runs_.previous(next);
+  return runs_[place].end() > address ? place : runs_.end();
 }
 
 bool FreeRuns::is_free(Sectors address, Sectors count) const {
   const Sectors end = address + count;
-  for (auto run = holding(address); address < end; ++run) {
-    if (run == runs_.end() || run->address > address) return false;
-    address = run->end();
+  for (Place at = holding(address); address < end; at = runs_.next(at)) {
+    if (at == runs_.end() || runs_[at].address > address) return false;
+    address = runs_[at].end();
   }
   return true;
 }
 
 bool FreeRuns::is_free_of(Sectors address, Sectors count, StreamNumber stream) const {
-  const auto run = holding(address);
-  return run != runs_.end() && run->stream == stream && run->end() >= address + count;
+  const Place at = holding(address);
+  return at != runs_.end() && runs_[at].stream == stream && runs_[at].end() >= address + count;
 }
 
 Sectors FreeRuns::sectors_in(Sectors address, Sectors count) const {
@@ -168,8 +167,8 @@ Sectors FreeRuns::sectors_in(Sectors address, Sectors count) const {
 }
 
 bool FreeRuns::is_one_run(Sectors address, Sectors count) const {
-  const auto run = holding(address);
-  return run != runs_.end() && run->end() >= address + count;
+  const Place at = holding(address);
+  return at != runs_.end() && runs_[at].end() >= address + count;
 }
 
 std::size_t FreeRuns::pieces(Sectors address, Sectors count) const {
@@ -183,43 +182,48 @@ std::size_t FreeRuns::pieces(Sectors address, Sectors count) const {
 
 Sectors FreeRuns::sectors_of(StreamNumber stream) const {
   Sectors sum = 0;
-  for (const auto& [sectors, address] : of(stream)) sum += sectors;
+  by_size_.for_each_from(stream, 0, [&](const FreeRun& run) {
+    sum += run.sectors;
+    return true;
+  });
   return sum;
 }
 
+bool FreeRuns::has_any_of(StreamNumber stream) const {
+  bool has = false;
+  by_size_.for_each_from(stream, 0, [&](const FreeRun&) {
+    has = true;
+    return false;
+  });
+  return has;
+}
+
 FreeRun FreeRuns::stretch_around(Sectors address) const {
-  const auto run = holding(address);
-  auto first = run;
-  while (first != runs_.begin() && std::prev(first)->end() == first->address) --first;
-  Sectors end = first->address;
-  for (auto at = first; at != runs_.end() && at->address == end; ++at) end += at->sectors;
-  return {first->address, end - first->address, run->stream};
+  const Place place = holding(address);
+  Place first = place;
+  while (first != runs_.begin() && runs_[runs_.previous(first)].end() == runs_[first].address)
+    first = runs_.previous(first);
+  Sectors end = runs_[first].address;
+  for (Place at = first; at != runs_.end() && runs_[at].address == end; at = runs_.next(at)) end = runs_[at].end();
+  return {runs_[first].address, end - runs_[first].address, runs_[place].stream};
 }
 
 std::optional<FreeRun> FreeRuns::ending_at(Sectors end, StreamNumber stream) const {
-  const auto run = holding(end - 1);
-  if (run == runs_.end() || run->stream != stream) return std::nullopt;
-  const FreeRun found = run->run();
+  const Place at = holding(end - 1);
+  if (at == runs_.end() || runs_[at].stream != stream) return std::nullopt;
+  const FreeRun found = runs_[at].run();
   return found.end() == end ? std::optional(found) : std::nullopt;
 }
 
-const FreeRuns::BySize& FreeRuns::of(StreamNumber stream) const {
-  static const BySize none;
-  const auto index = static_cast<std::size_t>(stream);
-  return index < by_size_.size() ? *by_size_[index] : none;
-}
-
 void FreeRuns::audit() const {
-  std::size_t indexed = 0;
-  for (const auto& runs : by_size_) indexed += runs->size();
-  require(indexed == runs_.size(), "a free run is in one index alone");
+  runs_.audit();
+  by_size_.audit();
+  require(by_size_.size() == runs_.size(), "a free run is in one index alone");
   Sectors sum = 0;
   FreeRun before;
-  for (const Run& run : runs_)
-    require(*run.by_size == std::pair(run.sectors, run.address), "a free run has another's place by size");
   for_each([&](const FreeRun& run) {
     require(run.sectors > 0, "an empty free run");
-    require(of(run.stream).contains({run.sectors, run.address}), "a free run is not found by its size");
+    require(by_size_.contains(run), "a free run is not found by its size");
     require(before.end() <= run.address, "free runs overlap");
     require(before.end() < run.address || before.stream != run.stream, "free runs of one stream touch");
     sum += run.sectors;

@@ -4,19 +4,17 @@
 // found in them is told of each that comes or goes.
 //
 // Invariant: runs do not overlap, and those of one stream do not touch.
-// Complexity: O(log n) a run touched, and what `parts` takes. Not thread-safe: the heap's lock is held.
+// Complexity: as SortedChunks a run touched, and what `parts` takes. Not thread-safe: the heap's lock is held.
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <optional>
-#include <set>
-#include <utility>
 #include <vector>
 
 #include "allocator/free_run.h"
 #include "allocator/page_size.h"
-#include "allocator/spare_nodes.h"
+#include "allocator/runs_by_size.h"
+#include "allocator/sorted_chunks.h"
 
 namespace cistern {
 
@@ -24,19 +22,19 @@ class FreeParts;
 
 class FreeRuns {
  public:
-  using BySize = std::pmr::set<std::pair<Sectors, Sectors>>;  // size, address
-
   // `parts` is told of runs, and kept by the caller; none: nobody is.
   explicit FreeRuns(FreeParts* parts = nullptr) : parts_(parts) {}
   FreeRuns(const FreeRuns&) = delete;
   FreeRuns& operator=(const FreeRuns&) = delete;
 
   // From here on so many more runs can come, by a give or a take of part of one, without host memory; until
-  // drop_room. Throws std::bad_alloc, unchanged. Complexity: O(runs).
+  // drop_room. Throws std::bad_alloc, unchanged. O(1), and O(n) every now and then.
   void keep_room(std::size_t runs);
   void drop_room(std::size_t runs) noexcept { kept_ -= runs; }
   // Whether keep_room would do nothing else.
-  [[nodiscard]] bool has_room(std::size_t runs) const noexcept { return nodes_.has(kNodesOfARun * (kept_ + runs)); }
+  [[nodiscard]] bool has_room(std::size_t runs) const noexcept {
+    return runs_.has_room_for(runs_.size() + kept_ + runs);
+  }
   // The stream's runs can be kept. Throws std::bad_alloc, unchanged.
   void add_stream(StreamNumber stream);
 
@@ -62,22 +60,22 @@ class FreeRuns {
 
   // The run of the stream that ends there.
   [[nodiscard]] std::optional<FreeRun> ending_at(Sectors end, StreamNumber stream) const;
-  // The stream's runs, by size and then address.
-  [[nodiscard]] const BySize& of(StreamNumber stream) const;
+  [[nodiscard]] const RunsBySize& by_size() const { return by_size_; }
+  [[nodiscard]] bool has_any_of(StreamNumber stream) const;
   // From the first byte of the runs around this one that touch each other, of whichever streams, to the last: as of one
   // run. Requires: it is free. O(runs in it).
   [[nodiscard]] FreeRun stretch_around(Sectors address) const;
   // Calls visit(FreeRun) for each run, by address.
   template <class Visit>
   void for_each(Visit&& visit) const {
-    for (const Run& run : runs_) visit(run.run());
+    for (Place at = runs_.begin(); at != runs_.end(); at = runs_.next(at)) visit(runs_[at].run());
   }
   // From the run that holds `address`, or the first behind it, as long as visit(FreeRun) returns true.
   template <class Visit>
   void for_each_from(Sectors address, Visit&& visit) const {
-    auto run = holding(address);
-    if (run == runs_.end()) run = runs_.lower_bound(address);
-    while (run != runs_.end() && visit(run->run())) ++run;
+    Place at = holding(address);
+    if (at == runs_.end()) at = runs_.lower_bound(address);
+    while (at != runs_.end() && visit(runs_[at].run())) at = runs_.next(at);
   }
   [[nodiscard]] Sectors sectors() const { return sectors_; }
   [[nodiscard]] Sectors sectors_of(StreamNumber stream) const;
@@ -86,38 +84,30 @@ class FreeRuns {
   void audit() const;
 
  private:
-  // A run where it is by address. One that changes keeps its place there, for it stays between the same others.
   struct Run {
-    mutable Sectors address;
-    mutable Sectors sectors;
+    Sectors address;
+    Sectors sectors;
     StreamNumber stream;
-    mutable std::uint32_t classes;  // of the handles in it, as FreeParts has them
-    BySize::iterator by_size;       // where it is by its size
+    std::uint32_t classes;  // of the handles in it, as FreeParts has them
     [[nodiscard]] Sectors end() const { return address + sectors; }
     [[nodiscard]] FreeRun run() const { return {address, sectors, stream}; }
   };
-  struct ByBegin {
-    using is_transparent = void;
-    bool operator()(const Run& a, const Run& b) const { return a.address < b.address; }
-    bool operator()(const Run& run, Sectors address) const { return run.address < address; }
-    bool operator()(Sectors address, const Run& run) const { return address < run.address; }
+  struct Address {
+    [[nodiscard]] Sectors operator()(const Run& run) const { return run.address; }
   };
-  using ByAddress = std::pmr::set<Run, ByBegin>;
-  static_assert(sizeof(Run) <= 32, "with a tree's links it fills one of SpareNodes' nodes");
+  using ByAddress = SortedChunks<Run, Address>;
+  using Place = ByAddress::Position;
 
-  // `next`: the run behind it, or the end.
-  void add(const FreeRun& run, std::uint32_t classes, ByAddress::const_iterator next);
-  ByAddress::iterator remove(ByAddress::const_iterator run);
+  void add(const FreeRun& run, std::uint32_t classes);
+  void remove(Place place) noexcept;
   // The same run has other bounds, between the same others.
-  void change(const Run& run, const FreeRun& to, std::uint32_t classes);
-  [[nodiscard]] ByAddress::const_iterator holding(Sectors address) const;
-
-  static constexpr std::size_t kNodesOfARun = 2;
+  void change(Place place, const FreeRun& to, std::uint32_t classes) noexcept;
+  // The end: none does.
+  [[nodiscard]] Place holding(Sectors address) const;
 
   FreeParts* parts_;
-  SpareNodes nodes_;
-  ByAddress runs_{&nodes_};
-  std::vector<std::unique_ptr<BySize>> by_size_;  // a stream
+  ByAddress runs_;
+  RunsBySize by_size_;
   Sectors sectors_ = 0;
   std::size_t kept_ = 0;  // room for so many runs is kept
 };

@@ -1,14 +1,14 @@
 #pragma once
 
-// How many entries a log of places keeps, and of which states: as many as it may and of all, as long as what is far back
-// in it is ever asked for.
+// How many entries a log of places keeps, and of which states: as many as it may and of all, as long as what is far
+// back in it is ever asked for.
 //
 // Steps that come again ask for entries that are a step old, so that all of a step has to be kept before the first is
 // found. Where no request comes again nothing is, and a log that is larger than the processor's caches takes half of
 // each request's time. So a full log that was replaced twice without an old entry being asked for keeps few.
-// If what is asked for is somewhat old, what it keeps grows again after a pause, twice as long each time up to a limit. If
-// nothing is, the few are a sample: of one state in eight as long as that many come, then of one in 128, and so on in
-// turn, until much of what comes is found. So steps however long are found in one or the other, and short ones since
+// If what is asked for is somewhat old, what it keeps grows again after a pause, twice as long each time up to a limit.
+// If nothing is, the few are a sample: of one state in eight as long as that many come, then of one in 128, and so on
+// in turn, until much of what comes is found. So steps however long are found in one or the other, and short ones since
 // each turn is of other states. Which these are their sums say: a state that comes again is of the sample again.
 // O(1). Not thread-safe.
 

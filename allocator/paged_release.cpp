@@ -166,7 +166,7 @@ void DeviceAllocator::free_empty_arenas(Lock& lock) noexcept {
 void DeviceAllocator::drop_idle_paged_streams() noexcept {
   paged_->for_each_stream([&](StreamNumber number, const PagedMemory::Stream& stream) {
     const bool is_alone = stream.heap->references == 1 && stream.heap->waiters == 0;
-    if (!is_alone || stream.segment->first != nullptr || paged_->placement.free_runs().of(number).size() != 0) return;
+    if (!is_alone || stream.segment->first != nullptr || paged_->placement.free_runs().has_any_of(number)) return;
     Segment* const segment = stream.segment;
     --stream.heap->references;
     paged_->remove(number);

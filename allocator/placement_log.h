@@ -108,7 +108,8 @@ class PlacementLog {
     sum.check += key.check;
   }
 
-  // Whether the log has to do with the state: `candidates` and `exact` find nothing of others, and `append` does nothing.
+  // Whether the log has to do with the state: `candidates` and `exact` find nothing of others, and `append` does
+  // nothing.
   [[nodiscard]] bool keeps(const Position& position) const { return reach_.is_kept(position.key.check); }
   // Has the processor bring what `candidates` and `append` look at, before they do: most of it lies in no cache.
   void fetch(const Position& position, Sectors sectors) const noexcept;

@@ -77,22 +77,28 @@ void look_at(Range run, Sectors sectors, PageSize page, std::optional<Best>& bes
 
 }  // namespace
 
-std::optional<TightFit> tight_fit(const FreeRuns::BySize& runs, Sectors sectors, PageSize page) {
+std::optional<TightFit> tight_fit(const RunsBySize& runs, StreamNumber stream, Sectors sectors, PageSize page) {
   std::optional<Best> best;
+  std::optional<Sectors> exact;
   int looked_at = 0;
-  for (auto at = runs.lower_bound({sectors, 0}); at != runs.end() && looked_at < kMostRuns; ++at, ++looked_at) {
-    const auto& [size, address] = *at;
-    if (size == sectors) return TightFit{address, 0};
-    const Range run{address, address + size};
+  runs.for_each_from(stream, sectors, [&](const FreeRun& free) {
+    if (free.sectors == sectors) {
+      exact = free.address;
+      return false;
+    }
+    if (looked_at++ == kMostRuns) return false;
+    const Range run{free.address, free.end()};
     if (best && best->pages == 0) {
-      if (best->change == kBestChange) break;
-      if (!may_leave_less(run, sectors, page, best->change)) continue;
+      if (best->change == kBestChange) return false;
+      if (!may_leave_less(run, sectors, page, best->change)) return true;
     } else if (best) {
       const std::int64_t pages = fewest_pages(run, sectors, page);
-      if (pages > best->pages || (pages == best->pages && best->change == kBestChange)) continue;
+      if (pages > best->pages || (pages == best->pages && best->change == kBestChange)) return true;
     }
     look_at(run, sectors, page, best);
-  }
+    return true;
+  });
+  if (exact) return TightFit{*exact, 0};
   if (!best) return std::nullopt;
   return TightFit{best->begin, best->pages};
 }

@@ -30,7 +30,8 @@ struct Log {
       if (i % 100 == 0 && age < entries) reach.asked_for(age);
     }
   }
-  // How many come until there is room for so many; every now and then one is asked for that is so much older, if any is.
+  // How many come until there is room for so many; every now and then one is asked for that is so much older, if any
+  // is.
   std::size_t until(std::size_t wanted, std::size_t age = 0) {
     std::size_t count = 0;
     for (; room != wanted && count < 100 * kMost; ++count) {

@@ -6,10 +6,32 @@
 #include <algorithm>
 #include <optional>
 #include <random>
+#include <set>
 #include <tuple>
 
 namespace cistern {
 namespace {
+
+constexpr StreamNumber kStream = 3;
+
+struct Run {
+  Sectors sectors;
+  Sectors address;
+  [[nodiscard]] FreeRun free(StreamNumber stream = kStream) const { return {address, sectors, stream}; }
+  friend bool operator<(const Run& a, const Run& b) {
+    return std::tie(a.sectors, a.address) < std::tie(b.sectors, b.address);
+  }
+};
+using Runs = std::set<Run>;
+
+// Beside streams that have the same, and what would be better.
+std::optional<TightFit> tight_fit(const Runs& runs, Sectors sectors) {
+  RunsBySize by_size;
+  for (const Run& run : runs)
+    for (const StreamNumber stream : {kStream - 1, kStream, kStream + 1}) by_size.add(run.free(stream));
+  for (const StreamNumber stream : {kStream - 1, kStream + 1}) by_size.add({Sectors{1} << 30, sectors, stream});
+  return cistern::tight_fit(by_size, kStream, sectors, kPageOf8);
+}
 
 // Pages wholly inside the run of which the block has a sector, counted one by one.
 std::int64_t touched(Sectors run, Sectors size, Sectors block, Sectors sectors) {
@@ -20,44 +42,44 @@ std::int64_t touched(Sectors run, Sectors size, Sectors block, Sectors sectors) 
 }
 
 TEST(TightFitTest, ARunOfJustThatSizeAtOnce) {
-  const FreeRuns::BySize runs = {{4, 96}, {12, 0}, {12, 40}, {13, 200}};
-  const auto fit = tight_fit(runs, 12, kPageOf8);
+  const Runs runs = {{4, 96}, {12, 0}, {12, 40}, {13, 200}};
+  const auto fit = tight_fit(runs, 12);
   ASSERT_TRUE(fit);
   EXPECT_EQ(fit->address, 0);
   EXPECT_EQ(fit->pages, 0);
-  EXPECT_FALSE(tight_fit(runs, 14, kPageOf8));
+  EXPECT_FALSE(tight_fit(runs, 14));
 }
 
 TEST(TightFitTest, FragmentsBeforeWholePages) {
   // 24 sectors from 5: a fragment of 3, two pages, a fragment of 5.
-  const FreeRuns::BySize runs = {{24, 5}};
-  EXPECT_EQ(tight_fit(runs, 3, kPageOf8)->address, 5);
-  EXPECT_EQ(tight_fit(runs, 5, kPageOf8)->address, 24);
-  EXPECT_EQ(tight_fit(runs, 4, kPageOf8)->pages, 0);
-  EXPECT_EQ(tight_fit(runs, 6, kPageOf8)->pages, 1);
-  EXPECT_EQ(tight_fit(runs, 13, kPageOf8)->address, 16);  // a page and the fragment behind it
+  const Runs runs = {{24, 5}};
+  EXPECT_EQ(tight_fit(runs, 3)->address, 5);
+  EXPECT_EQ(tight_fit(runs, 5)->address, 24);
+  EXPECT_EQ(tight_fit(runs, 4)->pages, 0);
+  EXPECT_EQ(tight_fit(runs, 6)->pages, 1);
+  EXPECT_EQ(tight_fit(runs, 13)->address, 16);  // a page and the fragment behind it
 }
 
 TEST(TightFitTest, OfManyRunsTheSmallestAreLookedAt) {
-  FreeRuns::BySize runs{{12, 4096}};  // a page and a fragment of four
-  EXPECT_EQ(tight_fit(runs, 4, kPageOf8)->address, 4104);
-  for (Sectors page = 0; page < 32; ++page) runs.emplace(5, 8 * page + 1);
-  EXPECT_EQ(tight_fit(runs, 4, kPageOf8)->address, 1);
+  Runs runs{{12, 4096}};  // a page and a fragment of four
+  EXPECT_EQ(tight_fit(runs, 4)->address, 4104);
+  for (Sectors page = 0; page < 32; ++page) runs.insert({5, 8 * page + 1});
+  EXPECT_EQ(tight_fit(runs, 4)->address, 1);
 }
 
 // No position anywhere touches fewer whole pages than the one found.
 TEST(TightFitTest, NoPositionInAnyRunTouchesFewerWholePages) {
   std::mt19937_64 random(20261121);
   for (int round = 0; round < 3000; ++round) {
-    FreeRuns::BySize runs;
+    Runs runs;
     Sectors address = static_cast<Sectors>(random() % 8);
     for (int i = 0; i < 6; ++i) {
       const auto size = static_cast<Sectors>(1 + random() % 50);
-      runs.emplace(size, address);
+      runs.insert({size, address});
       address += size + 1 + static_cast<Sectors>(random() % 20);
     }
     const auto sectors = static_cast<Sectors>(1 + random() % 40);
-    const auto fit = tight_fit(runs, sectors, kPageOf8);
+    const auto fit = tight_fit(runs, sectors);
     std::optional<std::int64_t> least;
     bool is_exact = false;
     bool is_inside = false;
@@ -80,7 +102,7 @@ TEST(TightFitTest, NoPositionInAnyRunTouchesFewerWholePages) {
 }
 
 // The header's words, of each position in turn.
-std::optional<TightFit> plainly(const FreeRuns::BySize& runs, Sectors sectors) {
+std::optional<TightFit> plainly(const Runs& runs, Sectors sectors) {
   const auto fragments = [](Sectors begin, Sectors end) {
     if (begin == end) return 0;
     if (kPageOf8.up(begin) > kPageOf8.down(end)) return 3;
@@ -106,18 +128,18 @@ std::optional<TightFit> plainly(const FreeRuns::BySize& runs, Sectors sectors) {
 TEST(TightFitTest, WhatItDoesNotLookAtIsNotBetter) {
   std::mt19937_64 random(20261123);
   for (int round = 0; round < 5000; ++round) {
-    FreeRuns::BySize runs;
+    Runs runs;
     Sectors address = 0;
     const auto longest = 2 + random() % 40;
     const auto count = 1 + random() % 50;
     for (std::size_t i = 0; i < count; ++i) {
       address += 1 + static_cast<Sectors>(random() % 9);
       const auto size = static_cast<Sectors>(1 + random() % longest);
-      runs.emplace(size, address);
+      runs.insert({size, address});
       address += size;
     }
     const auto sectors = static_cast<Sectors>(1 + random() % longest);
-    const auto found = tight_fit(runs, sectors, kPageOf8);
+    const auto found = tight_fit(runs, sectors);
     const auto expected = plainly(runs, sectors);
     ASSERT_EQ(found.has_value(), expected.has_value()) << "round " << round;
     if (!found) continue;
