@@ -15,12 +15,17 @@ void FreeRuns::keep_room(std::size_t runs) {
   kept_ += runs;
 }
 
+void FreeRuns::provide_one() {
+  by_size_.provide(runs_.size() + 1);
+  runs_.provide(runs_.size() + 1);
+}
+
 void FreeRuns::add_stream(StreamNumber stream) {
   if (parts_ != nullptr) parts_->add_stream(stream);
 }
 
 void FreeRuns::add(const FreeRun& run, std::uint32_t classes) {
-  by_size_.provide(by_size_.size() + 1);
+  provide_one();
   runs_.insert({run.address, run.sectors, run.stream, classes});
   by_size_.add(run);
   sectors_ += run.sectors;
@@ -68,6 +73,7 @@ void FreeRuns::give(Sectors address, Sectors count, StreamNumber stream) {
     run.sectors += runs_[before].sectors;
     is_beside_before = before != runs_.begin() && runs_[runs_.previous(before)].end() == run.address;
   }
+  if (merged == 0) provide_one();
   if (parts_ != nullptr) {
     handles += parts_->handles_in(run, address, address + count);
     parts_->change_edges(std::span(gone).first(merged), std::span(&run, 1));
@@ -100,6 +106,7 @@ FreeRun FreeRuns::take_first(Sectors address, Sectors end) {
   const Sectors until = std::min(end, whole.end());
   const FreeRun before{whole.address, address - whole.address, whole.stream};
   const FreeRun behind{until, whole.end() - until, whole.stream};
+  if (before.sectors > 0 && behind.sectors > 0) provide_one();
   HandleCounts of_before;
   HandleCounts of_behind;
   if (parts_ != nullptr) {
@@ -217,7 +224,10 @@ std::optional<FreeRun> FreeRuns::ending_at(Sectors end, StreamNumber stream) con
 
 void FreeRuns::audit() const {
   runs_.audit();
-  by_size_.audit();
+  by_size_.audit([this](const FreeRun& run) {
+    const Place at = holding(run.address);
+    require(at != runs_.end() && runs_[at].run() == run, "a free run is another one by its size");
+  });
   require(by_size_.size() == runs_.size(), "a free run is in one index alone");
   Sectors sum = 0;
   FreeRun before;

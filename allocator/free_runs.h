@@ -33,7 +33,8 @@ class FreeRuns {
   void drop_room(std::size_t runs) noexcept { kept_ -= runs; }
   // Whether keep_room would do nothing else.
   [[nodiscard]] bool has_room(std::size_t runs) const noexcept {
-    return runs_.has_room_for(runs_.size() + kept_ + runs);
+    const std::size_t all = runs_.size() + kept_ + runs;
+    return runs_.has_room_for(all) && by_size_.has_room_for(all);
   }
   // The stream's runs can be kept. Throws std::bad_alloc, unchanged.
   void add_stream(StreamNumber stream);
@@ -98,6 +99,7 @@ class FreeRuns {
   using ByAddress = SortedChunks<Run, Address>;
   using Place = ByAddress::Position;
 
+  void provide_one();
   void add(const FreeRun& run, std::uint32_t classes);
   void remove(Place place) noexcept;
   // The same run has other bounds, between the same others.

@@ -7,10 +7,10 @@
 // found. Where no request comes again nothing is, and a log that is larger than the processor's caches takes half of
 // each request's time. So a full log that was replaced twice without an old entry being asked for keeps few.
 // If what is asked for is somewhat old, what it keeps grows again after a pause, twice as long each time up to a limit.
-// If nothing is, the few are a sample: of one state in eight as long as that many come, then of one in 128, and so on
-// in turn, until much of what comes is found. So steps however long are found in one or the other, and short ones since
-// each turn is of other states. Which these are their sums say: a state that comes again is of the sample again.
-// O(1). Not thread-safe.
+// If nothing is, the few are a sample: of one state in eight until 8,192 entries came, then of one in 128 until 131,072
+// did, and so on in turn, until much of what comes is found. Short steps are found in the end since each turn is of
+// other states; which these are their sums say: a state that comes again is of the sample again. What lies farther
+// apart than that is for a pause's end: after a longer one all are kept once more. O(1). Not thread-safe.
 
 #include <algorithm>
 #include <bit>
@@ -28,13 +28,14 @@ class LogReach {
   [[nodiscard]] bool is_kept(std::uint64_t sum) const noexcept { return ((sum + turn_) & sample_) == 0; }
   // An entry was asked for before which so many newer ones lie.
   void asked_for(std::size_t age) noexcept {
-    farthest_ = std::max(farthest_, age);
-    if (sample_ != kAll && ++found_ == kFoundOfSteps) keep_all();
+    farthest_ = std::max(farthest_, age * (sample_ + 1));
+    if (sample_ != kAll && ++found_ == kFoundOfSteps) end_sample();
   }
   // An entry comes, of a state that is kept, or is not.
   void comes(bool is_kept) noexcept {
     if (sample_ == kAll) return;
-    if (is_kept && ++others_ == kOthersOfSteps) found_ = others_ = 0;
+    if (is_kept && ++others_ == kOthersOfSteps) found_ = others_ = farthest_ = 0;
+    if (--pause_ == 0) return keep_all();
     if (++came_ < kFewest * (sample_ + 1)) return;
     came_ = 0;
     if (sample_ == kOneInMany) ++turn_;
@@ -47,6 +48,8 @@ class LogReach {
  private:
   static constexpr int kTurnsInVain = 2;
   static constexpr std::size_t kLongestPause = 8;
+  // A sample costs little, and finds most: it lasts so many times as long.
+  static constexpr std::size_t kPausesOfSample = 8;
   // Of a sum, bits that are zero in what is kept.
   static constexpr std::uint64_t kAll = 0;
   static constexpr std::uint64_t kOneInEight = 7;
@@ -58,8 +61,21 @@ class LogReach {
   void keep_all() noexcept {
     sample_ = kAll;
     pause_ = 0;
-    next_pause_ = 1;
     in_vain_ = 0;
+    replaced_ = 0;
+  }
+  // What was found tells how much has to be kept: if it is near, few entries of all states.
+  void end_sample() noexcept {
+    const bool is_near = farthest_ < kFewest / 2;
+    keep_all();
+    if (is_near)
+      begin_pause(most_);
+    else
+      next_pause_ = 1;
+  }
+  void begin_pause(std::size_t most) noexcept {
+    pause_ = next_pause_ * most;
+    next_pause_ = std::min(2 * next_pause_, kLongestPause);
   }
 
   std::size_t farthest_ = 0;    // in this turn
@@ -69,6 +85,7 @@ class LogReach {
   int in_vain_ = 0;             // turns of a log as large as may be
   std::uint64_t sample_ = kAll;
   std::uint64_t turn_ = 0;  // of both samples
+  std::size_t most_ = 0;    // that there might be, when it was begun
   std::size_t came_ = 0;    // since the sample was chosen
   std::size_t found_ = 0;   // of the sample, and others, since these were as many as there may be
   std::size_t others_ = 0;
@@ -84,6 +101,7 @@ inline std::size_t LogReach::room(std::size_t full, std::size_t most) noexcept {
   const std::size_t far = std::exchange(farthest_, 0);
   if (far >= full / 2) {
     keep_all();
+    next_pause_ = 1;
     return more;
   }
   if (pause_ != 0) {
@@ -92,14 +110,13 @@ inline std::size_t LogReach::room(std::size_t full, std::size_t most) noexcept {
   }
   if (++in_vain_ < kTurnsInVain) return full;
   in_vain_ = 0;
-  if (4 * far <= kFewest && full > kFewest) {
-    sample_ = kOneInEight;
-    came_ = found_ = others_ = 0;
-    return kFewest;
-  }
-  pause_ = next_pause_ * most;
-  next_pause_ = std::min(2 * next_pause_, kLongestPause);
-  return std::min(full, std::max(kFewest, std::bit_ceil(4 * far)));
+  begin_pause(most);
+  if (4 * far > kFewest || full <= kFewest) return std::min(full, std::max(kFewest, std::bit_ceil(4 * far)));
+  pause_ *= kPausesOfSample;
+  most_ = most;
+  sample_ = kOneInEight;
+  came_ = found_ = others_ = 0;
+  return kFewest;
 }
 
 }  // namespace cistern

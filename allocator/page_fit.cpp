@@ -28,12 +28,12 @@ std::optional<PagePlacement::Choice> PagePlacement::choose_own_bytes(const PageP
   return is_usable(choice->address, alone) ? choice : std::nullopt;
 }
 
-// Each piece of one's own free bytes at home is of one run.
+// Each piece of one's own free bytes at home is of one run, which may become two, and room is kept for its return.
 bool PagePlacement::has_room_for(const PagePlan& plan, const Choice& choice) const {
   std::size_t pieces = 0;
   table_.for_each_piece(choice.address, plan.request.sectors,
                         [&](Sectors, Sectors) { return ++pieces <= kPiecesOfOwn; });
-  return pieces <= kPiecesOfOwn && free_.has_room(pieces + 1 + kRunsOfBlock);
+  return pieces <= kPiecesOfOwn && free_.has_room(2 * pieces + kRunsOfBlock);
 }
 
 PagePlan* PagePlacement::plan_of_own(const PageRequest& request) noexcept {

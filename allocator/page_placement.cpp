@@ -8,8 +8,6 @@
 namespace cistern {
 namespace {
 
-// Entries of the log: as many as a long step of small requests takes, and more where there is more memory.
-constexpr std::size_t kLogEntries = std::size_t{128} << 10;
 constexpr std::size_t kLogEntriesOfPage = 32;
 
 // A class of which so few blocks see memory created gains nothing by windows.
@@ -19,8 +17,8 @@ constexpr std::int64_t kMostPagesOfAWindow = 16;
 
 }  // namespace
 
-PagePlacement::PagePlacement(PageSize page, std::int64_t page_limit, std::int64_t arena_pages)
-    : table_(page), log_(kLogEntries), page_limit_(page_limit), arena_pages_(arena_pages) {
+PagePlacement::PagePlacement(PageSize page, std::int64_t page_limit, std::int64_t arena_pages, std::size_t log_entries)
+    : table_(page), log_(log_entries), page_limit_(page_limit), arena_pages_(arena_pages), log_entries_(log_entries) {
   arenas_.fill(-1);
 }
 
@@ -193,7 +191,7 @@ void PagePlacement::note(const PagePlan& plan, const LoggedPlace& place, KnownPl
   const StreamNumber stream = plan.request.stream;
   const PlacementLog::Position& position = plan.owners.empty() ? plan.positions.front() : plan.positions.back();
   try {
-    if (!plan.owners.empty()) {
+    if (!plan.owners.empty() && log_.keeps(position)) {
       known = note_hand_over(plan, known);
       knows_hand_overs_ = true;
     }
@@ -208,7 +206,7 @@ void PagePlacement::note(const PagePlan& plan, const LoggedPlace& place, KnownPl
     // What an entry served otherwise is told, too: a larger request's, or one when other bytes of places were taken.
     // The same request is served so again, whatever came before it.
     const auto less = static_cast<std::uint32_t>(place.sectors - sectors);
-    log_.grow(kLogEntries + kLogEntriesOfPage * static_cast<std::size_t>(table_.pages()));
+    log_.grow(log_entries_ + kLogEntriesOfPage * static_cast<std::size_t>(table_.pages()));
     log_.append(position, place, known, {less, plan.logged});
   } catch (const std::bad_alloc&) {
   }

@@ -148,9 +148,12 @@ class PagePlacement {
   // So many arenas grow at a time: streams beyond share them, so that addresses do not grow with streams.
   static constexpr StreamNumber kGrowingArenas = 8;
 
+  // Entries of the log, and more where there is more memory: as many as a long step of small requests takes.
+  static constexpr std::size_t kLogEntries = std::size_t{128} << 10;
+
   // From `arena_pages` pages on a stream's next addresses are in another arena.
   explicit PagePlacement(PageSize page = PageSize(), std::int64_t page_limit = kNoLimit,
-                         std::int64_t arena_pages = kNoLimit);
+                         std::int64_t arena_pages = kNoLimit, std::size_t log_entries = kLogEntries);
 
   // Plans that come create no memory beyond so many pages.
   void set_page_limit(std::int64_t pages) { page_limit_ = pages; }
@@ -397,6 +400,7 @@ class PagePlacement {
   PlacementCounts counts_;
   std::int64_t page_limit_;
   std::int64_t arena_pages_;
+  std::size_t log_entries_;
   std::array<PageTable::Arena, kGrowingArenas> arenas_;  // where a stream's addresses grow; -1: nowhere yet
   std::vector<bool> is_open_;                            // an arena's: it has been a stream's, and was not taken back
   std::vector<PageTable::Arena> spare_arenas_;

@@ -11,6 +11,9 @@ namespace cistern {
 // A number of sectors, or an address in them.
 using Sectors = std::int64_t;
 inline constexpr Sectors kSectorBytes = 512;
+// Of an arena's addresses, 512 TiB, and of all arenas'.
+inline constexpr int kArenaBits = 40;
+inline constexpr int kAddressBits = 56;
 
 class PageSize {
  public:

@@ -1,6 +1,7 @@
 #include "allocator/page_table.h"
 
 #include <algorithm>
+#include <new>
 #include <stdexcept>
 #include <string>
 
@@ -14,6 +15,7 @@ namespace {
 }  // namespace
 
 PageTable::Arena PageTable::add_arena() {
+  if (arenas() == kMostArenas) throw std::bad_alloc();
   holes_.resize(arenas_.size() + 1);
   arenas_.emplace_back();
   return arenas() - 1;

@@ -37,11 +37,13 @@ class PageTable {
   // Pages of arenas in which one is mapped.
   [[nodiscard]] std::int64_t mapped_pages() const { return mapped_pages_; }
 
+  // Throws std::bad_alloc, unchanged, also if there are as many as there are addresses for.
   [[nodiscard]] Arena add_arena();
   [[nodiscard]] std::int32_t arenas() const { return static_cast<std::int32_t>(arenas_.size()); }
-  [[nodiscard]] static Sectors begin_of(Arena arena) { return Sectors{arena + 1} << kArenaShift; }
+  static constexpr std::int32_t kMostArenas = (std::int32_t{1} << (kAddressBits - kArenaBits)) - 1;
+  [[nodiscard]] static Sectors begin_of(Arena arena) { return Sectors{arena + 1} << kArenaBits; }
   [[nodiscard]] Sectors end_of(Arena arena) const;
-  [[nodiscard]] static Arena arena_of(Sectors address) { return static_cast<Arena>(address >> kArenaShift) - 1; }
+  [[nodiscard]] static Arena arena_of(Sectors address) { return static_cast<Arena>(address >> kArenaBits) - 1; }
 
   // A handle that is mapped nowhere yet; and its opposite, for one that is mapped nowhere. To remove takes no host
   // memory. Throws std::bad_alloc, unchanged.
@@ -121,7 +123,6 @@ class PageTable {
   void audit() const;
 
  private:
-  static constexpr int kArenaShift = 40;   // 512 TiB of addresses an arena
   static constexpr Handle kEmpty = -1;     // a slot in which nothing is mapped
   static constexpr Handle kReserved = -2;  // nor is anything yet
   static constexpr Sectors kNoHome = -1;

@@ -139,10 +139,8 @@ void PlacementLog::append(const Position& position, const LoggedPlace& place, Nu
   if (!is_kept) return;
   Number served_by = by.entry;
   if (served_by < ring_.size() && ring_[served_by].served_by < ring_.size()) served_by = ring_[served_by].served_by;
-  if (size_ == ring_.size()) {
-    if (room_ != size_) resize(room_, served_by);
-    if (size_ == ring_.size()) drop_oldest();
-  }
+  if (room_ < ring_.size() || (size_ == ring_.size() && room_ != size_)) resize(room_, served_by);
+  if (size_ == ring_.size()) drop_oldest();
   const auto at = static_cast<Number>((oldest_ + size_) % ring_.size());
   ++size_;
   ring_[at] = {position, place, known, by.less, served_by, false};
@@ -190,7 +188,7 @@ void PlacementLog::forget() {
 void PlacementLog::grow(std::size_t capacity) {
   if (capacity <= capacity_) return;
   capacity_ = capacity;
-  if (size_ == ring_.size()) room_ = reach_.room(size_, capacity_);
+  if (size_ == ring_.size() && room_ == size_) room_ = reach_.room(size_, capacity_);
 }
 
 // The next one of its kind is found in its place, if it is not far.

@@ -14,9 +14,9 @@
 // are the stream's. One that had bytes of others is known by all.
 // Entries are found by state, and by state, size and second sum: what comes again comes behind the one that it came
 // behind, mostly, and is looked for there first.
-// Host memory: a ring of at most `capacity` entries, fewer where nothing that is old is asked for (log_reach.h), in
-// which the oldest makes way; 64 bytes an entry, 8 of what is looked at in chains, and 40 of two tables. Complexity:
-// O(1) expected, and O(64) for candidates. Not thread-safe: the heap's lock is held.
+// Host memory: a ring of at most `capacity` entries, fewer where nothing that is old is asked for, and of some states
+// alone (log_reach.h), in which the oldest makes way; 64 bytes an entry, 8 of what is looked at in chains, and 40 of
+// two tables. Complexity: O(1) expected, and O(64) for candidates. Not thread-safe: the heap's lock is held.
 
 #include <cstddef>
 #include <cstdint>
@@ -137,7 +137,7 @@ class PlacementLog {
     expected_ = behind(by < ring_.size() ? by : number);
     next_ = behind(number);
   }
-  // The place was found free in this position. Throws std::bad_alloc, unchanged.
+  // The place was found free in this position. Throws std::bad_alloc, with all entries as they were.
   void append(const Position& position, const LoggedPlace& place, Number known = kNone, const Served& by = {0, kNone});
   // The same of an entry, if it is still that of the key and place, and what the owner knows of it now.
   void note_free(Number number, const Position& position, const LoggedPlace& place, Number known);
@@ -153,7 +153,9 @@ class PlacementLog {
   // For so many entries there is room now.
   [[nodiscard]] std::size_t room() const { return ring_.size(); }
   // The next `append` takes no host memory.
-  [[nodiscard]] bool has_room() const { return size_ < ring_.size() || (size_ == room_ && size_ != 0); }
+  [[nodiscard]] bool has_room() const {
+    return room_ >= ring_.size() && (size_ < ring_.size() || (size_ == room_ && size_ != 0));
+  }
   // Room in a list of `candidates`.
   static constexpr std::size_t kMostCandidates = 65;
   [[nodiscard]] std::size_t capacity() const { return capacity_; }
@@ -227,7 +229,7 @@ class PlacementLog {
 
   std::size_t capacity_;
   LogReach reach_;
-  std::size_t room_;  // that there is to be, once the ring is full
+  std::size_t room_;  // that there is to be: a longer ring once it is full
   Sums all_;
   std::vector<Sums> own_;  // of streams
   std::vector<Entry> ring_;

@@ -86,7 +86,7 @@ class SortedChunks {
     std::array<T, kChunk> values;
   };
   static constexpr std::size_t kMostOfMerged = kChunk * 3 / 4;
-  static constexpr std::size_t kFewest = 2 * kChunk;  // values that are provided for
+  static constexpr std::size_t kMore = 4 * kChunk;  // values that are provided for at a time
 
   // Of two side by side one more than kMostOfMerged: so many chunks at most, and one while one is parted.
   [[nodiscard]] static std::size_t chunks_for(std::size_t values) { return 2 * values / kMostOfMerged + 3; }
@@ -119,13 +119,16 @@ class SortedChunks {
 template <class T, class KeyOf>
 void SortedChunks<T, KeyOf>::provide(std::size_t values) {
   if (values <= provided_) return;
-  // More at a time, so that what comes one by one is not moved each time.
-  const std::size_t wanted = std::max({values, provided_ + provided_ / 2, kFewest});
+  // Some more, so that it is not often; and lists of chunks grow by half, so that they are seldom moved.
+  const std::size_t wanted = std::max(values, provided_ + kMore);
   const std::size_t chunks = chunks_for(wanted);
-  chunks_.reserve(chunks);
-  firsts_.reserve(chunks);
-  spare_.reserve(chunks);
-  while (chunks_.size() + spare_.size() < chunks) spare_.push_back(std::make_unique<Chunk>());
+  if (const std::size_t most = spare_.capacity(); most < chunks) {
+    const std::size_t more = std::max(chunks, most + most / 2);
+    chunks_.reserve(more);
+    firsts_.reserve(more);
+    spare_.reserve(more);  // the last: what is said of its room is true of all three
+  }
+  while (chunks_.size() + spare_.size() < chunks) spare_.push_back(std::make_unique_for_overwrite<Chunk>());
   provided_ = wanted;
 }
 

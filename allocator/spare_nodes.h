@@ -20,8 +20,6 @@ class SpareNodes final : public std::pmr::memory_resource {
 
   // The next `nodes` that are taken need no memory of the host's. Throws std::bad_alloc, unchanged in what shows.
   void provide(std::size_t nodes);
-  // Whether they need none.
-  [[nodiscard]] bool has(std::size_t nodes) const noexcept { return spare_ >= nodes; }
   // The same for so many that are taken at a time.
   void provide_in_all(std::size_t nodes);
 

@@ -12,6 +12,8 @@ constexpr std::size_t kMost = 16 * LogReach::kFewest;
 
 // A log that keeps as many entries as it is told to.
 struct Log {
+  explicit Log(std::size_t largest = kMost) : most(largest) {}
+  std::size_t most;
   LogReach reach;
   std::size_t entries = 0;
   std::size_t room = 0;
@@ -19,7 +21,7 @@ struct Log {
   void append(std::size_t count) {
     for (; count > 0; --count) {
       reach.comes(true);
-      if (entries == room) room = reach.room(room, kMost);
+      if (entries == room) room = reach.room(room, most);
       entries = entries < room ? entries + 1 : room;
     }
   }
@@ -34,7 +36,7 @@ struct Log {
   // is.
   std::size_t until(std::size_t wanted, std::size_t age = 0) {
     std::size_t count = 0;
-    for (; room != wanted && count < 100 * kMost; ++count) {
+    for (; room != wanted && count < 100 * most; ++count) {
       append(1);
       if (age != 0 && count % 100 == 0) reach.asked_for(age);
     }
@@ -113,9 +115,20 @@ TEST(LogReachTest, WhatComesAgainEndsAPause) {
   EXPECT_LE(log.until(2 * kRoomForThat, kSomewhatOld), kMost + 2 * kRoomForThat) << "the next pause is a first one";
 }
 
+// Large enough that no sample ends by itself meanwhile.
+constexpr std::size_t kLarge = 256 * LogReach::kFewest;
+
+// A log that keeps a sample.
+Log sampled(std::size_t most = kLarge) {
+  Log log(most);
+  log.append(most);
+  static_cast<void>(log.until(LogReach::kFewest));
+  return log;
+}
+
 TEST(LogReachTest, WhereNothingOldIsAskedForASampleIsKeptNowOfManyNowOfFew) {
-  Log log;
-  log.append(kMost);
+  Log log(kLarge);
+  log.append(kLarge);
   EXPECT_EQ(log.one_in(), 1U);
   static_cast<void>(log.until(LogReach::kFewest));
   for (const std::size_t one_in : {8, 128, 8, 128, 8}) {
@@ -129,9 +142,7 @@ TEST(LogReachTest, WhereNothingOldIsAskedForASampleIsKeptNowOfManyNowOfFew) {
 
 // However few states there are, some turn is of one of them.
 TEST(LogReachTest, EachTurnsSampleIsOfOtherStates) {
-  Log log;
-  log.append(kMost);
-  static_cast<void>(log.until(LogReach::kFewest));
+  Log log = sampled();
   std::size_t kept = 0;
   for (std::size_t turn = 0; turn < 16; ++turn) {
     const std::size_t one_in = log.one_in();
@@ -142,25 +153,41 @@ TEST(LogReachTest, EachTurnsSampleIsOfOtherStates) {
 }
 
 TEST(LogReachTest, AllIsKeptAgainWhereMuchOfTheSampleIsFound) {
-  Log log;
-  log.append(kMost);
-  static_cast<void>(log.until(LogReach::kFewest));
+  Log log = sampled();
   log.append(100);
   for (int found = 1; found < 8; ++found) {
     log.append(2);
-    log.reach.asked_for(50);
+    log.reach.asked_for(64);
     EXPECT_EQ(log.one_in(), 8U);
   }
-  log.reach.asked_for(50);
+  log.reach.asked_for(64);
   EXPECT_EQ(log.one_in(), 1U);
   log.append(1);
-  EXPECT_EQ(log.room, 2 * LogReach::kFewest) << "it grows at once";
+  EXPECT_EQ(log.room, 2 * LogReach::kFewest) << "it grows at once, for what was found is 512 states old";
+}
+
+// Likewise, but few are enough for it.
+TEST(LogReachTest, WhatIsFoundNearbyMakesNoLogLarge) {
+  Log log = sampled();
+  for (int found = 1; found <= 8; ++found) log.reach.asked_for(63);
+  EXPECT_EQ(log.one_in(), 1U);
+  EXPECT_GE(log.until(2 * LogReach::kFewest), 2 * kLarge) << "the second pause";
+}
+
+TEST(LogReachTest, AfterALongTimeAllIsKeptOnceMore) {
+  constexpr std::size_t kSmall = 2 * LogReach::kFewest;
+  Log log = sampled(kSmall);
+  for (const std::size_t pause : {8, 16, 32, 64, 64}) {
+    std::size_t came = 0;
+    for (; !log.reach.is_kept(1) || !log.reach.is_kept(2); ++came) log.append(1);
+    EXPECT_EQ(came, pause * kSmall);
+    static_cast<void>(log.until(kSmall));
+    static_cast<void>(log.until(LogReach::kFewest));
+  }
 }
 
 TEST(LogReachTest, AFewThatAreFoundAreNoStep) {
-  Log log;
-  log.append(kMost);
-  static_cast<void>(log.until(LogReach::kFewest));
+  Log log = sampled();
   for (int i = 0; i < 1000; ++i) {
     log.append(5);
     log.reach.asked_for(50);

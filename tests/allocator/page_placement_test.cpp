@@ -306,6 +306,29 @@ TEST_F(PagePlacementTest, AStreamsAddressesGoOnInAnotherArena) {
   small.audit();
 }
 
+// Addresses are far apart then.
+TEST_F(PagePlacementTest, FreeBytesAreFoundInWhicheverArena) {
+  constexpr int kBlocks = 300;
+  PagePlacement small(kPageOf128, PagePlacement::kNoLimit, 1);
+  std::vector<PagedBlock> blocks;
+  for (int i = 0; i < kBlocks; ++i) {
+    PagePlan made = small.plan({128, 0});
+    blocks.push_back(small.commit(made));
+  }
+  ASSERT_GT(small.table().arenas(), kBlocks / 3);
+  for (int i = 0; i < kBlocks; i += 2) {
+    small.freed(blocks[static_cast<std::size_t>(i)]);
+    small.settle(blocks[static_cast<std::size_t>(i)]);
+  }
+  small.audit();
+  for (int i = 0; i < kBlocks; i += 2) {
+    PagePlan made = small.plan({127, 0});
+    EXPECT_TRUE(made.gather.empty());
+    EXPECT_EQ(small.commit(made).address, blocks[static_cast<std::size_t>(i)].address);
+  }
+  small.audit();
+}
+
 TEST_F(PagePlacementTest, ManyStreamsShareFewArenas) {
   std::vector<PagedBlock> blocks;
   for (StreamNumber stream = 0; stream < 100; ++stream) blocks.push_back(allocate(100, stream));

@@ -413,5 +413,70 @@ TEST_F(PageShortcutTest, ItChangesNoDecision) {
   EXPECT_LT(refused, known);
 }
 
+// Where nothing came again for long only a sample of states is in the log: with it, too. What comes again then is
+// found, and makes no calls in the end.
+TEST_F(PageShortcutTest, ASampleOfStatesChangesNoDecisionAndFindsWhatComesAgain) {
+  constexpr std::size_t kEntries = 2 * LogReach::kFewest;
+  PagePlacement quick(kPageOf128, PagePlacement::kNoLimit, PagePlacement::kNoLimit, kEntries);
+  PagePlacement plain(kPageOf128, PagePlacement::kNoLimit, PagePlacement::kNoLimit, kEntries);
+  ScriptedDriver quick_driver;
+  ScriptedDriver plain_driver;
+  std::int64_t known = 0;
+  const auto place = [](PagePlacement& placement, ScriptedDriver& driver, const PageRequest& request) {
+    PagePlan made = placement.plan(request);
+    EXPECT_TRUE(made.gather.empty() || carry_out(made.gather, driver));
+    return placement.commit(made);
+  };
+  using Both = std::pair<PagedBlock, PagedBlock>;
+  const auto allocate_both = [&](const PageRequest& request) {
+    std::optional<PagedBlock> block = quick.take_known(request);
+    known += block ? 1 : 0;
+    if (PagePlan* const own = block ? nullptr : quick.plan_of_own(request)) block = quick.commit(*own);
+    if (auto handed = block ? std::nullopt : quick.plan_known(request)) block = quick.commit(*handed);
+    if (!block) block = place(quick, quick_driver, request);
+    const PagedBlock other = place(plain, plain_driver, request);
+    EXPECT_EQ(block->address, other.address);
+    return Both(*block, other);
+  };
+  const auto free_both = [&](const Both& both) {
+    quick.freed(both.first);
+    plain.freed(both.second);
+    quick.settle(both.first);
+    plain.settle(both.second);
+  };
+  std::mt19937_64 random(20261126);
+  std::vector<Both> live;
+  for (int i = 0; i < 60'000; ++i) {
+    if (live.size() == 30) {
+      const std::size_t at = random() % live.size();
+      free_both(std::exchange(live[at], live.back()));
+      live.pop_back();
+    }
+    live.push_back(allocate_both({static_cast<Sectors>(1 + random() % 1000), static_cast<StreamNumber>(random() % 2)}));
+    ASSERT_FALSE(HasFailure()) << "request " << i;
+  }
+  std::vector<PageRequest> step;
+  for (int i = 0; i < 60; ++i)
+    step.push_back({static_cast<Sectors>(1 + random() % 1000), static_cast<StreamNumber>(random() % 2)});
+  // Returns how many were known.
+  const auto pass = [&] {
+    known = 0;
+    std::vector<Both> blocks;
+    for (const PageRequest& request : step) blocks.push_back(allocate_both(request));
+    for (const Both& both : blocks) free_both(both);
+    return known;
+  };
+  static_cast<void>(pass());
+  EXPECT_LT(pass(), 30) << "of most states there is nothing";
+  for (int i = 0; i < 2000; ++i) {
+    static_cast<void>(pass());
+    ASSERT_FALSE(HasFailure()) << "pass " << i;
+  }
+  const auto calls = quick_driver.calls;
+  EXPECT_EQ(pass(), 60);
+  EXPECT_EQ(quick_driver.calls, calls);
+  quick.audit();
+}
+
 }  // namespace
 }  // namespace cistern

@@ -229,18 +229,38 @@ std::size_t pass_through(TestedLog& log, Sectors first, Sectors states) {
 }
 
 TEST(PlacementLogTest, AStepThatComesAgainIsFoundWhereOnlyASampleIsKept) {
-  constexpr Sectors kMany = 8 * LogReach::kFewest;
+  constexpr auto kMany = static_cast<Sectors>(256 * LogReach::kFewest);
   for (const Sectors states : {3, 300, 5000}) {
-    TestedLog log(kMany);
-    Sectors address = 4 * kMany;
+    TestedLog log(static_cast<std::size_t>(kMany));
+    const Sectors address = 4 * kMany;
     pass_through(log, 0, address);
     ASSERT_EQ(log.room(), LogReach::kFewest);
     EXPECT_EQ(pass_through(log, address, states), 0U);
     const auto all = static_cast<std::size_t>(states);
-    const auto most = static_cast<Sectors>(20 * 128 * LogReach::kFewest);
     Sectors requests = 0;
-    for (; requests < most && pass_through(log, address, states) != all;) requests += states;
-    EXPECT_LT(requests, most) << states;
+    for (; requests < 8 * kMany && pass_through(log, address, states) != all;) requests += states;
+    EXPECT_LT(requests, 8 * kMany - kMany) << states << ": before all are kept again";
+    log.audit();
+  }
+}
+
+// A shorter log is chosen when it is full, and made by the next entry: whatever comes between.
+TEST(PlacementLogTest, AShorterLogIsShortAlthoughItWasForgottenOrGrewMeanwhile) {
+  constexpr std::size_t kMany = 4 * LogReach::kFewest;
+  for (const bool forgets : {false, true}) {
+    TestedLog log(kMany);
+    Sectors address = 0;
+    for (; log.has_room() || log.room() < kMany || log.size() < kMany; ++address) {
+      ASSERT_LT(address, static_cast<Sectors>(8 * kMany));
+      pass_through(log, address, 1);
+    }
+    EXPECT_EQ(log.room(), kMany) << "chosen, and not made";
+    if (forgets)
+      log.forget();
+    else
+      log.grow(2 * kMany);
+    pass_through(log, address, 100);
+    EXPECT_EQ(log.room(), LogReach::kFewest);
     log.audit();
   }
 }

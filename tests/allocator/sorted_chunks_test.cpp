@@ -93,6 +93,24 @@ TEST(SortedChunksTest, AValueIsReplacedWhereItIs) {
   expect_all(chunks, expected);
 }
 
+// A full one is parted beside one that has few.
+TEST(SortedChunksTest, AHalfJoinsANeighbourThatHasFew) {
+  for (const bool few_come_first : {false, true}) {
+    Chunks chunks;
+    // Two chunks: of half of what one holds, and of the rest.
+    for (std::uint32_t i = 0; i <= kChunk; ++i) chunks.insert({1000 * std::uint64_t{i}, i});
+    const std::uint64_t middle = 1000 * (kChunk / 2);
+    // The second is filled at its far end, and the first left with as few as may be; or the other way round.
+    for (std::uint32_t i = 0; i < kChunk; ++i) {
+      const std::uint64_t key = few_come_first ? 1'000'000 + std::uint64_t{i} : i + 1;
+      const std::uint64_t gone = few_come_first ? 1000 * std::uint64_t{i} : middle + 1000 * std::uint64_t{i};
+      chunks.insert({key, i});
+      if (i < 20) chunks.erase(chunks.lower_bound(gone));
+      chunks.audit();
+    }
+  }
+}
+
 // However few each chunk is left with: `provide` brought them all, or the next chunk would be missing.
 TEST(SortedChunksTest, WhatWasProvidedIsEnoughInWhateverOrderValuesComeAndGo) {
   constexpr std::size_t kValues = 40 * kChunk;
@@ -119,8 +137,9 @@ TEST(SortedChunksTest, WhatWasProvidedIsEnoughInWhateverOrderValuesComeAndGo) {
 
 TEST(RunsBySizeTest, RunsOfAStreamBySizeAndThenAddress) {
   RunsBySize runs;
-  constexpr Sectors kFar = (Sectors{1} << 44) - 1;
-  const std::vector<FreeRun> all{{5, 1, 2}, {kFar, 1, 2}, {0, 2, 2}, {3, kFar, 2}};
+  constexpr Sectors kFar = (Sectors{1} << kAddressBits) - 1;
+  constexpr Sectors kLong = (Sectors{1} << kArenaBits) - 1;
+  const std::vector<FreeRun> all{{5, 1, 2}, {kFar, 1, 2}, {0, 2, 2}, {3, kLong, 2}};
   for (const FreeRun& run : all)
     for (const StreamNumber stream : {1, 2, 3, 1 << 30}) runs.add({run.address, run.sectors, stream});
   const auto from = [&](StreamNumber stream, Sectors sectors) {
@@ -134,13 +153,16 @@ TEST(RunsBySizeTest, RunsOfAStreamBySizeAndThenAddress) {
   EXPECT_EQ(from(2, 0), all);
   EXPECT_EQ(from(2, 2), std::vector<FreeRun>(all.begin() + 2, all.end()));
   EXPECT_EQ(from(4, 0), std::vector<FreeRun>());
-  EXPECT_EQ(from(1 << 30, kFar), (std::vector<FreeRun>{{3, kFar, 1 << 30}}));
+  EXPECT_EQ(from(1 << 30, kLong), (std::vector<FreeRun>{{3, kLong, 1 << 30}}));
+  EXPECT_EQ(from(2, kLong + 1), std::vector<FreeRun>()) << "of another stream's there are";
   runs.change({0, 2, 2}, {1, 1, 2});
   runs.remove({5, 1, 2});
-  EXPECT_EQ(from(2, 0), (std::vector<FreeRun>{{1, 1, 2}, {kFar, 1, 2}, {3, kFar, 2}}));
+  EXPECT_EQ(from(2, 0), (std::vector<FreeRun>{{1, 1, 2}, {kFar, 1, 2}, {3, kLong, 2}}));
   EXPECT_TRUE(runs.contains({5, 1, 1}));
   EXPECT_FALSE(runs.contains({5, 1, 2}));
-  runs.audit();
+  std::size_t count = 0;
+  runs.audit([&](const FreeRun&) { ++count; });
+  EXPECT_EQ(count, runs.size());
 }
 
 }  // namespace

@@ -36,6 +36,9 @@ class Contract : public ::testing::TestWithParam<std::tuple<DoorKind, PolicyText
     setenv("CISTERN_ALLOC_CONF", (std::get<1>(GetParam()).options + "oom_dump:off").c_str(), 1);
     unsetenv("CUDA_VISIBLE_DEVICES");
     initialize();
+    const AllocatorSettings settings = memory_snapshot().settings;
+    ASSERT_EQ(settings.expandable_segments ? "expandable" : settings.policy, std::get<1>(GetParam()).name)
+        << "the heaps of this process were another policy's already";
     // What the process's heaps did for cases before.
     empty_cache();
     reset_peak_memory_stats({0});
@@ -299,7 +302,7 @@ std::vector<DoorKind> doors_where(bool DoorKind::*property) {
 auto under_every_policy(const std::vector<DoorKind>& kinds) {
   return ::testing::Combine(
       ::testing::ValuesIn(kinds),
-      ::testing::Values(PolicyText{"classic", ""}, PolicyText{"expandable", "expandable_segments:True,"},
+      ::testing::Values(PolicyText{"classic", "policy:classic,"}, PolicyText{"expandable", "expandable_segments:True,"},
                         PolicyText{"paged", "policy:paged,"}, PolicyText{"async", "policy:async,", false},
                         PolicyText{"direct", "policy:direct,", false}));
 }
