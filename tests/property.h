@@ -35,7 +35,7 @@ inline long scaled_programs(long full_count, long share_when_sanitized = 10) {
 
 // How many completion orders of one scenario are walked: all of them, but under a sanitizer the first so
 // many, for the others differ in when things happen, not in what code runs.
-inline constexpr long kMostOrders = kSanitized ? 500 : std::numeric_limits<long>::max();
+inline constexpr long kMostOrders = kSanitized ? 100 : std::numeric_limits<long>::max();
 
 // What RC_PARAMS names already stays: RapidCheck prints the value that repeats a failure.
 inline void set_property_parameters(long full_programs, long max_size) {
