@@ -236,6 +236,19 @@ TEST(PlacementLogTest, AStepThatComesAgainIsFoundWhereOnlyASampleIsKept) {
     pass_through(log, 0, address);
     ASSERT_EQ(log.room(), LogReach::kFewest);
     EXPECT_EQ(pass_through(log, address, states), 0U);
+    // What is not of the sample takes no room.
+    Sectors kept = 2 * address;
+    const auto is_kept = [&](Sectors place) {
+      arrive(log, {place, 8});
+      const bool keeps = log.keeps(log.own_position(0));
+      leave(log, {place, 8});
+      return keeps;
+    };
+    while (!is_kept(kept)) ++kept;
+    pass_through(log, kept, 1);
+    for (Sectors other = kept + 1; other < kept + 3000; ++other)
+      if (!is_kept(other)) pass_through(log, other, 1);
+    EXPECT_EQ(pass_through(log, kept, 1), is_kept(kept) ? 1U : 0U);
     const auto all = static_cast<std::size_t>(states);
     Sectors requests = 0;
     for (; requests < 8 * kMany && pass_through(log, address, states) != all;) requests += states;
