@@ -9,23 +9,21 @@
 
 namespace cistern {
 
-void FreeRuns::keep_room(std::size_t runs) {
-  by_size_.provide(runs_.size() + kept_ + runs);
-  runs_.provide(runs_.size() + kept_ + runs);
-  kept_ += runs;
+void FreeRuns::provide(std::size_t runs) {
+  by_size_.provide(runs_.size() + runs);
+  runs_.provide(runs_.size() + runs);
 }
 
-void FreeRuns::provide_one() {
-  by_size_.provide(runs_.size() + 1);
-  runs_.provide(runs_.size() + 1);
+void FreeRuns::keep_room(std::size_t runs) {
+  provide(kept_ + runs);
+  kept_ += runs;
 }
 
 void FreeRuns::add_stream(StreamNumber stream) {
   if (parts_ != nullptr) parts_->add_stream(stream);
 }
 
-void FreeRuns::add(const FreeRun& run, std::uint32_t classes) {
-  provide_one();
+void FreeRuns::add(const FreeRun& run, std::uint32_t classes) noexcept {
   runs_.insert({run.address, run.sectors, run.stream, classes});
   by_size_.add(run);
   sectors_ += run.sectors;
@@ -73,7 +71,7 @@ void FreeRuns::give(Sectors address, Sectors count, StreamNumber stream) {
     run.sectors += runs_[before].sectors;
     is_beside_before = before != runs_.begin() && runs_[runs_.previous(before)].end() == run.address;
   }
-  if (merged == 0) provide_one();
+  if (merged == 0) provide(1);
   if (parts_ != nullptr) {
     handles += parts_->handles_in(run, address, address + count);
     parts_->change_edges(std::span(gone).first(merged), std::span(&run, 1));
@@ -106,7 +104,7 @@ FreeRun FreeRuns::take_first(Sectors address, Sectors end) {
   const Sectors until = std::min(end, whole.end());
   const FreeRun before{whole.address, address - whole.address, whole.stream};
   const FreeRun behind{until, whole.end() - until, whole.stream};
-  if (before.sectors > 0 && behind.sectors > 0) provide_one();
+  if (before.sectors > 0 && behind.sectors > 0) provide(1);
   HandleCounts of_before;
   HandleCounts of_behind;
   if (parts_ != nullptr) {

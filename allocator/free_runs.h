@@ -99,8 +99,10 @@ class FreeRuns {
   using ByAddress = SortedChunks<Run, Address>;
   using Place = ByAddress::Position;
 
-  void provide_one();
-  void add(const FreeRun& run, std::uint32_t classes);
+  // So many more can come. Throws std::bad_alloc, unchanged in what shows.
+  void provide(std::size_t runs);
+  // Requires: it is provided for.
+  void add(const FreeRun& run, std::uint32_t classes) noexcept;
   void remove(Place place) noexcept;
   // The same run has other bounds, between the same others.
   void change(Place place, const FreeRun& to, std::uint32_t classes) noexcept;

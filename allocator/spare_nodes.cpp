@@ -4,10 +4,6 @@
 
 namespace cistern {
 
-void SpareNodes::provide(std::size_t nodes) {
-  while (spare_ < nodes) add_chunk();
-}
-
 void SpareNodes::provide_in_all(std::size_t nodes) {
   while (chunks_.size() * kNodesPerChunk < nodes) add_chunk();
 }
@@ -24,7 +20,7 @@ void SpareNodes::add_chunk() {
 
 void* SpareNodes::do_allocate(std::size_t bytes, std::size_t alignment) {
   if (bytes > kNodeBytes || alignment > kNodeBytes) throw std::logic_error("a tree's node is larger than expected");
-  if (first_ == nullptr) provide(1);
+  if (first_ == nullptr) add_chunk();
   Node* node = first_;
   first_ = node->next;
   --spare_;

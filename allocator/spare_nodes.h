@@ -18,9 +18,7 @@ class SpareNodes final : public std::pmr::memory_resource {
   SpareNodes(const SpareNodes&) = delete;
   SpareNodes& operator=(const SpareNodes&) = delete;
 
-  // The next `nodes` that are taken need no memory of the host's. Throws std::bad_alloc, unchanged in what shows.
-  void provide(std::size_t nodes);
-  // The same for so many that are taken at a time.
+  // So many that are taken at a time need no memory of the host's. Throws std::bad_alloc, unchanged in what shows.
   void provide_in_all(std::size_t nodes);
 
  private:

@@ -7,39 +7,21 @@
 
 #include <vector>
 
-#include "tests/allocator/naive_bytes.h"
-#include "tests/allocator/page_sizes.h"
+#include "tests/allocator/placement_case.h"
 
 namespace cistern {
 namespace {
 
-class PageFitTest : public ::testing::Test {
+class PageFitTest : public PlacementCase {
  protected:
   ~PageFitTest() override { EXPECT_NO_THROW(placement_.audit()); }
 
-  PagedBlock allocate(Sectors sectors, StreamNumber stream = 0) {
-    PagePlan plan = placement_.plan({sectors, stream});
-    EXPECT_EQ(plan.kind, PlanKind::placed);
-    EXPECT_TRUE(plan.gather.empty() || carry_out(plan.gather, driver_));
-    return placement_.commit(plan);
-  }
-  void release(const PagedBlock& block) {
-    placement_.freed(block);
-    placement_.settle(block);
-  }
-  [[nodiscard]] std::vector<FreeRun> runs() const {
-    std::vector<FreeRun> found;
-    placement_.free_runs().for_each([&](const FreeRun& run) { found.push_back(run); });
-    return found;
-  }
+  PagedBlock allocate(Sectors sectors, StreamNumber stream = 0) { return place({sectors, stream}); }
   [[nodiscard]] bool fits(Sectors sectors, StreamNumber stream = 0) {
     PagePlan* const plan = placement_.plan_of_own({sectors, stream});
     if (plan != nullptr) placement_.abandon(*plan);
     return plan != nullptr;
   }
-
-  PagePlacement placement_{kPageOf128};
-  ScriptedDriver driver_;
 };
 
 TEST_F(PageFitTest, ARequestGetsFreeBytesOfItsStream) {

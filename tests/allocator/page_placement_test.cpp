@@ -1,6 +1,5 @@
 #include "allocator/page_placement.h"
-#include "tests/allocator/naive_bytes.h"
-#include "tests/allocator/page_sizes.h"
+#include "tests/allocator/placement_case.h"
 
 #include <gtest/gtest.h>
 
@@ -15,7 +14,7 @@
 namespace cistern {
 namespace {
 
-class PagePlacementTest : public ::testing::Test {
+class PagePlacementTest : public PlacementCase {
  protected:
   struct Operation {
     int id;
@@ -36,15 +35,6 @@ class PagePlacementTest : public ::testing::Test {
     PagePlan made = plan(sectors, stream);
     if (made.kind != PlanKind::placed) throw std::runtime_error("refused");
     return placement_.commit(made);
-  }
-  void release(const PagedBlock& block) {
-    placement_.freed(block);
-    placement_.settle(block);
-  }
-  [[nodiscard]] std::vector<FreeRun> runs() const {
-    std::vector<FreeRun> found;
-    placement_.free_runs().for_each([&](const FreeRun& run) { found.push_back(run); });
-    return found;
   }
   // A program that frees all it allocates.
   static std::vector<Operation> any_program(std::mt19937_64& random, int length, Sectors most, int streams) {
@@ -93,8 +83,6 @@ class PagePlacementTest : public ::testing::Test {
     for (const auto& [address, handle] : driver_.mapped) ASSERT_EQ(table.handle_at(address), handle);
   }
 
-  PagePlacement placement_{kPageOf128};
-  ScriptedDriver driver_;
   NaiveBytes bytes_{kPageOf128};
   std::map<int, PagedBlock> live_;
 };

@@ -9,25 +9,17 @@
 #include <random>
 #include <vector>
 
-#include "tests/allocator/naive_bytes.h"
-#include "tests/allocator/page_sizes.h"
+#include "tests/allocator/placement_case.h"
 
 namespace cistern {
 namespace {
 
-class PageRetirementTest : public ::testing::Test {
+class PageRetirementTest : public PlacementCase {
  protected:
   PagedBlock allocate(Sectors sectors, StreamNumber stream = 0) {
     const PageRequest request{sectors, stream};
-    if (const auto known = placement_.take_known(request)) return *known;
-    PagePlan plan = placement_.plan(request);
-    EXPECT_EQ(plan.kind, PlanKind::placed);
-    EXPECT_TRUE(plan.gather.empty() || carry_out(plan.gather, driver_));
-    return placement_.commit(plan);
-  }
-  void release(const PagedBlock& block) {
-    placement_.freed(block);
-    placement_.settle(block);
+    const auto known = placement_.take_known(request);
+    return known ? *known : place(request);
   }
   // As a heap does with each request, but that its events are done at once.
   void retire(std::size_t most = 16) {
@@ -80,8 +72,6 @@ class PageRetirementTest : public ::testing::Test {
       ASSERT_TRUE(placement_.table().maps(handle, address)) << "mapped, and the table does not know";
   }
 
-  PagePlacement placement_{kPageOf128};
-  ScriptedDriver driver_;
   NaiveBytes bytes_{kPageOf128};
   int begun_ = 0;
 };

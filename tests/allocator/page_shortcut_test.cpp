@@ -12,13 +12,12 @@
 #include <utility>
 #include <vector>
 
-#include "tests/allocator/naive_bytes.h"
-#include "tests/allocator/page_sizes.h"
+#include "tests/allocator/placement_case.h"
 
 namespace cistern {
 namespace {
 
-class PageShortcutTest : public ::testing::Test {
+class PageShortcutTest : public PlacementCase {
  protected:
   struct Operation {
     int id;
@@ -42,11 +41,6 @@ class PageShortcutTest : public ::testing::Test {
     }
     for (const int id : live) program.push_back({id, 0, 0});
     return program;
-  }
-  static std::vector<FreeRun> runs_of(const PagePlacement& placement) {
-    std::vector<FreeRun> found;
-    placement.free_runs().for_each([&](const FreeRun& run) { found.push_back(run); });
-    return found;
   }
   [[nodiscard]] std::optional<PagedBlock> known(Sectors sectors, StreamNumber stream = 0) {
     return placement_.take_known({sectors, stream});
@@ -73,13 +67,7 @@ class PageShortcutTest : public ::testing::Test {
     placement_.set_page_limit(1);
     return block;
   }
-  void release(const PagedBlock& block) {
-    placement_.freed(block);
-    placement_.settle(block);
-  }
 
-  PagePlacement placement_{kPageOf128};
-  ScriptedDriver driver_;
   int hand_overs_ = 0;  // that were known
 };
 

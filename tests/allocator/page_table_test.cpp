@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <new>
 #include <random>
 #include <stdexcept>
 #include <utility>
@@ -45,6 +46,14 @@ class PageTableTest : public ::testing::Test {
   PageTable table_{kPageOf8};
   PageTable::Arena arena_ = table_.add_arena();
 };
+
+TEST_F(PageTableTest, ThereAreNoMoreArenasThanAddresses) {
+  while (table_.arenas() < PageTable::kMostArenas) arena_ = table_.add_arena();
+  EXPECT_EQ(PageTable::arena_of(PageTable::begin_of(arena_)), arena_);
+  EXPECT_LT(PageTable::begin_of(arena_), Sectors{1} << kAddressBits);
+  EXPECT_THROW(static_cast<void>(table_.add_arena()), std::bad_alloc);
+  EXPECT_EQ(table_.arenas(), PageTable::kMostArenas);
+}
 
 TEST_F(PageTableTest, AnAliasShowsTheBytesAtHome) {
   const Sectors begin = table_.begin_of(arena_);

@@ -1,0 +1,39 @@
+#pragma once
+
+// A placement of pages of 128 sectors, and a driver that does what it is asked.
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "allocator/page_placement.h"
+#include "tests/allocator/naive_bytes.h"
+#include "tests/allocator/page_sizes.h"
+
+namespace cistern {
+
+class PlacementCase : public ::testing::Test {
+ protected:
+  // By plan and commit, whatever is known. Requires: it can be had.
+  PagedBlock place(const PageRequest& request) {
+    PagePlan plan = placement_.plan(request);
+    EXPECT_EQ(plan.kind, PlanKind::placed);
+    EXPECT_TRUE(plan.gather.empty() || carry_out(plan.gather, driver_));
+    return placement_.commit(plan);
+  }
+  void release(const PagedBlock& block) {
+    placement_.freed(block);
+    placement_.settle(block);
+  }
+  [[nodiscard]] static std::vector<FreeRun> runs_of(const PagePlacement& placement) {
+    std::vector<FreeRun> found;
+    placement.free_runs().for_each([&](const FreeRun& run) { found.push_back(run); });
+    return found;
+  }
+  [[nodiscard]] std::vector<FreeRun> runs() const { return runs_of(placement_); }
+
+  PagePlacement placement_{kPageOf128};
+  ScriptedDriver driver_;
+};
+
+}  // namespace cistern
