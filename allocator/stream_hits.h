@@ -361,7 +361,7 @@ inline bool StreamHits::count_free(StreamHeap& heap, const Block& block, const I
 inline bool StreamHits::settle_by_stream(StreamHeap& heap) noexcept {
   LazyFree& lazy = heap.lazy_free;
   // Without a block neither holds. One jump: one on whether there is a block could not be foreseen.
-  if (lazy.is_freed() | (lazy.turns() != 0)) [[unlikely]]
+  if ((static_cast<std::int64_t>(lazy.is_freed()) | lazy.turns()) != 0) [[unlikely]]
     return carry_out(heap);
   lazy.drop();
   return true;

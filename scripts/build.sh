@@ -15,9 +15,10 @@ configure() {
 
 # compile PRESET [TARGET...]: configures and builds, everything without a target.
 compile() {
-  local preset=$1
+  local preset=$1 packages=("${build_packages[@]}")
   shift
-  require_packages "${build_packages[@]}"
+  [[ ! $preset =~ ^(asan|tsan)$ ]] || packages+=("${sanitizer_packages[@]}")
+  require_packages "${packages[@]}"
   mkdir -p "$root/build"
   (
     # One build at a time in a folder: Ninja does not see to that itself.

@@ -7,6 +7,8 @@
 build_packages=(cmake ninja-build g++ libfmt-dev nlohmann-json3-dev libcli11-dev zlib1g-dev
   libgtest-dev libgmock-dev librapidcheck-dev libbenchmark-dev python3 'pkgconf|pkg-config' binutils)
 # shellcheck disable=SC2034
+sanitizer_packages=(clang 'libclang-rt-14-dev|libclang-rt-dev')
+# shellcheck disable=SC2034
 bench_packages=('libtcmalloc-minimal4|libtcmalloc-minimal4t64')
 # The other peers of ./dev bench hot, and what counts instructions.
 # shellcheck disable=SC2034
@@ -14,7 +16,7 @@ hot_packages=('libmimalloc2.0|libmimalloc3|libmimalloc2' libjemalloc2 valgrind)
 # shellcheck disable=SC2034
 lint_packages=(clang clang-tidy clang-format)
 # shellcheck disable=SC2034
-fuzz_packages=(cmake ninja-build clang 'libclang-rt-14-dev|libclang-rt-dev')
+fuzz_packages=(cmake ninja-build "${sanitizer_packages[@]}")
 # shellcheck disable=SC2034
 coverage_packages=("${fuzz_packages[@]}" llvm)
 

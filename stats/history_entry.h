@@ -84,8 +84,8 @@ class ChunkHold {
   }
   // Makes the memory of the first `entries` be there: a page that is touched first under a lock keeps others waiting.
   void touch(std::size_t entries = HistoryChunk::kEntries) const noexcept {
-    constexpr std::size_t kPage = 4096;
-    for (std::size_t i = 0; i < entries; i += kPage / sizeof(HistoryEntry)) chunk_->entries[i].ticks = 0;
+    constexpr std::size_t kHostPage = 4096;
+    for (std::size_t i = 0; i < entries; i += kHostPage / sizeof(HistoryEntry)) chunk_->entries[i].ticks = 0;
   }
   // Gives it to whoever takes it over.
   [[nodiscard]] HistoryChunk* release() noexcept { return std::exchange(chunk_, nullptr); }

@@ -50,7 +50,7 @@ struct OfThread {
 // A frame is the caller's frame pointer, then the return address (x86-64: the psABI's section 3.2.2;
 // aarch64: AAPCS64's frame record). Each lies above the one before, on the thread's stack. A fiber's
 // stack is elsewhere: between it and the thread's may be nothing, so nothing is read there.
-[[gnu::no_sanitize("address", "thread")]] std::size_t walk_chain(std::uintptr_t frame, const StackExtent& stack,
+__attribute__((no_sanitize("address", "thread"))) std::size_t walk_chain(std::uintptr_t frame, const StackExtent& stack,
                                                                  std::uintptr_t* frames, std::size_t most) noexcept {
   // The last place of a whole record: what a caller without frame pointers keeps there may be any number.
   const std::uintptr_t last = stack.end - std::min(stack.end, 2 * sizeof(std::uintptr_t));

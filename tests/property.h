@@ -12,6 +12,8 @@
 #include <string>
 #include <utility>
 
+#include "tests/sanitizers.h"
+
 namespace cistern {
 
 // The full count times CISTERN_TEST_SCALE, the share that is to be run (0.1 if unset).
@@ -21,11 +23,7 @@ inline long scaled(long full_count) {
   return std::max(1L, std::lround(static_cast<double>(full_count) * share));
 }
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-inline constexpr bool kSanitized = true;
-#else
-inline constexpr bool kSanitized = false;
-#endif
+inline constexpr bool kSanitized = CISTERN_ADDRESS_SANITIZER != 0 || CISTERN_THREAD_SANITIZER != 0;
 
 // The same for random programs on one thread. Under a sanitizer they take ten times as long, and a
 // small share of them reaches the same code: the others are for the optimised build.

@@ -105,7 +105,7 @@ CUresult DriverState::map_foreign(int owner, OwnedFile file, IpcState::Mapping* 
   const CUmemGenericAllocationHandle physical = virtual_memory.adopt(owner, bytes, std::move(file), begin);
   CUresult result = virtual_memory.map(address, bytes, 0, physical, 0);
   CUmemAccessDesc access{};
-  access.location = {CU_MEM_LOCATION_TYPE_DEVICE, {mapping->device}};
+  access.location = {CU_MEM_LOCATION_TYPE_DEVICE, mapping->device};
   access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
   if (result == CUDA_SUCCESS) {
     result = virtual_memory.set_access(address, bytes, &access, 1);

@@ -10,7 +10,9 @@
 #include <functional>
 #include <utility>
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#include "tests/sanitizers.h"
+
+#if CISTERN_ADDRESS_SANITIZER || CISTERN_THREAD_SANITIZER
 #define CISTERN_ALTERNATES_THREADS 1
 #include <semaphore>
 #include <thread>

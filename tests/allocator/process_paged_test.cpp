@@ -24,7 +24,7 @@ class ProcessPaged : public ::testing::Test {
   }
   static bool may_write(int device, const void* pointer) {
     unsigned long long flags = 0;
-    const CUmemLocation location{CU_MEM_LOCATION_TYPE_DEVICE, {device}};
+    const CUmemLocation location{CU_MEM_LOCATION_TYPE_DEVICE, device};
     EXPECT_EQ(process_driver().mem_get_access(&flags, &location, reinterpret_cast<CUdeviceptr>(pointer)), CUDA_SUCCESS);
     return flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
   }

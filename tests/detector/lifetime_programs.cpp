@@ -32,14 +32,14 @@ class Mapping {
   CUmemGenericAllocationHandle create() {
     CUmemAllocationProp properties{};
     properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
-    properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, {0}};
+    properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, 0};
     CUmemGenericAllocationHandle handle = 0;
     EXPECT_EQ(api_.mem_create(&handle, kBytes, &properties, 0), CUDA_SUCCESS);
     return handle;
   }
   void open(CUdeviceptr address, std::size_t bytes) {
     CUmemAccessDesc access{};
-    access.location = {CU_MEM_LOCATION_TYPE_DEVICE, {0}};
+    access.location = {CU_MEM_LOCATION_TYPE_DEVICE, 0};
     access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
     EXPECT_EQ(api_.mem_set_access(address, bytes, &access, 1), CUDA_SUCCESS);
   }

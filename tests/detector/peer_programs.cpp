@@ -88,7 +88,7 @@ void access_taken_back_from_memory_that_no_pool_opens(World& w) {
     CUmemoryPool pool = nullptr;
     EXPECT_EQ(w.api.device_get_default_mem_pool(&pool, 0), CUDA_SUCCESS);
     CUmemAccessDesc access{};
-    access.location = {CU_MEM_LOCATION_TYPE_DEVICE, {1}};
+    access.location = {CU_MEM_LOCATION_TYPE_DEVICE, 1};
     access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
     EXPECT_EQ(w.api.mem_pool_set_access(pool, &access, 1), CUDA_SUCCESS);
     CUdeviceptr pointer = 0;
@@ -113,7 +113,7 @@ void kernel_on_a_peers_pool_without_access(World& w) {
     CUmemoryPool pool = nullptr;
     EXPECT_EQ(w.api.device_get_default_mem_pool(&pool, 0), CUDA_SUCCESS);
     CUmemAccessDesc access{};
-    access.location = {CU_MEM_LOCATION_TYPE_DEVICE, {1}};
+    access.location = {CU_MEM_LOCATION_TYPE_DEVICE, 1};
     access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
     EXPECT_EQ(w.api.mem_pool_set_access(pool, &access, 1), CUDA_SUCCESS);
   }

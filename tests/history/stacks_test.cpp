@@ -16,6 +16,7 @@
 #include "stats/symbolizer.h"
 #include "tests/byte_units.h"
 #include "tests/history/trace_replay.h"
+#include "tests/sanitizers.h"
 
 namespace cistern {
 namespace {
@@ -249,7 +250,7 @@ TEST(StackCapture, FollowsFramePointersWhereEveryCallerKeepsOne) {
   std::vector<std::uintptr_t> frames;
   bool by_tables = true;
   std::thread([&] { nested(20, 128, frames, by_tables); }).join();
-#if !defined(__SANITIZE_THREAD__)  // whose own frames, between a thread's first and ours, keep none
+#if !CISTERN_THREAD_SANITIZER  // whose own frames, between a thread's first and ours, keep none
   EXPECT_FALSE(by_tables);
 #endif
   EXPECT_EQ(frames_named(frames, "nested"), 21);
@@ -324,8 +325,8 @@ TEST(StackCapture, ReadsNoFrameWhereTheRegisterHoldsAnythingElse) {
 }
 #endif
 
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) && \
-    !defined(__SANITIZE_THREAD__)
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !CISTERN_ADDRESS_SANITIZER && \
+    !CISTERN_THREAD_SANITIZER
 // A fiber's memory with a hole above it, below the thread's stack.
 struct Fiber {
   static constexpr std::size_t kBytes = 256 * 1024;

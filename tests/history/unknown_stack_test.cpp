@@ -1,7 +1,9 @@
 // Threads whose stack the C library cannot name: for now, or never.
 
 // The sanitizers ask for each thread's stack as well.
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#include "tests/sanitizers.h"
+
+#if !CISTERN_ADDRESS_SANITIZER && !CISTERN_THREAD_SANITIZER
 
 #include <dlfcn.h>
 #include <gtest/gtest.h>

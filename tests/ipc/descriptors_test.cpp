@@ -26,7 +26,7 @@ class Descriptors : public ::testing::Test {
   CUmemGenericAllocationHandle create(std::size_t bytes, CUmemAllocationHandleType types = kDescriptor) {
     CUmemAllocationProp properties{};
     properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
-    properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, {0}};
+    properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, 0};
     properties.requestedHandleTypes = types;
     CUmemGenericAllocationHandle handle = 0;
     EXPECT_EQ(own.api.mem_create(&handle, bytes, &properties, 0), CUDA_SUCCESS);
@@ -37,7 +37,7 @@ class Descriptors : public ::testing::Test {
     EXPECT_EQ(own.api.mem_address_reserve(&address, bytes, 0, 0, 0), CUDA_SUCCESS);
     EXPECT_EQ(own.api.mem_map(address, bytes, 0, handle, 0), CUDA_SUCCESS);
     CUmemAccessDesc access{};
-    access.location = {CU_MEM_LOCATION_TYPE_DEVICE, {0}};
+    access.location = {CU_MEM_LOCATION_TYPE_DEVICE, 0};
     access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
     EXPECT_EQ(own.api.mem_set_access(address, bytes, &access, 1), CUDA_SUCCESS);
     return address;
@@ -130,7 +130,7 @@ TEST_F(Descriptors, AnExporterThatEndsLeavesTheMemoryToTheImporter) {
     ReadyDriver exporter;
     CUmemAllocationProp properties{};
     properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
-    properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, {0}};
+    properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, 0};
     properties.requestedHandleTypes = kDescriptor;
     CUmemGenericAllocationHandle handle = 0;
     ASSERT_EQ(exporter.api.mem_create(&handle, 2 * MiB, &properties, 0), CUDA_SUCCESS);

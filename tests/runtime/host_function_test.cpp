@@ -30,7 +30,7 @@ IpcMemory imported_memory(const DriverApi& api) {
   constexpr std::size_t bytes = std::size_t{2} << 20;
   CUmemAllocationProp properties{};
   properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
-  properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, {0}};
+  properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, 0};
   properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
   CUmemGenericAllocationHandle handle = 0;
   EXPECT_EQ(api.mem_create(&handle, bytes, &properties, 0), CUDA_SUCCESS);

@@ -273,13 +273,13 @@ TEST_F(VirtualMemoryTest, ManyHandlesSideBySideAreOneRange) {
 TEST_F(VirtualMemoryTest, AccessIsToldByDeviceAndMapping) {
   const CUdeviceptr address = reserve(2 * kGranule);
   const auto access_of = [&](int device, CUdeviceptr at) {
-    const CUmemLocation location{CU_MEM_LOCATION_TYPE_DEVICE, {device}};
+    const CUmemLocation location{CU_MEM_LOCATION_TYPE_DEVICE, device};
     unsigned long long flags = 99;
     EXPECT_EQ(api.mem_get_access(&flags, &location, at), CUDA_SUCCESS);
     return flags;
   };
-  const CUmemLocation here{CU_MEM_LOCATION_TYPE_DEVICE, {0}};
-  const CUmemLocation absent{CU_MEM_LOCATION_TYPE_DEVICE, {2}};
+  const CUmemLocation here{CU_MEM_LOCATION_TYPE_DEVICE, 0};
+  const CUmemLocation absent{CU_MEM_LOCATION_TYPE_DEVICE, 2};
   unsigned long long flags = 99;
   EXPECT_EQ(api.mem_get_access(&flags, &here, address), CUDA_ERROR_INVALID_VALUE);  // nothing is mapped
   map(address, kGranule, create(kGranule));

@@ -385,7 +385,8 @@ TEST(SnapshotReader, DeepNestingIsRefused) {
 // With a stack, a tag and a text, and entries of several kinds.
 Json with_history() {
   Json json = sample();
-  const Json frames = Json::array({{{"name", "f"}, {"filename", "a.py"}, {"line", 3}}});
+  const Json frame = {{"name", "f"}, {"filename", "a.py"}, {"line", 3}};
+  const Json frames = Json::array({frame});
   segment(json)["blocks"][0]["frames"] = frames;
   segment(json)["blocks"][0]["tag"] = 1;
   json["tags"] = {"weights", "optimizer"};
@@ -397,8 +398,8 @@ Json with_history() {
   Json oom = trace_entry("oom", 0, 4096);
   oom.erase("addr");
   oom["device_free"] = 77;
-  json["device_traces"] = {
-      Json::array({alloc, trace_entry("of_tomorrow", 1, 2), oom, trace_entry("free_requested", 4096, 1000)})};
+  json["device_traces"] = Json::array(
+      {Json::array({alloc, trace_entry("of_tomorrow", 1, 2), oom, trace_entry("free_requested", 4096, 1000)})});
   json["external_annotations"] = {{{"name", "step"}, {"stage", "END"}, {"device", 0}, {"time_us", 1700000000000020}}};
   return json;
 }
