@@ -51,7 +51,8 @@ struct OfThread {
 // aarch64: AAPCS64's frame record). Each lies above the one before, on the thread's stack. A fiber's
 // stack is elsewhere: between it and the thread's may be nothing, so nothing is read there.
 __attribute__((no_sanitize("address", "thread"))) std::size_t walk_chain(std::uintptr_t frame, const StackExtent& stack,
-                                                                 std::uintptr_t* frames, std::size_t most) noexcept {
+                                                                         std::uintptr_t* frames,
+                                                                         std::size_t most) noexcept {
   // The last place of a whole record: what a caller without frame pointers keeps there may be any number.
   const std::uintptr_t last = stack.end - std::min(stack.end, 2 * sizeof(std::uintptr_t));
   if (stack.end == 0 || frame < stack.lowest) return 0;
