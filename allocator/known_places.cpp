@@ -26,7 +26,7 @@ void KnownPlaces::provide(std::size_t places, std::size_t most) {
   const bool is_sparse = slots_.size() > kSparse * larger;
   if (room() >= places && 2 * room() >= size() && !is_sparse) return;  // it will take a while until the next time
   while (larger < places_.size() + places) larger *= 2;
-  std::vector<Slot> slots(std::bit_ceil(2 * larger));
+  LargeTable<Slot> slots(std::bit_ceil(2 * larger));
   unused_.reserve(slots.size() / 2);
   changed_.reserve(slots.size() / 2);
   places_.reserve(slots.size() / 2);

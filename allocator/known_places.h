@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "allocator/free_runs.h"
+#include "allocator/large_table.h"
 #include "allocator/page_size.h"
 #include "allocator/placement_log.h"
 
@@ -97,9 +98,9 @@ class KnownPlaces {
   void forget_idle() noexcept;
   void fill_slots() noexcept;
 
-  std::vector<KnownPlace> places_;
+  LargeTable<KnownPlace> places_;
   std::vector<Number> unused_;
-  std::vector<Slot> slots_;  // a power of two, twice the places for which there is room: open addressing
+  LargeTable<Slot> slots_;  // a power of two, twice the places for which there is room: open addressing
   std::vector<Number> changed_;
   std::size_t came_ = 0;  // new ones, since some were forgotten
 };

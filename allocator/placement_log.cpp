@@ -231,10 +231,10 @@ void PlacementLog::empty_slot(std::size_t slot) {
 // Keeps the newest entries that there is room for. `kept`: a number that may become another.
 void PlacementLog::resize(std::size_t entries, Number& kept) {
   const std::size_t count = std::bit_ceil(2 * entries);
-  std::vector<Chain> slots(count);
-  std::vector<Exact> exact(count);
-  std::vector<Entry> ring(entries);
-  std::vector<Link> links(entries);
+  LargeTable<Chain> slots(count);
+  LargeTable<Exact> exact(count);
+  LargeTable<Entry> ring(entries);
+  LargeTable<Link> links(entries);
   const std::size_t gone = size_ - std::min(size_, entries);
   for (std::size_t i = gone; i < size_; ++i) ring[i - gone] = ring_[(oldest_ + i) % ring_.size()];
   const auto moved = [&](Number number) {

@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "allocator/free_runs.h"
+#include "allocator/large_table.h"
 #include "allocator/log_reach.h"
 #include "allocator/page_size.h"
 
@@ -232,12 +233,12 @@ class PlacementLog {
   std::size_t room_;  // that there is to be: a longer ring once it is full
   Sums all_;
   std::vector<Sums> own_;  // of streams
-  std::vector<Entry> ring_;
-  std::vector<Link> links_;  // of the ring's entries
-  Number oldest_ = 0;        // a place in the ring
+  LargeTable<Entry> ring_;
+  LargeTable<Link> links_;  // of the ring's entries
+  Number oldest_ = 0;       // a place in the ring
   std::size_t size_ = 0;
-  std::vector<Chain> slots_;  // a power of two, at least twice the ring's: open addressing
-  std::vector<Exact> exact_;  // as many: open addressing
+  LargeTable<Chain> slots_;  // a power of two, at least twice the ring's: open addressing
+  LargeTable<Exact> exact_;  // as many: open addressing
   int shift_ = 0;
   Number expected_ = kNone;  // behind what was followed last, or what served that first
   Number next_ = kNone;      // behind what was followed last

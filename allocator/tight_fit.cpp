@@ -33,7 +33,7 @@ constexpr int kBestChange = -2;
 
 // More runs are not looked at: among many there is one like it before, and requests that do not come again would walk
 // over hundreds each time.
-constexpr int kMostRuns = 32;
+constexpr int kMostRuns = 8;
 
 // The best position so far.
 struct Best {

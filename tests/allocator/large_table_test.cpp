@@ -1,0 +1,65 @@
+#include "allocator/large_table.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdint>
+#include <cstdlib>
+#include <limits>
+#include <numeric>
+
+namespace cistern {
+namespace {
+
+constexpr std::size_t kHugePage = std::size_t{2} << 20;
+
+// What the process has mapped, without host memory.
+std::int64_t mapped_pages() {
+  std::array<char, 128> text{};
+  const int file = ::open("/proc/self/statm", O_RDONLY);
+  EXPECT_GT(::read(file, text.data(), text.size() - 1), 0);
+  ::close(file);
+  return std::strtoll(text.data(), nullptr, 10);
+}
+
+bool begins_a_huge_page(const void* table) { return reinterpret_cast<std::uintptr_t>(table) % kHugePage == 0; }
+
+TEST(LargeTable, BeginsAHugePageFromItsSizeOn) {
+  const LargeTable<std::uint64_t> one(kHugePage / 8);
+  const LargeTable<std::uint64_t> more(kHugePage / 8 * 3 + 5);
+  EXPECT_TRUE(begins_a_huge_page(one.data()));
+  EXPECT_TRUE(begins_a_huge_page(more.data()));
+}
+
+TEST(LargeTable, GrowsThroughBothKindsOfMemory) {
+  LargeTable<std::uint32_t> table;
+  for (std::uint32_t i = 0; i < 2'000'000; ++i) table.push_back(i);
+  std::uint32_t expected = 0;
+  for (const std::uint32_t value : table) ASSERT_EQ(value, expected++);
+}
+
+TEST(LargeTable, GoesBackWhole) {
+  for (const std::size_t bytes : {kHugePage, kHugePage + 1, 3 * kHugePage - 1}) {
+    const std::int64_t before = mapped_pages();
+    void* const table = obtain_table(bytes);
+    const std::int64_t during = mapped_pages();
+    release_table(table, bytes);
+    const std::int64_t page = ::sysconf(_SC_PAGESIZE);
+    EXPECT_EQ(during - before, (static_cast<std::int64_t>(bytes) + page - 1) / page) << bytes << " bytes";
+    EXPECT_EQ(mapped_pages(), before) << bytes << " bytes";
+  }
+}
+
+TEST(LargeTable, ThatCannotBeHadIsBadAlloc) {
+  const std::int64_t before = mapped_pages();
+  EXPECT_THROW(static_cast<void>(obtain_table(std::size_t{1} << 60)), std::bad_alloc);
+  EXPECT_THROW(static_cast<void>(obtain_table(std::numeric_limits<std::size_t>::max())), std::bad_alloc);
+  EXPECT_THROW(static_cast<void>(TableMemory<std::uint64_t>().allocate(std::numeric_limits<std::size_t>::max() / 4)),
+               std::bad_array_new_length);
+  EXPECT_EQ(mapped_pages(), before);
+}
+
+}  // namespace
+}  // namespace cistern
