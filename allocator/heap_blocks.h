@@ -52,6 +52,7 @@ class HeapBlocks : public HeapReports {
   // paged_blocks.cpp
   void free_paged_at_once(Block* block) noexcept;
   void put_free_paged(Block* block, BlockSpares& spares) noexcept;
+  void settle_paged(Block* block, BlockSpares& spares) noexcept;
   Block* complete_paged_free(Block* block, StreamNumber to, const Lock& lock);
 
   // guarded_free.cpp: frees that wait for other streams.

@@ -265,9 +265,13 @@ void HeapBlocks::free_paged_at_once(Block* block) noexcept {
 
 // Its bytes are free, and the block is a spare one.
 void HeapBlocks::put_free_paged(Block* block, BlockSpares& spares) noexcept {
-  const KnownPlaces::Number place = PagedMemory::place_of(*block);
-  paged_->placement.freed(place);
-  paged_->placement.settle(place);
+  paged_->placement.freed(PagedMemory::place_of(*block));
+  settle_paged(block, spares);
+}
+
+// The same of a block that left its place when its free was asked for.
+void HeapBlocks::settle_paged(Block* block, BlockSpares& spares) noexcept {
+  paged_->placement.settle(PagedMemory::place_of(*block));
   paged_->detach(*block);
   spares.give(block);
 }

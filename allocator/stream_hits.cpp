@@ -237,6 +237,7 @@ bool StreamHits::carry_out(StreamHeap& heap) noexcept {
     put_free(block, free, heap.of(block->kind), heap.spares);
   } else if (lazy.state() == LazyFree::State::awaited) {
     heap.live.erase(block->address);
+    if (block->segment->is_paged()) paged_->placement.freed(PagedMemory::place_of(*block));
   }
   lazy.end();
   return true;
@@ -280,7 +281,10 @@ void StreamHits::settle_lazy_free(StreamHeap& heap) noexcept {
   if (turns != 0 || state == LazyFree::State::free) heap.standing_worth.ended(turns);
   if (state < LazyFree::State::free) return;
   heap.live.erase(block->address);
-  if (state == LazyFree::State::free) free_any_at_once(block);
+  if (state == LazyFree::State::free)
+    free_any_at_once(block);
+  else if (block->segment->is_paged())
+    paged_->placement.freed(PagedMemory::place_of(*block));
 }
 
 }  // namespace cistern

@@ -203,6 +203,12 @@ class StreamHits : public PairHits {
   [[nodiscard, gnu::noinline]] Awaited begin_awaiting(StreamHeap& heap, std::uint64_t address) noexcept;
   [[gnu::noinline]] void record_awaited(StreamHeap& heap, const Awaited& awaited) noexcept;
   [[nodiscard]] bool can_await(const Block* block) const noexcept;
+  void leave_place(const Block& block) noexcept;
+  // Whether frees wait that a request in paged memory may have to claim (paged_claims.cpp), which takes the heap's
+  // lock.
+  [[nodiscard]] bool waits_in_pages(const StreamHeap& heap) const noexcept {
+    return heap.paged_stream >= 0 && awake_.awaiting() != 0;
+  }
   [[nodiscard]] bool end_recording(StreamHeap& heap, Block* block, CUevent event) noexcept;
   void end_recording_by_heap(Block* block, const PendingFrees::Entry& entry, CUresult result) noexcept;
   [[nodiscard, gnu::noinline]] void* allocate_after_waits(StreamHeap& heap, std::size_t bytes) noexcept;
@@ -211,6 +217,7 @@ class StreamHits : public PairHits {
   template <std::size_t kStreams>
   [[nodiscard]] bool complete_awaited(std::span<StreamHeap* const, kStreams> heaps, std::uint64_t* at) noexcept;
   [[nodiscard]] bool complete_by_stream(StreamHeap& heap, Block& block, std::uint64_t* at) noexcept;
+  [[nodiscard]] bool complete_in_pages(StreamHeap& heap, Block& block, std::uint64_t* at) noexcept;
   void trace_completed(StreamHeap& heap, const Block& block, std::uint64_t* at) noexcept;
   void hand_over_awaited() noexcept;
 };

@@ -1,7 +1,8 @@
 // Frees of blocks that one other stream of the device used, with the lock of their own stream alone: behind an event,
 // which requests ask for as the heap's ask for those of PendingFrees: with the locks of the streams that have any, and
 // of their own. To the stream's part of the statistics such a block is allocated until it is free: whoever looks has
-// the heap's lock, and with that every free that waits is handed over and counted first.
+// the heap's lock, and with that every free that waits is handed over and counted first. So has a request in paged memory
+// as long as any free waits: it may have to claim that.
 
 #include "allocator/stream_hits.h"
 #include "allocator/stream_locks.h"
@@ -34,10 +35,12 @@ StreamHits::Awaited StreamHits::begin_awaiting(StreamHeap& heap, std::uint64_t a
   const bool may_stand = lazy.block() == block && heap.awaited.empty();
   if (!may_stand && !settle_by_stream(heap)) return {};
   awake_.begin_awaiting(heap.awake_bit.load(std::memory_order_relaxed), one_stream_serves_);
-  if (may_stand)
+  if (may_stand) {
     lazy.await();
-  else
+  } else {
     heap.live.erase(address);
+    if (block->segment->is_paged()) leave_place(*block);
+  }
   heap.recurrence.cut();
   // Before the block can serve another request.
   api_.note_free(address, block->bytes, heap.stream.handle);
@@ -59,13 +62,17 @@ void StreamHits::record_awaited(StreamHeap& heap, const Awaited& awaited) noexce
     end_recording_by_heap(block, entry, result);
 }
 
-// Whether one event on another stream of the device is all that a free of the block waits for. Paged memory's places
-// are all streams'.
+// The state that the log knows places by is without the block, though its bytes are not free.
+void StreamHits::leave_place(const Block& block) noexcept {
+  const auto turn = turn_in_pages();
+  paged_->placement.freed(PagedMemory::place_of(block));
+}
+
+// Whether one event on another stream of the device is all that a free of the block waits for.
 bool StreamHits::can_await(const Block* block) const noexcept {
-  return block != nullptr && !block->segment->is_paged() && block->has_uses &&
-         block->state == BlockState::active_allocated && block->holds == 0 && block->stack == kNoStackId &&
-         !block->oversize && !block->uses.empty() && std::next(block->uses.begin()) == block->uses.end() &&
-         block->uses.front().device == device_;
+  return block != nullptr && block->has_uses && block->state == BlockState::active_allocated && block->holds == 0 &&
+         block->stack == kNoStackId && !block->oversize && !block->uses.empty() &&
+         std::next(block->uses.begin()) == block->uses.end() && block->uses.front().device == device_;
 }
 
 // False: the heap has taken the entry over meanwhile.
@@ -98,7 +105,7 @@ void StreamHits::end_recording_by_heap(Block* block, const PendingFrees::Entry& 
 [[gnu::flatten]] void* StreamHits::allocate_after_waits(StreamHeap& heap, std::size_t bytes) noexcept {
   std::uint64_t completed_at = 0;
   const std::array<StreamHeap* const, 1> own = {&heap};
-  if (!complete_awaited<1>(own, &completed_at)) return nullptr;
+  if (!complete_awaited<1>(own, &completed_at) || waits_in_pages(heap)) return nullptr;
   return take_standing_or_hit(heap, bytes, [&](const Block& block) {
     if (completed_at != 0)
       write_by_stream_at<kAllocated>(heap, block.address, bytes, completed_at);
@@ -113,7 +120,7 @@ void* StreamHits::allocate_among_waits(StreamHeap& heap, std::size_t bytes, cons
   if (!heap.is_awake.load(std::memory_order_relaxed)) return nullptr;
   const StreamLocks locks(heap, awake_, awake_.awaiting());
   if (!may_serve(heap) || heap.stream.id != stream.id || current_tag() != kUntagged) return nullptr;
-  if (!complete_awaited(locks.heaps(), nullptr)) return nullptr;
+  if (!complete_awaited(locks.heaps(), nullptr) || waits_in_pages(heap)) return nullptr;
   if (heap.recurrence.is_followed() && heap.awaited.empty())
     if (void* const pointer = follow_request(heap, bytes)) return pointer;
   return take_standing_or_hit(heap, bytes,
@@ -157,11 +164,22 @@ bool StreamHits::complete_by_stream(StreamHeap& heap, Block& block, std::uint64_
     return true;
   }
   if (!settle_by_stream(heap)) return false;
+  if (block.segment->is_paged()) return complete_in_pages(heap, block, at);
   const FreeNeighbours free(block);
   if (!count_free(heap, block, change_by_freeing(block, free))) return false;
   trace_completed(heap, block, at);
   block.pending_events = 0;
   put_free(&block, free, heap.of(block.kind), heap.spares);
+  return true;
+}
+
+// The same of a block in paged memory.
+bool StreamHits::complete_in_pages(StreamHeap& heap, Block& block, std::uint64_t* at) noexcept {
+  if (!count_free(heap, block, {})) return false;
+  trace_completed(heap, block, at);
+  block.pending_events = 0;
+  const auto turn = turn_in_pages();
+  settle_paged(&block, heap.spares);
   return true;
 }
 

@@ -78,10 +78,11 @@ class MeddlingStreamWaitsTest : public StreamWaitsTest {
 
   Meddling meddling_{.driver = driver_};
   const DriverApi api_ = meddling_.api();
-  CachingAllocator meddled_{{.driver = &api_, .options = AllocatorOptions::parse("oom_dump:off,policy:classic")}};
+  CachingAllocator meddled_{
+      {.driver = &api_, .options = AllocatorOptions::parse(std::string("oom_dump:off,policy:") + GetParam())}};
 };
 
-TEST_F(MeddlingStreamWaitsTest, WhoLooksWhileTheEventIsRecordedFindsThePendingFree) {
+TEST_P(MeddlingStreamWaitsTest, WhoLooksWhileTheEventIsRecordedFindsThePendingFree) {
   meddling_.looks = true;
   driver_.occupy(reader_handle_, 10ms);
   void* const block = turn(meddled_, kKibi);
@@ -95,7 +96,7 @@ TEST_F(MeddlingStreamWaitsTest, WhoLooksWhileTheEventIsRecordedFindsThePendingFr
   meddled_.check();
 }
 
-TEST_F(MeddlingStreamWaitsTest, ARefusedEventIsTriedAgainAndTold) {
+TEST_P(MeddlingStreamWaitsTest, ARefusedEventIsTriedAgainAndTold) {
   meddling_.record = CUDA_ERROR_LAUNCH_FAILED;
   void* const block = turn(meddled_, kKibi);
   EXPECT_EQ(meddled_.memory_stats().active.all.current, 1);
@@ -106,7 +107,7 @@ TEST_F(MeddlingStreamWaitsTest, ARefusedEventIsTriedAgainAndTold) {
   meddled_.check();
 }
 
-TEST_F(MeddlingStreamWaitsTest, AFailingQueryIsToldToTheRequestThatMadeIt) {
+TEST_P(MeddlingStreamWaitsTest, AFailingQueryIsToldToTheRequestThatMadeIt) {
   void* const block = turn(meddled_, kKibi);
   meddling_.query = CUDA_ERROR_LAUNCH_FAILED;
   EXPECT_THROW(static_cast<void>(meddled_.allocate(kKibi, owner_handle_)), DriverError);
@@ -115,7 +116,7 @@ TEST_F(MeddlingStreamWaitsTest, AFailingQueryIsToldToTheRequestThatMadeIt) {
   meddled_.check();
 }
 
-TEST_F(MeddlingStreamWaitsTest, AFailingQueryOfAnotherStreamsFreeIsToldToTheRequestThatMadeIt) {
+TEST_P(MeddlingStreamWaitsTest, AFailingQueryOfAnotherStreamsFreeIsToldToTheRequestThatMadeIt) {
   for (int i = 0; i < 3; ++i) meddled_.deallocate(meddled_.allocate(kKibi, other_handle_));
   void* const block = turn(meddled_, kKibi);
   meddling_.query = CUDA_ERROR_LAUNCH_FAILED;
@@ -128,7 +129,7 @@ TEST_F(MeddlingStreamWaitsTest, AFailingQueryOfAnotherStreamsFreeIsToldToTheRequ
 }
 
 // Another thread that has nothing to do with either stream goes on while the event is asked for.
-TEST_F(MeddlingStreamWaitsTest, ARequestThatAsksForAnotherStreamsEventHoldsTheLocksOfBothAlone) {
+TEST_P(MeddlingStreamWaitsTest, ARequestThatAsksForAnotherStreamsEventHoldsTheLocksOfBothAlone) {
   const StreamHandle third = driver_.create_stream();
   void* block = nullptr;
   for (int i = 0; i < 4; ++i) {
@@ -151,7 +152,7 @@ TEST_F(MeddlingStreamWaitsTest, ARequestThatAsksForAnotherStreamsEventHoldsTheLo
   meddled_.check();
 }
 
-TEST_F(MeddlingStreamWaitsTest, ADriverThatWantsAContextGetsOne) {
+TEST_P(MeddlingStreamWaitsTest, ADriverThatWantsAContextGetsOne) {
   meddling_.wants_context = true;
   std::thread([&] {
     void* const block = turn(meddled_, kKibi);
@@ -162,6 +163,8 @@ TEST_F(MeddlingStreamWaitsTest, ADriverThatWantsAContextGetsOne) {
   }).join();
   meddled_.check();
 }
+
+INSTANTIATE_TEST_SUITE_P(Each, MeddlingStreamWaitsTest, kEachPolicy, name_of_policy);
 
 }  // namespace
 }  // namespace cistern
