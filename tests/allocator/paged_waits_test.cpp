@@ -46,6 +46,7 @@ class Side {
     allocator_.deallocate(*chosen);
     live_.erase(chosen);
   }
+  [[nodiscard]] std::size_t last() const { return live_.size() - 1; }
   void occupy(std::size_t stream) { driver_.occupy(streams_[stream], 1ms); }
   void finish(std::size_t stream) { driver_.run_until_idle(streams_[stream]); }
   // Where the last block lies, from the first one on.
@@ -111,7 +112,8 @@ TEST_P(PagedWaitsTest, PlacesAndFiguresAreThoseOfTheHeap) {
         case 9:  // the block that came last goes, and may come again
           both([&](Side& side) {
             side.allocate(bytes, 0);
-            side.record(~std::size_t{0}, user);
+            side.record(side.last(), user);
+            if (pick % 4 != 0) side.free(side.last());
           });
           break;
         default:
