@@ -196,6 +196,7 @@ struct HeapState {
   bool plain_search_ = false;  // see choose_search
   bool serves_paged_ = false;  // the default pool is in paged memory
   bool decays_ = false;        // and what nobody used for long goes back
+  bool claims_ = false;        // there requests take what waits for other streams' work, and wait themselves
   DeviceHistory history_;
   std::uint64_t requests_with_stacks_ = 0;  // under way, each of which holds its own
   Recorder recorder_;

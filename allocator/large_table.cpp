@@ -10,8 +10,9 @@ namespace {
 
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
 
+// The kernel may refuse to part a mapping where the process has as many as it may: then the addresses stay.
 void unmap(void* begin, std::size_t bytes) noexcept {
-  if (bytes != 0) static_cast<void>(::munmap(begin, bytes));  // refused only for what is no mapping
+  if (bytes != 0 && ::munmap(begin, bytes) != 0) static_cast<void>(::madvise(begin, bytes, MADV_DONTNEED));
 }
 
 std::size_t whole_pages(std::size_t bytes) noexcept {
@@ -32,7 +33,9 @@ void* obtain_table(std::size_t bytes) {
   char* const table = static_cast<char*>(range) + skipped;
   unmap(range, skipped);
   unmap(table + kept, all - skipped - kept);
-  static_cast<void>(::madvise(table, kept, MADV_HUGEPAGE));  // a kernel without them says so, and has small ones
+  // A kernel without either says so: then pages are small, or come when they are touched, which may be on a hit.
+  static_cast<void>(::madvise(table, kept, MADV_HUGEPAGE));
+  static_cast<void>(::madvise(table, kept, MADV_POPULATE_WRITE));
   return table;
 }
 

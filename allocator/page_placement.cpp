@@ -269,6 +269,11 @@ void PagePlacement::freed(KnownPlaces::Number known) {
   harm_.ended_of_class(place.size_class, place.stream, table_.pages() > place.pages_then);
 }
 
+void PagePlacement::audit(Sectors live, std::int64_t blocks, const PlacementLog::Key& state) const {
+  if (live != live_ || blocks != blocks_) throw std::logic_error("the count of placed blocks is not their number");
+  if (!(state == log_.state_of_all())) throw std::logic_error("the log's state is not that of the live blocks");
+}
+
 void PagePlacement::audit() const {
   catch_up();
   places_.audit();

@@ -10,7 +10,7 @@
 //   if (!plan.gather.empty()) without the lock: carry_out(plan.gather, driver)
 //   PagedBlock block = placement.commit(plan);     // or placement.abandon(plan), after which all is as before
 //   ...
-//   placement.freed(block);                        // at the user's free
+//   placement.freed(block);                        // at the user's free, or when one that stood is carried out
 //   placement.settle(block);                       // when all streams are done with it: its bytes are free
 //   ...
 //   Departure leaving = placement.leave(...);      // has wholly free handles to itself
@@ -269,6 +269,9 @@ class PagePlacement {
 
   // Throws std::logic_error where a part's invariant, or that free bytes are at home, does not hold.
   void audit() const;
+  // The same of what it counts: blocks of so many sectors are live, so many are live or wait, and the log's state is
+  // the sum of the live ones' places.
+  void audit(Sectors live, std::int64_t blocks, const PlacementLog::Key& state) const;
 
  private:
   void add_stream(StreamNumber stream);

@@ -269,7 +269,7 @@ void HeapBlocks::put_free_paged(Block* block, BlockSpares& spares) noexcept {
   settle_paged(block, spares);
 }
 
-// The same of a block that left its place when its free was asked for.
+// The same of a block whose free was told to the placement before.
 void HeapBlocks::settle_paged(Block* block, BlockSpares& spares) noexcept {
   paged_->placement.settle(PagedMemory::place_of(*block));
   paged_->detach(*block);
@@ -283,6 +283,7 @@ Block* HeapBlocks::complete_paged_free(Block* block, StreamNumber to, const Lock
   const std::size_t requested = block->requested;
   const Attribution of = attribution(*block);
   const PoolKind kind = block->segment->kind;
+  const std::uint64_t grant = block->freed_in_grant;
   if (std::exchange(block->has_uses, false)) retire(block->uses, *block->segment->owner);
   history_.let_go(block->stack);
   if (to == block->segment->paged_stream)
@@ -291,7 +292,7 @@ Block* HeapBlocks::complete_paged_free(Block* block, StreamNumber to, const Lock
     paged_->placement.settle_for(PagedMemory::place_of(*block), to);
   paged_->detach(*block);
   arena_.give_back(block);
-  recorder_.free_completed(kind, as_signed(bytes), as_signed(requested), {}, of);
+  recorder_.free_completed(kind, as_signed(bytes), as_signed(requested), {}, of, grant);
   return nullptr;
 }
 

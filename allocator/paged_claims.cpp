@@ -20,9 +20,7 @@ struct DeviceAllocator::Claim {
 };
 
 bool DeviceAllocator::may_claim(const PageRequest& wanted) const noexcept {
-  const bool waits =
-      options_.stream_hand_over == StreamHandOver::fair || options_.stream_hand_over == StreamHandOver::wait;
-  return waits && wanted.may_take_others && !pending_.empty() && !capture_under_way();
+  return claims_ && wanted.may_take_others && !pending_.empty() && !capture_under_way();
 }
 
 // Pending frees whose events are all at hand, the oldest first. Throws std::bad_alloc.

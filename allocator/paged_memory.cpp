@@ -115,6 +115,9 @@ std::size_t PagedMemory::check() const {
     require(place == owned.begin() || std::prev(place)->second <= begin, "a byte of paged memory has one owner");
   };
   Sectors sum = 0;
+  Sectors live = 0;
+  std::int64_t blocks = 0;
+  PlacementLog::Key state;
   for_each_free([&](const FreeRun& run) {
     add(run.address, run.sectors);
     sum += run.sectors;
@@ -138,8 +141,13 @@ std::size_t PagedMemory::check() const {
         return true;
       });
       sum += place.sectors;
+      ++blocks;
+      if (block->state != BlockState::active_allocated) continue;
+      live += place.sectors;
+      PlacementLog::add(state, PlacementLog::mark_of({place.address, place.sectors + place.less}));
     }
   });
+  placement.audit(live, blocks, state);
   return static_cast<std::size_t>(sum * kSectorBytes);
 }
 

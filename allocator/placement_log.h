@@ -150,6 +150,8 @@ class PlacementLog {
   // More entries than now; never fewer.
   void grow(std::size_t capacity);
 
+  // The sum of the places that were not left, of all streams.
+  [[nodiscard]] const Key& state_of_all() const { return all_.state; }
   [[nodiscard]] std::size_t size() const { return size_; }
   // For so many entries there is room now.
   [[nodiscard]] std::size_t room() const { return ring_.size(); }

@@ -136,6 +136,7 @@ void DeviceAllocator::choose_search() noexcept {
   plain_search_ = options_.policy == Policy::classic && ranges_ == nullptr;
   serves_paged_ = options_.policy == Policy::paged && paged_ != nullptr;
   decays_ = serves_paged_ && options_.decay_ms != 0;
+  claims_ = options_.stream_hand_over == StreamHandOver::fair || options_.stream_hand_over == StreamHandOver::wait;
   if (paged_ != nullptr) paged_->placement.keep_ages(decays_);
 }
 

@@ -207,7 +207,7 @@ class StreamHits : public PairHits {
   // Whether frees wait that a request in paged memory may have to claim (paged_claims.cpp), which takes the heap's
   // lock.
   [[nodiscard]] bool waits_in_pages(const StreamHeap& heap) const noexcept {
-    return heap.paged_stream >= 0 && awake_.awaiting() != 0;
+    return heap.paged_stream >= 0 && claims_ && awake_.awaiting() != 0;
   }
   [[nodiscard]] bool end_recording(StreamHeap& heap, Block* block, CUevent event) noexcept;
   void end_recording_by_heap(Block* block, const PendingFrees::Entry& entry, CUresult result) noexcept;

@@ -33,7 +33,7 @@ constexpr int kBestChange = -2;
 
 // More runs are not looked at: among many there is one like it before, and requests that do not come again would walk
 // over hundreds each time.
-constexpr int kMostRuns = 8;
+constexpr int kMostRuns = 32;
 
 // The best position so far.
 struct Best {
@@ -48,7 +48,9 @@ struct Best {
 bool may_leave_less(Range run, Sectors sectors, PageSize page, int change) {
   const Sectors head = page.up(run.begin) - run.begin;
   const Sectors tail = page.offset(run.end);
-  return head == sectors || tail == sectors || (change >= 0 && run.end - run.begin == head + tail);
+  // All of them: jumps between them could not be foreseen.
+  return static_cast<bool>(static_cast<int>(head == sectors) | static_cast<int>(tail == sectors) |
+                           (static_cast<int>(change >= 0) & static_cast<int>(run.end - run.begin == head + tail)));
 }
 
 // No position in the run touches fewer whole pages: it would begin with more of a fragment than there is.

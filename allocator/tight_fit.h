@@ -19,7 +19,7 @@ struct TightFit {
   std::int64_t pages = 0;  // wholly free ones that it touches; 0 where a run is used up
 };
 
-// Of the stream's: a run of just that size, lowest address first; else, of the 8 smallest runs that hold the request,
+// Of the stream's: a run of just that size, lowest address first; else, of the 32 smallest runs that hold the request,
 // at an end of a run or at its first or last page edge, the fewest whole pages, then the fewest fragments left, the
 // smallest run, the lowest address. Nothing: no run holds it.
 [[nodiscard]] std::optional<TightFit> tight_fit(const RunsBySize& runs, StreamNumber stream, Sectors sectors,

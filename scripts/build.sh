@@ -9,6 +9,11 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 # CMAKE_CXX_COMPILER_LAUNCHER says so, and not because it is there: with an empty cache a build takes twice as long.
 configure() {
   local folder=$root/build/$1
+  # A tree from before the sanitizers had clang: to tell CMake of another compiler loses what else it was told.
+  if [[ $1 =~ ^(asan|tsan)$ && -e $folder/CMakeCache.txt ]] &&
+    ! grep -q '^CMAKE_CXX_COMPILER:.*clang' "$folder/CMakeCache.txt"; then
+    rm -rf "$folder"
+  fi
   [[ -e $folder/build.ninja ]] && return 0
   (cd "$root" && cmake --preset "$1")
 }

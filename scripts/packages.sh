@@ -7,7 +7,7 @@
 build_packages=(cmake ninja-build g++ libfmt-dev nlohmann-json3-dev libcli11-dev zlib1g-dev
   libgtest-dev libgmock-dev librapidcheck-dev libbenchmark-dev python3 'pkgconf|pkg-config' binutils)
 # shellcheck disable=SC2034
-sanitizer_packages=(clang 'libclang-rt-14-dev|libclang-rt-dev')
+sanitizer_packages=(clang llvm 'libclang-rt-dev|libclang-rt-14-dev')
 # shellcheck disable=SC2034
 bench_packages=('libtcmalloc-minimal4|libtcmalloc-minimal4t64')
 # The other peers of ./dev bench hot, and what counts instructions.
@@ -18,7 +18,7 @@ lint_packages=(clang clang-tidy clang-format)
 # shellcheck disable=SC2034
 fuzz_packages=(cmake ninja-build "${sanitizer_packages[@]}")
 # shellcheck disable=SC2034
-coverage_packages=("${fuzz_packages[@]}" llvm)
+coverage_packages=("${fuzz_packages[@]}")
 
 
 # known_name NAME|NAME...: the first that apt knows, or else the first.

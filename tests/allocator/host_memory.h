@@ -1,11 +1,11 @@
 #pragma once
 
-// The host's memory, which a test takes away from a thread. For programs of their own: malloc and
-// operator new are replaced.
+// The host's memory, which a test takes away from a thread. For programs of their own: malloc,
+// operator new and mmap are replaced.
 
 namespace cistern::testing_host {
 
-// While it is set every malloc and every operator new of this thread fails.
+// While it is set every malloc, operator new and mmap of this thread fails.
 extern thread_local bool is_gone;
 // How many have.
 extern thread_local int refused_requests;

@@ -56,9 +56,6 @@ class StreamWaitsTest : public ::testing::TestWithParam<const char*> {
     std::erase_if(calls, [](const auto& each) { return each.second == 0; });
     return calls;
   }
-  // How often an event that is not done is asked for twice: by the first request in paged memory, which then takes the
-  // heap's lock.
-  [[nodiscard]] std::uint64_t asked_again() const { return std::string(GetParam()) == "classic" ? 0 : 1; }
   [[nodiscard]] MemoryStats stats() const { return allocator_.memory_stats(); }
 
   SimulatedDriver driver_{{.capacity_bytes = 1024 * kMega, .backing = Backing::none}};

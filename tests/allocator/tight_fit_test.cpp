@@ -63,7 +63,7 @@ TEST(TightFitTest, FragmentsBeforeWholePages) {
 TEST(TightFitTest, OfManyRunsTheSmallestAreLookedAt) {
   Runs runs{{12, 4096}};  // a page and a fragment of four
   EXPECT_EQ(tight_fit(runs, 4)->address, 4104);
-  for (Sectors page = 0; page < 8; ++page) runs.insert({5, 8 * page + 1});
+  for (Sectors page = 0; page < 32; ++page) runs.insert({5, 8 * page + 1});
   EXPECT_EQ(tight_fit(runs, 4)->address, 1);
 }
 
@@ -110,7 +110,7 @@ std::optional<TightFit> plainly(const Runs& runs, Sectors sectors) {
   };
   std::optional<std::tuple<std::int64_t, int, Sectors, Sectors>> best;
   int looked_at = 0;
-  for (auto at = runs.lower_bound({sectors, 0}); at != runs.end() && looked_at < 8; ++at, ++looked_at) {
+  for (auto at = runs.lower_bound({sectors, 0}); at != runs.end() && looked_at < 32; ++at, ++looked_at) {
     const auto& [size, run] = *at;
     if (size == sectors) return TightFit{run, 0};
     const Sectors end = run + size;
