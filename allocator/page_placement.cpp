@@ -163,7 +163,7 @@ std::optional<PagePlacement::Choice> PagePlacement::choose_free_bytes(const Page
   if (request.sectors >= page.sectors() / 2)
     if (const auto window = windows_.exact(request.sectors, request.stream, usable))
       return Choice{*window, &PlacementCounts::windows};
-  fit = tight_fit(free_.by_size(), request.stream, request.sectors, page);
+  fit = tight_fit(free_.by_size(), request.stream, request.sectors, page, log_.is_sample() ? kFewFits : kMostFits);
   if (fit && fit->pages <= page.whole(request.sectors)) return Choice{fit->address, &PlacementCounts::fits};
   if (!fit)
     if (const auto window = windows_.longer(request.sectors, request.stream, usable))

@@ -31,10 +31,6 @@ int fragments_of(Range run, PageSize page) {
 // No position has less: it would have to use up a run's fragments at both ends.
 constexpr int kBestChange = -2;
 
-// More runs are not looked at: among many there is one like it before, and requests that do not come again would walk
-// over hundreds each time.
-constexpr int kMostRuns = 32;
-
 // The best position so far.
 struct Best {
   std::int64_t pages;
@@ -79,7 +75,8 @@ void look_at(Range run, Sectors sectors, PageSize page, std::optional<Best>& bes
 
 }  // namespace
 
-std::optional<TightFit> tight_fit(const RunsBySize& runs, StreamNumber stream, Sectors sectors, PageSize page) {
+std::optional<TightFit> tight_fit(const RunsBySize& runs, StreamNumber stream, Sectors sectors, PageSize page,
+                                  int most) {
   std::optional<Best> best;
   std::optional<Sectors> exact;
   int looked_at = 0;
@@ -88,7 +85,7 @@ std::optional<TightFit> tight_fit(const RunsBySize& runs, StreamNumber stream, S
       exact = free.address;
       return false;
     }
-    if (looked_at++ == kMostRuns) return false;
+    if (looked_at++ == most) return false;
     const Range run{free.address, free.end()};
     if (best && best->pages == 0) {
       if (best->change == kBestChange) return false;

@@ -19,10 +19,16 @@ struct TightFit {
   std::int64_t pages = 0;  // wholly free ones that it touches; 0 where a run is used up
 };
 
-// Of the stream's: a run of just that size, lowest address first; else, of the 32 smallest runs that hold the request,
-// at an end of a run or at its first or last page edge, the fewest whole pages, then the fewest fragments left, the
-// smallest run, the lowest address. Nothing: no run holds it.
+// So many runs are looked at where steps come again: among more there is one like it before, and requests that do not
+// come again would walk over hundreds each time. And where nothing comes again, of which the smallest runs leave the
+// most that serves others.
+inline constexpr int kMostFits = 32;
+inline constexpr int kFewFits = 4;
+
+// Of the stream's: a run of just that size, lowest address first; else, of the `most` smallest runs that hold the
+// request, at an end of a run or at its first or last page edge, the fewest whole pages, then the fewest fragments
+// left, the smallest run, the lowest address. Nothing: no run holds it.
 [[nodiscard]] std::optional<TightFit> tight_fit(const RunsBySize& runs, StreamNumber stream, Sectors sectors,
-                                                PageSize page);
+                                                PageSize page, int most = kMostFits);
 
 }  // namespace cistern

@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <random>
 #include <vector>
 
 #include "tests/allocator/placement_case.h"
@@ -113,6 +114,34 @@ TEST_F(PageFitTest, WhatIsTakenAgainBringsHandlesHome) {
   EXPECT_TRUE(placement_.place(again.known).covers_handles);
   release(again);
   EXPECT_EQ(runs(), (std::vector<FreeRun>{{large.address, 3 * 128, 0}}));
+}
+
+// Requests of random sizes, of which none is like one before, with 100 live. Returns the driver's calls.
+int calls_of_random_requests(std::size_t log_entries) {
+  PagePlacement placement(kPageOf128, PagePlacement::kNoLimit, PagePlacement::kNoLimit, log_entries);
+  ScriptedDriver driver;
+  std::mt19937_64 random(20261126);
+  std::vector<PagedBlock> live;
+  for (int i = 0; i < 40'000; ++i) {
+    if (live.size() == 100) {
+      PagedBlock& went = live[random() % live.size()];
+      placement.freed(went);
+      placement.settle(went);
+      went = live.back();
+      live.pop_back();
+    }
+    PagePlan plan = placement.plan({static_cast<Sectors>(1 + random() % (1 + random() % 1000)), 0});
+    EXPECT_TRUE(plan.gather.empty() || carry_out(plan.gather, driver));
+    live.push_back(placement.commit(plan));
+  }
+  placement.audit();
+  return driver.calls;
+}
+
+TEST(PageFit, WhereNothingComesAgainTheFewSmallestRunsLeaveMoreThatServes) {
+  const int of_few_entries = calls_of_random_requests(2 * LogReach::kFewest);
+  const int of_many = calls_of_random_requests(PagePlacement::kLogEntries);  // more than there are requests
+  EXPECT_LT(of_few_entries, of_many);
 }
 
 }  // namespace
