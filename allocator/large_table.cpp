@@ -8,8 +8,6 @@
 namespace cistern {
 namespace {
 
-constexpr std::size_t kHugePage = std::size_t{2} << 20;
-
 // The kernel may refuse to part a mapping where the process has as many as it may: then the addresses stay.
 void unmap(void* begin, std::size_t bytes) noexcept {
   if (bytes != 0 && ::munmap(begin, bytes) != 0) static_cast<void>(::madvise(begin, bytes, MADV_DONTNEED));

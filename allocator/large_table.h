@@ -13,6 +13,8 @@
 
 namespace cistern {
 
+inline constexpr std::size_t kHugePage = std::size_t{2} << 20;
+
 // Throws std::bad_alloc. Thread-safe.
 [[nodiscard]] void* obtain_table(std::size_t bytes);
 // Requires: obtained, with as many bytes. Thread-safe.
@@ -22,7 +24,7 @@ template <class T>
 struct TableMemory {
   using value_type = T;
   // Fewer are of the default allocator.
-  static constexpr std::size_t kLeast = (std::size_t{2} << 20) / sizeof(T);
+  static constexpr std::size_t kLeast = kHugePage / sizeof(T);
 
   TableMemory() = default;
   template <class U>

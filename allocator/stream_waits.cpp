@@ -2,7 +2,7 @@
 // which requests ask for as the heap's ask for those of PendingFrees: with the locks of the streams that have any, and
 // of their own. To the stream's part of the statistics such a block is allocated until it is free: whoever looks has
 // the heap's lock, and with that every free that waits is handed over and counted first. So has a request in paged
-// memory as long as any free waits: it may have to claim that.
+// memory as long as any free waits, where it may have to claim that.
 
 #include "allocator/stream_hits.h"
 #include "allocator/stream_locks.h"

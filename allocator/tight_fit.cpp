@@ -44,9 +44,7 @@ struct Best {
 bool may_leave_less(Range run, Sectors sectors, PageSize page, int change) {
   const Sectors head = page.up(run.begin) - run.begin;
   const Sectors tail = page.offset(run.end);
-  // All of them: jumps between them could not be foreseen.
-  return static_cast<bool>(static_cast<int>(head == sectors) | static_cast<int>(tail == sectors) |
-                           (static_cast<int>(change >= 0) & static_cast<int>(run.end - run.begin == head + tail)));
+  return head == sectors || tail == sectors || (change >= 0 && run.end - run.begin == head + tail);
 }
 
 // No position in the run touches fewer whole pages: it would begin with more of a fragment than there is.

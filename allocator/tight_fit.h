@@ -19,10 +19,9 @@ struct TightFit {
   std::int64_t pages = 0;  // wholly free ones that it touches; 0 where a run is used up
 };
 
-// So many runs are looked at where steps come again: among more there is one like it before, and requests that do not
-// come again would walk over hundreds each time. And where nothing comes again, of which the smallest runs leave the
-// most that serves others.
+// How many runs are looked at: among more there is one as good before, and a walk over all takes too long.
 inline constexpr int kMostFits = 32;
+// The same where nothing comes again: there larger runs are better kept whole.
 inline constexpr int kFewFits = 4;
 
 // Of the stream's: a run of just that size, lowest address first; else, of the `most` smallest runs that hold the

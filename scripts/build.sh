@@ -22,7 +22,7 @@ configure() {
 compile() {
   local preset=$1 packages=("${build_packages[@]}")
   shift
-  [[ ! $preset =~ ^(asan|tsan)$ ]] || packages+=("${sanitizer_packages[@]}")
+  [[ ! $preset =~ ^(asan|tsan)$ ]] || packages+=("${clang_packages[@]}")
   require_packages "${packages[@]}"
   mkdir -p "$root/build"
   (

@@ -34,7 +34,7 @@ done
 export CISTERN_TEST_SCALE=${CISTERN_TEST_SCALE:-$scale}
 
 folders="simulated;runtime;options;stats;allocator;model;faults;races;golden;tools;command"
-require_packages "${build_packages[@]}" "${coverage_packages[@]}"
+require_packages "${build_packages[@]}" "${clang_packages[@]}"
 build=$root/build/coverage
 mkdir -p "$build"
 echo "== building build/coverage"

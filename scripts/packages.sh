@@ -6,8 +6,9 @@
 # shellcheck disable=SC2034  # used by the scripts that source this
 build_packages=(cmake ninja-build g++ libfmt-dev nlohmann-json3-dev libcli11-dev zlib1g-dev
   libgtest-dev libgmock-dev librapidcheck-dev libbenchmark-dev python3 'pkgconf|pkg-config' binutils)
+# The sanitizers, with what names places in their reports; and coverage.
 # shellcheck disable=SC2034
-sanitizer_packages=(clang llvm 'libclang-rt-dev|libclang-rt-14-dev')
+clang_packages=(clang llvm 'libclang-rt-dev|libclang-rt-14-dev')
 # shellcheck disable=SC2034
 bench_packages=('libtcmalloc-minimal4|libtcmalloc-minimal4t64')
 # The other peers of ./dev bench hot, and what counts instructions.
@@ -16,10 +17,7 @@ hot_packages=('libmimalloc2.0|libmimalloc3|libmimalloc2' libjemalloc2 valgrind)
 # shellcheck disable=SC2034
 lint_packages=(clang clang-tidy clang-format)
 # shellcheck disable=SC2034
-fuzz_packages=(cmake ninja-build "${sanitizer_packages[@]}")
-# shellcheck disable=SC2034
-coverage_packages=("${fuzz_packages[@]}")
-
+fuzz_packages=(cmake ninja-build "${clang_packages[@]}")
 
 # known_name NAME|NAME...: the first that apt knows, or else the first.
 known_name() {

@@ -3,8 +3,10 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cctype>
 #include <cstdint>
@@ -13,11 +15,10 @@
 #include <fstream>
 #include <limits>
 #include <string>
+#include <vector>
 
 namespace cistern {
 namespace {
-
-constexpr std::size_t kHugePage = std::size_t{2} << 20;
 
 // What the process has mapped, without host memory.
 std::int64_t mapped_pages() {
@@ -83,6 +84,16 @@ TEST(LargeTable, AsksForHugePages) {
   if (!std::filesystem::exists("/sys/kernel/mm/transparent_hugepage")) GTEST_SKIP() << "the kernel has none";
   const LargeTable<std::uint64_t> table(2 * kHugePage / 8);
   EXPECT_NE(flags_of(table.data()).find(" hg "), std::string::npos) << flags_of(table.data());
+}
+
+TEST(LargeTable, IsThereFromTheStart) {
+  void* const table = obtain_table(2 * kHugePage);
+  std::vector<unsigned char> is_there(2 * kHugePage / static_cast<std::size_t>(::sysconf(_SC_PAGESIZE)));
+  EXPECT_EQ(::mincore(table, 2 * kHugePage, is_there.data()), 0);
+  const bool can_be = ::madvise(table, kHugePage, MADV_POPULATE_WRITE) == 0;  // not before Linux 5.14
+  EXPECT_TRUE(!can_be ||
+              std::all_of(is_there.begin(), is_there.end(), [](unsigned char page) { return (page & 1) != 0; }));
+  release_table(table, 2 * kHugePage);
 }
 
 }  // namespace

@@ -192,6 +192,21 @@ TEST_P(LazyFreeTest, WhereTagsAreKeptEachTurnIsCountedAmongWhatHasNone) {
     EXPECT_EQ(each.allocation.allocated, each.tag.empty() ? before + 5 : 1) << each.tag;
 }
 
+TEST_P(LazyFreeTest, WhoNotesBlocksHearsOfEachTurn) {
+  DriverApi api = driver_.api();
+  int came = 0;
+  int went = 0;
+  const auto count = [](void* notes, CUdeviceptr, std::size_t, CUstream, const void*) { ++*static_cast<int*>(notes); };
+  api.note_allocate = {&came, count};
+  api.note_free = {&went, count};
+  CachingAllocator allocator(
+      {.driver = &api, .options = AllocatorOptions::parse(std::string("policy:") + to_string(GetParam().policy))});
+  constexpr int kTurns = 110;
+  for (int i = 0; i < kTurns; ++i) allocator.deallocate(allocator.allocate(kKibi));
+  EXPECT_EQ(came, kTurns);
+  EXPECT_EQ(went, kTurns);
+}
+
 TEST_P(LazyFreeTest, ABudgetHearsOfEveryRequest) {
   int calls = 0;
   BudgetOptions options;
