@@ -28,36 +28,6 @@ PagePart beginning_of(const FreeRun& run, PageSize page) {
   return last >= run.address ? PagePart{run.end() - last, last} : PagePart{};
 }
 
-// Parts of runs that make way for others. What stays is not asked for: most runs change at one end alone.
-class PartsChange {
- public:
-  void goes(const PagePart& part) { gone_[gone_count_++] = part; }
-  void comes(const PagePart& part) {
-    const auto stays = std::find(gone_.begin(), gone_.end(), part);
-    if (stays != gone_.end())
-      *stays = {};
-    else
-      come_[come_count_++] = part;
-  }
-  template <class Counts>
-  void apply(Fragments& fragments, const PageTable& table, Counts&& counts) const {
-    for (const PagePart& part : gone_)
-      if (part.sectors != 0)
-        if (const PageTable::Slot slot = table.slot_at(part.address); counts(slot))
-          fragments.remove({part.sectors, part.address, slot});
-    for (const PagePart& part : come_)
-      if (part.sectors != 0)
-        if (const PageTable::Slot slot = table.slot_at(part.address); counts(slot))
-          fragments.add({part.sectors, part.address, slot});
-  }
-
- private:
-  std::array<PagePart, 2> gone_;
-  std::array<PagePart, 2> come_;
-  std::size_t gone_count_ = 0;
-  std::size_t come_count_ = 0;
-};
-
 }  // namespace
 
 FreeParts::OfStream::OfStream(PageSize page, std::pmr::memory_resource* memory)
@@ -115,22 +85,46 @@ HandleCounts FreeParts::remove_handles(const FreeRun& run, Classes classes) noex
   return found;
 }
 
-void FreeParts::change_edges(std::span<const FreeRun> gone, std::span<const FreeRun> come) {
+template <class Visit>
+void FreeParts::for_each_edge(OfStream& stream, Visit&& visit) {
+  visit(EdgedRun::kEnding, ending_of, stream.endings,
+        [this](const PageTable::Slot& slot) { return ends_handle(slot); });
+  visit(EdgedRun::kBeginning, beginning_of, stream.beginnings, begins_handle);
+}
+
+// Most runs change at one end alone.
+void FreeParts::change_edges(std::span<const EdgedRun> gone, std::span<EdgedRun> come) noexcept {
   if (gone.empty() && come.empty()) return;
   const PageSize page = table_.page();
-  PartsChange endings;
-  PartsChange beginnings;
-  for (const FreeRun& run : gone) {
-    endings.goes(ending_of(run, page));
-    beginnings.goes(beginning_of(run, page));
-  }
-  for (const FreeRun& run : come) {
-    endings.comes(ending_of(run, page));
-    beginnings.comes(beginning_of(run, page));
-  }
-  OfStream& stream = of(gone.empty() ? come.front().stream : gone.front().stream);
-  endings.apply(stream.endings, table_, [this](const PageTable::Slot& slot) { return ends_handle(slot); });
-  beginnings.apply(stream.beginnings, table_, [](const PageTable::Slot& slot) { return begins_handle(slot); });
+  const FreeRun& any = gone.empty() ? come.front().run : gone.front().run;
+  for_each_edge(of(any.stream), [&](EdgedRun::Edge edge, auto part_of, Fragments& fragments, auto is_of_handle) {
+    std::array<PagePart, 2> parts;  // of those that come
+    for (std::size_t i = 0; i < come.size(); ++i) {
+      parts[i] = part_of(come[i].run, page);
+      if (parts[i].sectors == 0) come[i].found |= edge;
+    }
+    for (const EdgedRun& run : gone) {
+      if ((run.found & edge) == 0) continue;
+      const PagePart part = part_of(run.run, page);
+      if (part.sectors == 0) continue;
+      const auto stays = std::find(parts.begin(), parts.end(), part);
+      if (stays != parts.end())
+        come[static_cast<std::size_t>(stays - parts.begin())].found |= edge;
+      else if (const PageTable::Slot slot = table_.slot_at(part.address); is_of_handle(slot))
+        fragments.remove({part.sectors, part.address, slot});
+    }
+  });
+}
+
+void FreeParts::find_edges(EdgedRun& run) {
+  for_each_edge(of(run.run.stream), [&](EdgedRun::Edge edge, auto part_of, Fragments& fragments, auto is_of_handle) {
+    if ((run.found & edge) != 0) return;
+    const PagePart part = part_of(run.run, table_.page());
+    if (part.sectors == 0) return;
+    if (const PageTable::Slot slot = table_.slot_at(part.address); is_of_handle(slot))
+      fragments.add({part.sectors, part.address, slot});
+  });
+  run.found = EdgedRun::kBoth;
 }
 
 void FreeParts::add_if_shared(PageTable::Handle handle, const FreeRuns& runs) {

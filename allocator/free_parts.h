@@ -3,13 +3,13 @@
 // What free runs offer to a request that no run holds, found without looking at all of them: handles that are wholly
 // free, and fragments at the edges of handles.
 //
-// FreeRuns says which runs come and go. Kept of each stream: its runs by how many handles of a size they have whole, in
-// the order in which handles are given up, and its fragments by size; and of all streams the handles that are free in
-// parts of several. A handle has one of the first, or of the others at most three, so that what comes and goes takes no
-// host memory if there is room for all handles.
-// Complexity: a change of a run O(log n) for each size of handles in it, and O(handles) that what was given or taken
-// touches, each with its runs up to the first gap; what is cut out of the middle of a run, O(handles) in the smaller
-// rest of it. Not thread-safe: the heap's lock is held.
+// FreeRuns says which runs come and go, and when the edges of those that came are to be found: fragments are asked for
+// much less often than they come and go. Kept of each stream: its runs by how many handles of a size they have whole,
+// in the order in which handles are given up, and its fragments by size; and of all streams the handles that are free
+// in parts of several. A handle has one of the first, or of the others at most three, so that what comes and goes takes
+// no host memory if there is room for all handles. Complexity: a change of a run O(log n) for each size of handles in
+// it, and O(handles) that what was given or taken touches, each with its runs up to the first gap; what is cut out of
+// the middle of a run, O(handles) in the smaller rest of it. Not thread-safe: the heap's lock is held.
 
 #include <array>
 #include <cstddef>
@@ -31,6 +31,13 @@ namespace cistern {
 
 class FreeRuns;
 
+// A run, and which of its edges its fragments are found by.
+struct EdgedRun {
+  enum Edge : std::uint32_t { kEnding = 1, kBeginning = 2, kBoth = 3 };  // of a page
+  FreeRun run;
+  std::uint32_t found = 0;
+};
+
 class FreeParts {
  public:
   // Runs that have a handle of one size: sectors, address; and how many.
@@ -51,8 +58,11 @@ class FreeParts {
   // A run with these handles comes; and goes, of which the sizes are known.
   void add_handles(const FreeRun& run, const HandleCounts& handles);
   HandleCounts remove_handles(const FreeRun& run, Classes classes) noexcept;
-  // Runs made way for others of the same stream, as far as edges go.
-  void change_edges(std::span<const FreeRun> gone, std::span<const FreeRun> come);
+  // Runs make way for others of the same stream: what was found of them is not any more, but for edges that stay.
+  // Those, and where there is no fragment to find, are as found.
+  void change_edges(std::span<const EdgedRun> gone, std::span<EdgedRun> come) noexcept;
+  // From here on both are found.
+  void find_edges(EdgedRun& run);
   // A run came, beside others that it touches or not; and bytes of one run were taken: what that makes of handles that
   // are free in parts of several streams.
   void came_beside(const FreeRun& run, bool touches_before, bool touches_behind, const FreeRuns& runs);
@@ -62,7 +72,7 @@ class FreeParts {
   [[nodiscard]] Classes classes_of(StreamNumber stream) const;
   // Requires: the stream has the class.
   [[nodiscard]] const Runs& runs_of(StreamNumber stream, int size_class) const;
-  // Those of the stream, or of all; for a handle is mapped whole and the window goes on beside it.
+  // Those found of the stream, or of all; for a handle is mapped whole and the window goes on beside it.
   [[nodiscard]] FragmentLists endings(StreamNumber stream, bool of_all_streams) const {
     return lists(endings_, stream, of_all_streams);
   }
@@ -72,7 +82,7 @@ class FreeParts {
   // The homes of handles that are free in parts of several streams.
   [[nodiscard]] const std::pmr::set<Sectors>& shared() const { return shared_; }
 
-  // Throws std::logic_error unless it is what the runs are. O(n log n).
+  // Throws std::logic_error unless it is what the runs are. Requires: all edges are found. O(n log n).
   void audit(const FreeRuns& runs) const;
 
  private:
@@ -95,6 +105,10 @@ class FreeParts {
     return slot.page + 1 == table_.pages_of(slot.handle);
   }
   [[nodiscard]] static bool begins_handle(const PageTable::Slot& slot) { return slot.page == 0; }
+  // Calls visit(edge, part_of, fragments, is_of_handle) for both edges of a page: how a run's part there is had, where
+  // such fragments are, and whether a slot with one is at that edge of its handle.
+  template <class Visit>
+  void for_each_edge(OfStream& stream, Visit&& visit);
   void add_if_shared(PageTable::Handle handle, const FreeRuns& runs);
   void audit_handles(const FreeRuns& runs) const;
 

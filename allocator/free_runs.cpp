@@ -8,10 +8,20 @@
 #include "stats/invariant.h"
 
 namespace cistern {
+namespace {
+
+// Of so many runs the edges of one may be noted one by one; a walk over all takes less than finding more.
+constexpr std::size_t kRunsOfUnfound = 8;
+constexpr std::size_t kFewestUnfound = 64;
+
+}  // namespace
 
 void FreeRuns::provide(std::size_t runs) {
-  by_size_.provide(runs_.size() + runs);
-  runs_.provide(runs_.size() + runs);
+  const std::size_t all = runs_.size() + runs;
+  if (runs_.has_room_for(all) && by_size_.has_room_for(all)) return;
+  if (parts_ != nullptr) unfound_.reserve(all / kRunsOfUnfound + kFewestUnfound);
+  by_size_.provide(all);
+  runs_.provide(all);
 }
 
 void FreeRuns::keep_room(std::size_t runs) {
@@ -23,10 +33,11 @@ void FreeRuns::add_stream(StreamNumber stream) {
   if (parts_ != nullptr) parts_->add_stream(stream);
 }
 
-void FreeRuns::add(const FreeRun& run, std::uint32_t classes) noexcept {
-  runs_.insert({run.address, run.sectors, run.stream, classes});
-  by_size_.add(run);
-  sectors_ += run.sectors;
+void FreeRuns::add(const EdgedRun& run, std::uint32_t classes) noexcept {
+  runs_.insert({run, classes});
+  by_size_.add(run.run);
+  sectors_ += run.run.sectors;
+  if (run.found != EdgedRun::kBoth) note_edges(run.run.address);
 }
 
 void FreeRuns::remove(Place place) noexcept {
@@ -36,27 +47,55 @@ void FreeRuns::remove(Place place) noexcept {
   runs_.erase(place);
 }
 
-void FreeRuns::change(Place place, const FreeRun& to, std::uint32_t classes) noexcept {
-  const FreeRun run = runs_[place].run();
-  by_size_.change(run, to);
-  sectors_ += to.sectors - run.sectors;
-  runs_.replace(place, {to.address, to.sectors, to.stream, classes});
+void FreeRuns::change(Place place, const EdgedRun& to, std::uint32_t classes) noexcept {
+  const EdgedRun from = runs_[place].edged();
+  by_size_.change(from.run, to.run);
+  sectors_ += to.run.sectors - from.run.sectors;
+  runs_.replace(place, {to, classes});
+  const bool is_noted = from.found != EdgedRun::kBoth && from.run.address == to.run.address;
+  if (to.found != EdgedRun::kBoth && !is_noted) note_edges(to.run.address);
+}
+
+void FreeRuns::note_edges(Sectors address) noexcept {
+  if (parts_ == nullptr) return;
+  if (unfound_.size() < unfound_.capacity())
+    unfound_.push_back(address);
+  else
+    has_more_unfound_ = true;
+}
+
+void FreeRuns::find_edges(Place place) noexcept {
+  EdgedRun run = runs_[place].edged();
+  if (run.found == EdgedRun::kBoth) return;
+  parts_->find_edges(run);
+  runs_.replace(place, {run, runs_[place].classes});
+}
+
+void FreeRuns::find_edges() noexcept {
+  if (has_more_unfound_) {
+    for (Place at = runs_.begin(); at != runs_.end(); at = runs_.next(at)) find_edges(at);
+  } else {
+    for (const Sectors address : unfound_)
+      if (const Place at = holding(address); at != runs_.end()) find_edges(at);
+  }
+  unfound_.clear();
+  has_more_unfound_ = false;
 }
 
 void FreeRuns::give(Sectors address, Sectors count, StreamNumber stream) {
   add_stream(stream);
   FreeRun run{address, count, stream};
-  std::array<FreeRun, 2> gone;
+  std::array<EdgedRun, 2> gone;
   std::size_t merged = 0;
   HandleCounts handles;
   const auto merge = [&](const Run& part) {
-    gone[merged++] = part.run();
+    gone[merged++] = part.edged();
     if (parts_ != nullptr) handles += parts_->remove_handles(part.run(), part.classes);
   };
   const Place next = runs_.lower_bound(address);
   const Place before = next == runs_.begin() ? runs_.end() : runs_.previous(next);
   bool is_beside_next = next != runs_.end() && runs_[next].address == run.end();
-  const bool joins_next = is_beside_next && runs_[next].stream == stream;
+  const bool joins_next = is_beside_next && runs_[next].run().stream == stream;
   if (joins_next) {
     merge(runs_[next]);
     run.sectors += runs_[next].sectors;
@@ -64,7 +103,7 @@ void FreeRuns::give(Sectors address, Sectors count, StreamNumber stream) {
     is_beside_next = behind != runs_.end() && runs_[behind].address == run.end();
   }
   bool is_beside_before = before != runs_.end() && runs_[before].end() == address;
-  const bool joins_before = is_beside_before && runs_[before].stream == stream;
+  const bool joins_before = is_beside_before && runs_[before].run().stream == stream;
   if (joins_before) {
     merge(runs_[before]);
     run.address = runs_[before].address;
@@ -72,19 +111,20 @@ void FreeRuns::give(Sectors address, Sectors count, StreamNumber stream) {
     is_beside_before = before != runs_.begin() && runs_[runs_.previous(before)].end() == run.address;
   }
   if (merged == 0) provide(1);
+  EdgedRun comes{run};
   if (parts_ != nullptr) {
     handles += parts_->handles_in(run, address, address + count);
-    parts_->change_edges(std::span(gone).first(merged), std::span(&run, 1));
+    parts_->change_edges(std::span(gone).first(merged), std::span(&comes, 1));
     parts_->add_handles(run, handles);
   }
   if (joins_before) {
     // The one behind last: to remove it moves others.
-    change(before, run, handles.classes());
+    change(before, comes, handles.classes());
     if (joins_next) remove(next);
   } else if (joins_next) {
-    change(next, run, handles.classes());
+    change(next, comes, handles.classes());
   } else {
-    add(run, handles.classes());
+    add(comes, handles.classes());
   }
   if (parts_ != nullptr) parts_->came_beside(run, is_beside_before, is_beside_next, *this);
 }
@@ -104,7 +144,11 @@ FreeRun FreeRuns::take_first(Sectors address, Sectors end) {
   const Sectors until = std::min(end, whole.end());
   const FreeRun before{whole.address, address - whole.address, whole.stream};
   const FreeRun behind{until, whole.end() - until, whole.stream};
-  if (before.sectors > 0 && behind.sectors > 0) provide(1);
+  std::array<EdgedRun, 2> come;
+  std::size_t rests = 0;
+  if (before.sectors > 0) come[rests++].run = before;
+  if (behind.sectors > 0) come[rests++].run = behind;
+  if (rests == 2) provide(1);
   HandleCounts of_before;
   HandleCounts of_behind;
   if (parts_ != nullptr) {
@@ -119,22 +163,17 @@ FreeRun FreeRuns::take_first(Sectors address, Sectors end) {
       (is_before ? of_before : of_behind) = counted;
       (is_before ? of_behind : of_before) = left;
     }
-    std::array<FreeRun, 2> come;
-    std::size_t count = 0;
-    if (before.sectors > 0) come[count++] = before;
-    if (behind.sectors > 0) come[count++] = behind;
-    parts_->change_edges(std::span(&whole, 1), std::span(come).first(count));
+    const EdgedRun gone = runs_[place].edged();
+    parts_->change_edges(std::span(&gone, 1), std::span(come).first(rests));
     parts_->add_handles(before, of_before);
     parts_->add_handles(behind, of_behind);
     parts_->took(address, until);
   }
-  if (before.sectors > 0) {
-    change(place, before, of_before.classes());
-    if (behind.sectors > 0) add(behind, of_behind.classes());
-  } else if (behind.sectors > 0) {
-    change(place, behind, of_behind.classes());
-  } else {
+  if (rests == 0) {
     remove(place);
+  } else {
+    change(place, come[0], before.sectors > 0 ? of_before.classes() : of_behind.classes());
+    if (rests == 2) add(come[1], of_behind.classes());
   }
   return {address, until - address, whole.stream};
 }
@@ -157,7 +196,7 @@ bool FreeRuns::is_free(Sectors address, Sectors count) const {
 
 bool FreeRuns::is_free_of(Sectors address, Sectors count, StreamNumber stream) const {
   const Place at = holding(address);
-  return at != runs_.end() && runs_[at].stream == stream && runs_[at].end() >= address + count;
+  return at != runs_.end() && runs_[at].run().stream == stream && runs_[at].end() >= address + count;
 }
 
 Sectors FreeRuns::sectors_in(Sectors address, Sectors count) const {
@@ -210,12 +249,12 @@ FreeRun FreeRuns::stretch_around(Sectors address) const {
     first = runs_.previous(first);
   Sectors end = runs_[first].address;
   for (Place at = first; at != runs_.end() && runs_[at].address == end; at = runs_.next(at)) end = runs_[at].end();
-  return {runs_[first].address, end - runs_[first].address, runs_[place].stream};
+  return {runs_[first].address, end - runs_[first].address, runs_[place].run().stream};
 }
 
 std::optional<FreeRun> FreeRuns::ending_at(Sectors end, StreamNumber stream) const {
   const Place at = holding(end - 1);
-  if (at == runs_.end() || runs_[at].stream != stream) return std::nullopt;
+  if (at == runs_.end() || runs_[at].run().stream != stream) return std::nullopt;
   const FreeRun found = runs_[at].run();
   return found.end() == end ? std::optional(found) : std::nullopt;
 }

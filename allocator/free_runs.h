@@ -1,7 +1,7 @@
 #pragma once
 
 // The free bytes of handles at home, as maximal runs of one stream: found by address and by size. What else is to be
-// found in them is told of each that comes or goes.
+// found in them is told of each that comes or goes; of edges of those that came, when it is asked for.
 //
 // Invariant: runs do not overlap, and those of one stream do not touch.
 // Complexity: as SortedChunks a run touched, and what `parts` takes. Not thread-safe: the heap's lock is held.
@@ -11,14 +11,13 @@
 #include <optional>
 #include <vector>
 
+#include "allocator/free_parts.h"
 #include "allocator/free_run.h"
 #include "allocator/page_size.h"
 #include "allocator/runs_by_size.h"
 #include "allocator/sorted_chunks.h"
 
 namespace cistern {
-
-class FreeParts;
 
 class FreeRuns {
  public:
@@ -78,6 +77,9 @@ class FreeRuns {
     if (at == runs_.end()) at = runs_.lower_bound(address);
     while (at != runs_.end() && visit(runs_[at].run())) at = runs_.next(at);
   }
+  // Their edges are found in `parts`. O(runs that came since the last time), and O(n) where these were many.
+  void find_edges() noexcept;
+
   [[nodiscard]] Sectors sectors() const { return sectors_; }
   [[nodiscard]] Sectors sectors_of(StreamNumber stream) const;
 
@@ -85,13 +87,24 @@ class FreeRuns {
   void audit() const;
 
  private:
+  static constexpr std::uint32_t kMostStreams = (std::uint32_t{1} << 30) - 1;
   struct Run {
     Sectors address;
     Sectors sectors;
-    StreamNumber stream;
-    std::uint32_t classes;  // of the handles in it, as FreeParts has them
+    // As FreeParts has them: the edges that are found, and the classes of the handles in it.
+    std::uint32_t stream : 30;
+    std::uint32_t found : 2;
+    std::uint32_t classes;
+    Run() = default;
+    Run(const EdgedRun& edged, std::uint32_t its_classes)
+        : address(edged.run.address),
+          sectors(edged.run.sectors),
+          stream(static_cast<std::uint32_t>(edged.run.stream) & kMostStreams),
+          found(edged.found & EdgedRun::kBoth),
+          classes(its_classes) {}
     [[nodiscard]] Sectors end() const { return address + sectors; }
-    [[nodiscard]] FreeRun run() const { return {address, sectors, stream}; }
+    [[nodiscard]] FreeRun run() const { return {address, sectors, static_cast<StreamNumber>(stream)}; }
+    [[nodiscard]] EdgedRun edged() const { return {run(), found}; }
   };
   struct Address {
     [[nodiscard]] Sectors operator()(const Run& run) const { return run.address; }
@@ -102,10 +115,13 @@ class FreeRuns {
   // So many more can come. Throws std::bad_alloc, unchanged in what shows.
   void provide(std::size_t runs);
   // Requires: it is provided for.
-  void add(const FreeRun& run, std::uint32_t classes) noexcept;
+  void add(const EdgedRun& run, std::uint32_t classes) noexcept;
   void remove(Place place) noexcept;
   // The same run has other bounds, between the same others.
-  void change(Place place, const FreeRun& to, std::uint32_t classes) noexcept;
+  void change(Place place, const EdgedRun& to, std::uint32_t classes) noexcept;
+  // Its edges are to be found.
+  void note_edges(Sectors address) noexcept;
+  void find_edges(Place place) noexcept;
   // The end: none does.
   [[nodiscard]] Place holding(Sectors address) const;
 
@@ -114,6 +130,9 @@ class FreeRuns {
   RunsBySize by_size_;
   Sectors sectors_ = 0;
   std::size_t kept_ = 0;  // room for so many runs is kept
+  // Where runs began of which not all edges are found: as many as there is room for.
+  std::vector<Sectors> unfound_;
+  bool has_more_unfound_ = false;
 };
 
 }  // namespace cistern

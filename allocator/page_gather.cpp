@@ -194,6 +194,7 @@ void PagePlacement::plan_miss(PagePlan& plan) {
 
 bool PagePlacement::plan_window_of_parts(PagePlan& plan, bool of_all_streams) {
   const PageRequest& request = plan.request;
+  free_.find_edges();
   const auto window = plan_window(parts_.endings(request.stream, of_all_streams),
                                   parts_.beginnings(request.stream, of_all_streams), request.sectors, table_.page());
   if (!window) return false;

@@ -61,7 +61,8 @@ class FreePartsTest : public ::testing::Test {
   [[nodiscard]] Numbers all_donors(const DonorRequest& request) const {
     return donors(request, std::numeric_limits<std::int64_t>::max(), false);
   }
-  [[nodiscard]] PlainFragments fragments(StreamNumber stream, bool of_all_streams) const {
+  [[nodiscard]] PlainFragments fragments(StreamNumber stream, bool of_all_streams) {
+    runs_.find_edges();
     return {all_of(parts_.endings(stream, of_all_streams)), all_of(parts_.beginnings(stream, of_all_streams))};
   }
 
@@ -165,7 +166,7 @@ TEST_F(FreePartsTest, RandomProgramsFindWhatAWalkOverAllRunsFinds) {
   std::vector<PageTable::Handle> handles;
   for (int i = 0; i < 24; ++i) handles.push_back(settle(1 << random() % 4));
   parts_.provide(handles.size());
-  for (int round = 0; round < 6000; ++round) {
+  for (int round = 0; round < 12000; ++round) {
     const PageTable::Handle handle = handles[random() % handles.size()];
     const Sectors home = table_.home_of(handle);
     const Sectors sectors = table_.sectors_of(handle);
@@ -182,7 +183,10 @@ TEST_F(FreePartsTest, RandomProgramsFindWhatAWalkOverAllRunsFinds) {
       bring(handle);
       if (random() % 4 != 0) runs_.give(table_.home_of(handle), sectors, 0);
     }
+    // Edges are looked for now after each change, now after many.
+    if (random() % (round % 2000 < 1000 ? 1 : 300) != 0) continue;
     runs_.audit();
+    runs_.find_edges();
     parts_.audit(runs_);
 
     DonorRequest request{static_cast<StreamNumber>(random() % 3), random() % 2 == 0};
@@ -207,6 +211,7 @@ TEST_F(FreePartsTest, RandomProgramsFindWhatAWalkOverAllRunsFinds) {
 TEST_F(FreePartsTest, TheAuditMissesNothing) {
   for (const int pages : {1, 2, 1}) settle(pages);
   runs_.give(base_ + 3, 27, 0);
+  runs_.find_edges();
   EXPECT_NO_THROW(parts_.audit(runs_));
   FreeParts other(table_);
   FreeRuns less(&other);
