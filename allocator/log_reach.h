@@ -26,8 +26,6 @@ class LogReach {
 
   // Whether entries of the state with this sum are kept and asked for.
   [[nodiscard]] bool is_kept(std::uint64_t sum) const noexcept { return ((sum + turn_) & sample_) == 0; }
-  // Whether that is so of some states alone.
-  [[nodiscard]] bool is_sample() const noexcept { return sample_ != kAll; }
   // An entry was asked for before which so many newer ones lie.
   void asked_for(std::size_t age) noexcept {
     farthest_ = std::max(farthest_, age * (sample_ + 1));

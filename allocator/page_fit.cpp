@@ -19,10 +19,9 @@ void PagePlan::begin_anew(const PageRequest& of) {
 }
 
 // Nothing: `plan` would map handles, or take bytes of others where that may be had.
-std::optional<PagePlacement::Choice> PagePlacement::choose_own_bytes(const PagePlan& plan) {
-  std::optional<TightFit> fit;
-  auto choice = choose_free_bytes(plan, fit);
-  if (!choice && fit && !is_worth_a_window(plan.request)) choice = {fit->address, &PlacementCounts::fits};
+std::optional<PagePlacement::Choice> PagePlacement::choose_own_bytes(PagePlan& plan) {
+  auto choice = choose_free_bytes(plan);
+  if (!choice && plan.fit && !is_worth_a_window(plan.request)) choice = {plan.fit->address, &PlacementCounts::fits};
   if (!choice || choice->count == &PlacementCounts::fits) return choice;  // fits are in the stream's own runs
   const PageRequest alone{plan.request.sectors, plan.request.stream, false};
   return is_usable(choice->address, alone) ? choice : std::nullopt;

@@ -28,6 +28,7 @@ void PagePlacement::add_stream(StreamNumber stream) {
   candidates_.reserve(PlacementLog::kMostCandidates);
   free_.add_stream(stream);
   harm_.add_stream(stream);
+  exact_fits_.add_stream(stream);
   log_.add_stream(stream);
   const auto count = static_cast<std::size_t>(stream) + 1;
   if (turnover_.size() < count) turnover_.resize(count);
@@ -152,9 +153,8 @@ PlacementLog::Number PagePlacement::choose_logged(const PagePlan& plan) {
   return PlacementLog::kNone;
 }
 
-// Nothing: no run holds the request, or `fit`, which touches more whole pages than it needs.
-std::optional<PagePlacement::Choice> PagePlacement::choose_free_bytes(const PagePlan& plan,
-                                                                      std::optional<TightFit>& fit) {
+// Nothing: no run holds the request, or the plan's `fit`, which touches more whole pages than it needs.
+std::optional<PagePlacement::Choice> PagePlacement::choose_free_bytes(PagePlan& plan) {
   const PageRequest& request = plan.request;
   const PageSize page = table_.page();
   const auto usable = [&](Sectors address) { return is_usable(address, request); };
@@ -163,9 +163,11 @@ std::optional<PagePlacement::Choice> PagePlacement::choose_free_bytes(const Page
   if (request.sectors >= page.sectors() / 2)
     if (const auto window = windows_.exact(request.sectors, request.stream, usable))
       return Choice{*window, &PlacementCounts::windows};
-  fit = tight_fit(free_.by_size(), request.stream, request.sectors, page, log_.is_sample() ? kFewFits : kMostFits);
-  if (fit && fit->pages <= page.whole(request.sectors)) return Choice{fit->address, &PlacementCounts::fits};
-  if (!fit)
+  const int most = exact_fits_.are_rare(request.stream) ? kFewFits : kMostFits;
+  plan.fit = tight_fit(free_.by_size(), request.stream, request.sectors, page, most);
+  if (plan.fit && plan.fit->pages <= page.whole(request.sectors))
+    return Choice{plan.fit->address, &PlacementCounts::fits};
+  if (!plan.fit)
     if (const auto window = windows_.longer(request.sectors, request.stream, usable))
       return Choice{*window, &PlacementCounts::windows};
   return std::nullopt;
@@ -178,10 +180,9 @@ void PagePlacement::set_positions(PagePlan& plan) const {
 void PagePlacement::choose_place(PagePlan& plan) {
   set_positions(plan);
   pass_over_hand_over(plan);
-  std::optional<TightFit> fit;
-  if (const auto choice = choose_free_bytes(plan, fit)) return place_at(plan, *choice);
+  if (const auto choice = choose_free_bytes(plan)) return place_at(plan, *choice);
   if (is_worth_a_window(plan.request) && plan_window_of_parts(plan, false)) return;
-  if (fit) return place_at(plan, {fit->address, &PlacementCounts::fits});
+  if (plan.fit) return place_at(plan, {plan.fit->address, &PlacementCounts::fits});
   plan_miss(plan);
 }
 
@@ -235,6 +236,7 @@ PagedBlock PagePlacement::commit(PagePlan& plan, bool moves_peak) {
   const Sectors sectors = plan.request.sectors;
   if (log_.has(plan.logged)) log_.follow(plan.logged);  // it may have gone since the plan was made
   if (!plan.gather.empty()) adopt(plan);
+  if (plan.fit && sectors >= table_.page().sectors() / 2) exact_fits_.found(plan.request.stream, plan.fit->is_exact);
   // Handles that the block covers whole come home to it: what is free again later is one run there.
   bool covers_handles = false;
   table_.for_each_covered(plan.address, sectors, [&](PageTable::Handle handle, Sectors mapped) {

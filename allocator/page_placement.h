@@ -40,6 +40,7 @@
 #include "allocator/creation_harm.h"
 #include "allocator/donors.h"
 #include "allocator/driver_spending.h"
+#include "allocator/exact_fits.h"
 #include "allocator/free_parts.h"
 #include "allocator/free_runs.h"
 #include "allocator/gather.h"
@@ -85,14 +86,16 @@ struct PagePlan {
   std::array<PlacementLog::Position, 2> positions;
   PlacementLog::Number logged = PlacementLog::kNone;  // the log's entry; none: the place is new to it
   Sectors logged_sectors = 0;                         // of it
-  bool exceeds_peak = false;                          // memory is created beyond what was ever live
-  bool is_exact = false;                              // it was of a request of this size
-  bool keeps_exact = false;                           // the gather becomes a window of this size
-  bool keeps_length = false;                          // and one for smaller requests
-  std::vector<FreeRun> taken;                         // of the free bytes
-  std::size_t room = 0;                               // for so many runs is kept, for what comes of it
-  bool is_under_way = false;                          // it has addresses that nothing is mapped at yet
-  bool is_out = false;                                // it was made, and is neither committed nor abandoned
+  // Of the free runs, what held it; none: none did, or they were not asked.
+  std::optional<TightFit> fit;
+  bool exceeds_peak = false;   // memory is created beyond what was ever live
+  bool is_exact = false;       // it was of a request of this size
+  bool keeps_exact = false;    // the gather becomes a window of this size
+  bool keeps_length = false;   // and one for smaller requests
+  std::vector<FreeRun> taken;  // of the free bytes
+  std::size_t room = 0;        // for so many runs is kept, for what comes of it
+  bool is_under_way = false;   // it has addresses that nothing is mapped at yet
+  bool is_out = false;         // it was made, and is neither committed nor abandoned
 
   // Names the owners of what is taken. Throws std::bad_alloc.
   void list_owners();
@@ -299,8 +302,8 @@ class PagePlacement {
   void choose_place(PagePlan& plan);
   [[nodiscard]] bool is_usable_as_logged(const PageRequest& request, PlacementLog::Number number) const;
   [[nodiscard]] PlacementLog::Number choose_logged(const PagePlan& plan);
-  [[nodiscard]] std::optional<Choice> choose_free_bytes(const PagePlan& plan, std::optional<TightFit>& fit);
-  [[nodiscard]] std::optional<Choice> choose_own_bytes(const PagePlan& plan);
+  [[nodiscard]] std::optional<Choice> choose_free_bytes(PagePlan& plan);
+  [[nodiscard]] std::optional<Choice> choose_own_bytes(PagePlan& plan);
   void pass_over_hand_over(const PagePlan& plan);
   [[nodiscard]] bool is_worth_a_window(const PageRequest& request) const;
   void place_at(PagePlan& plan, const Choice& choice);
@@ -399,6 +402,7 @@ class PagePlacement {
   PlacementLog log_;
   PastWindows windows_;
   CreationHarm harm_;
+  ExactFits exact_fits_;
   DriverSpending spending_;
   PlacementCounts counts_;
   std::int64_t page_limit_;

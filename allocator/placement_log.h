@@ -150,8 +150,6 @@ class PlacementLog {
   // More entries than now; never fewer.
   void grow(std::size_t capacity);
 
-  // Whether few states are kept, for nothing that is old is asked for.
-  [[nodiscard]] bool is_sample() const { return reach_.is_sample(); }
   // The sum of the places that were not left, of all streams.
   [[nodiscard]] const Key& state_of_all() const { return all_.state; }
   [[nodiscard]] std::size_t size() const { return size_; }

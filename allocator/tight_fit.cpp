@@ -95,7 +95,7 @@ std::optional<TightFit> tight_fit(const RunsBySize& runs, StreamNumber stream, S
     look_at(run, sectors, page, best);
     return true;
   });
-  if (exact) return TightFit{*exact, 0};
+  if (exact) return TightFit{*exact, 0, true};
   if (!best) return std::nullopt;
   return TightFit{best->begin, best->pages};
 }

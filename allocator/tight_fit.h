@@ -17,12 +17,13 @@ namespace cistern {
 struct TightFit {
   Sectors address = 0;
   std::int64_t pages = 0;  // wholly free ones that it touches; 0 where a run is used up
+  bool is_exact = false;   // a run is of just that size
 };
 
 // How many runs are looked at: among more there is one as good before, and a walk over all takes too long.
 inline constexpr int kMostFits = 32;
-// The same where nothing comes again: there larger runs are better kept whole.
-inline constexpr int kFewFits = 4;
+// The same where sizes do not come again: larger runs are kept whole then.
+inline constexpr int kFewFits = 1;
 
 // Of the stream's: a run of just that size, lowest address first; else, of the `most` smallest runs that hold the
 // request, at an end of a run or at its first or last page edge, the fewest whole pages, then the fewest fragments

@@ -47,6 +47,8 @@ TEST(TightFitTest, ARunOfJustThatSizeAtOnce) {
   ASSERT_TRUE(fit);
   EXPECT_EQ(fit->address, 0);
   EXPECT_EQ(fit->pages, 0);
+  EXPECT_TRUE(fit->is_exact);
+  EXPECT_FALSE(tight_fit(runs, 11)->is_exact);
   EXPECT_FALSE(tight_fit(runs, 14));
 }
 
