@@ -30,12 +30,13 @@ std::size_t CreationHarm::class_of(Sectors sectors) {
 }
 
 void CreationHarm::add_stream(StreamNumber stream) {
-  while (streams_.size() <= static_cast<std::size_t>(stream)) streams_.emplace_back().fill(1);
+  while (streams_.size() <= static_cast<std::size_t>(stream))
+    streams_.emplace_back().fill(static_cast<std::uint16_t>(kAll));
 }
 
 double CreationHarm::of(Sectors sectors, StreamNumber stream) const {
   const auto index = static_cast<std::size_t>(stream);
-  return index < streams_.size() ? streams_[index][class_of(sectors)] : 1;
+  return index < streams_.size() ? static_cast<double>(streams_[index][class_of(sectors)]) / kAll : 1;
 }
 
 }  // namespace cistern

@@ -6,8 +6,8 @@
 // memory was created, the last ones weighing more; a class that is not known yet has all of it.
 // Complexity: O(1). Not thread-safe: the heap's lock is held.
 
+#include <algorithm>
 #include <array>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -31,24 +31,30 @@ class CreationHarm {
     ended_of_class(class_of(sectors), stream, memory_was_created);
   }
   void ended_of_class(std::size_t size_class, StreamNumber stream, bool memory_was_created) {
-    add_stream(stream);
-    double& harm = streams_[static_cast<std::size_t>(stream)][size_class];
-    harm += ((memory_was_created ? 1.0 : 0.0) - harm) * kWeightOfLast;
+    ended_of_class(size_class, stream, memory_was_created, 1);
   }
   // So many did, one after the other.
   void ended_of_class(std::size_t size_class, StreamNumber stream, bool memory_was_created, std::int64_t times) {
-    if (times <= 0) return;
     add_stream(stream);
-    double& harm = streams_[static_cast<std::size_t>(stream)][size_class];
-    const double last = memory_was_created ? 1.0 : 0.0;
+    std::uint16_t& harm = streams_[static_cast<std::size_t>(stream)][size_class];
     constexpr std::int64_t kEnough = 64;  // after which what was before weighs nothing
-    harm = last + (times >= kEnough ? 0.0 : (harm - last) * std::pow(1 - kWeightOfLast, static_cast<double>(times)));
+    for (times = std::min(times, kEnough); times > 0; --times) harm = nearer(harm, memory_was_created ? kAll : 0);
   }
   [[nodiscard]] double of(Sectors sectors, StreamNumber stream) const;
 
  private:
-  static constexpr double kWeightOfLast = 0.25;
-  using Classes = std::array<double, kClasses>;
+  // In parts of kAll: a number with a point that gets smaller for ever takes a processor a hundred times as long in the
+  // end.
+  static constexpr std::int32_t kAll = 1 << 15;
+  static constexpr std::int32_t kLastsOfAll = 4;  // the last block weighs a quarter
+  using Classes = std::array<std::uint16_t, kClasses>;
+
+  // To the nearest.
+  [[nodiscard]] static std::uint16_t nearer(std::int32_t harm, std::int32_t to) {
+    const std::int32_t change = to - harm;
+    const std::int32_t half = change < 0 ? -kLastsOfAll / 2 : kLastsOfAll / 2;
+    return static_cast<std::uint16_t>(harm + (change + half) / kLastsOfAll);
+  }
 
   std::vector<Classes> streams_;
 };

@@ -90,12 +90,22 @@ class SortedChunks {
 
   // Of two side by side one more than kMostOfMerged: so many chunks at most, and one while one is parted.
   [[nodiscard]] static std::size_t chunks_for(std::size_t values) { return 2 * values / kMostOfMerged + 3; }
-  // How many of these are less.
+  // How many of these are less. Three comparisons at a time: each round of a search waits for what the one before it
+  // read.
   template <class U, class Of>
   [[nodiscard]] static std::size_t count_less(const U* values, std::size_t count, const Key& key, Of&& of) noexcept {
     const U* begin = values;
-    for (; count > 1; count -= count / 2) begin += of(begin[count / 2 - 1]) < key ? count / 2 : 0;
-    return static_cast<std::size_t>(begin - values) + (count == 1 && of(*begin) < key ? 1 : 0);
+    while (count > 4) {
+      const std::size_t part = count / 4;
+      const std::size_t less = std::size_t{of(begin[part - 1]) < key} + std::size_t{of(begin[2 * part - 1]) < key} +
+                               std::size_t{of(begin[3 * part - 1]) < key};
+      begin += less * part;
+      count = less == 3 ? count - 3 * part : part;
+    }
+    std::size_t less = static_cast<std::size_t>(begin - values);
+    for (std::size_t i = 0; i < 4; ++i)
+      less += std::size_t{i < count} & std::size_t{of(begin[i < count ? i : 0]) < key};
+    return less;
   }
   // Where a value of that key is, or belongs. Requires: there are chunks.
   [[nodiscard]] Position place_of(const Key& key) const noexcept {

@@ -12,6 +12,7 @@
 
 #include "allocator/creation_harm.h"
 #include "allocator/driver_spending.h"
+#include "allocator/exact_fits.h"
 #include "allocator/gather.h"
 #include "allocator/known_places.h"
 #include "allocator/past_windows.h"
@@ -41,6 +42,47 @@ TEST(CreationHarmTest, HarmFollowsWhatBlocksOfTheClassSaw) {
   EXPECT_DOUBLE_EQ(harm.of(4096, 0), 0.671875);
   EXPECT_EQ(harm.of(8192, 0), 1);
   EXPECT_EQ(harm.of(4096, 1), 1);
+}
+
+TEST(CreationHarmTest, OfManyBlocksAtOnceItIsWhatItIsOfEach) {
+  CreationHarm one_by_one;
+  CreationHarm at_once;
+  for (const int times : {1, 2, 5, 0, 63, 64, 1000}) {
+    const bool memory_was_created = times % 2 == 0;
+    for (int i = 0; i < times; ++i) one_by_one.ended(100, 0, memory_was_created);
+    at_once.ended_of_class(CreationHarm::class_of(100), 0, memory_was_created, times);
+    EXPECT_EQ(at_once.of(100, 0), one_by_one.of(100, 0)) << times << " times";
+  }
+}
+
+// However long nothing of its kind happens a number stays one that is added to at once.
+TEST(CreationHarmTest, OneBlockAfterManyCounts) {
+  CreationHarm harm;
+  for (int i = 0; i < 10'000; ++i) harm.ended(100, 0, false);
+  EXPECT_LT(harm.of(100, 0), 0.001);
+  harm.ended(100, 0, true);
+  EXPECT_NEAR(harm.of(100, 0), 0.25, 0.001);
+}
+
+TEST(ExactFitsTest, AreRareWhereOneIsFoundInThirty) {
+  ExactFits fits;
+  fits.add_stream(1);
+  const auto find = [&](int times, int one_in) {
+    for (int i = 0; i < times; ++i) fits.found(1, i % one_in == 0);
+  };
+  EXPECT_FALSE(fits.are_rare(1));
+  find(500, 30);
+  EXPECT_FALSE(fits.are_rare(1)) << "few were seen yet";
+  find(1500, 30);
+  EXPECT_TRUE(fits.are_rare(1));
+  EXPECT_FALSE(fits.are_rare(0)) << "another stream";
+  EXPECT_FALSE(fits.are_rare(2)) << "one that nothing is known of";
+  find(1500, 20);
+  EXPECT_FALSE(fits.are_rare(1));
+  find(100'000, 1'000'000);
+  EXPECT_TRUE(fits.are_rare(1));
+  find(11, 1);
+  EXPECT_FALSE(fits.are_rare(1)) << "where they come again it is seen soon";
 }
 
 TEST(DriverSpendingTest, WindowsAreBoughtUpToAShareOfWhatMappingEveryPageCosts) {
