@@ -30,21 +30,18 @@ class CreationHarm {
   void ended(Sectors sectors, StreamNumber stream, bool memory_was_created) {
     ended_of_class(class_of(sectors), stream, memory_was_created);
   }
-  void ended_of_class(std::size_t size_class, StreamNumber stream, bool memory_was_created) {
-    ended_of_class(size_class, stream, memory_was_created, 1);
-  }
   // So many did, one after the other.
-  void ended_of_class(std::size_t size_class, StreamNumber stream, bool memory_was_created, std::int64_t times) {
+  void ended_of_class(std::size_t size_class, StreamNumber stream, bool memory_was_created, std::int64_t times = 1) {
     add_stream(stream);
     std::uint16_t& harm = streams_[static_cast<std::size_t>(stream)][size_class];
-    constexpr std::int64_t kEnough = 64;  // after which what was before weighs nothing
+    constexpr std::int64_t kEnough = 64;  // after which what was before weighs next to nothing
     for (times = std::min(times, kEnough); times > 0; --times) harm = nearer(harm, memory_was_created ? kAll : 0);
   }
   [[nodiscard]] double of(Sectors sectors, StreamNumber stream) const;
 
  private:
-  // In parts of kAll: a number with a point that gets smaller for ever takes a processor a hundred times as long in the
-  // end.
+  // In parts of kAll: a floating-point number would become subnormal in the end, which takes a processor a hundred
+  // times as long.
   static constexpr std::int32_t kAll = 1 << 15;
   static constexpr std::int32_t kLastsOfAll = 4;  // the last block weighs a quarter
   using Classes = std::array<std::uint16_t, kClasses>;

@@ -58,8 +58,8 @@ class FreeParts {
   // A run with these handles comes; and goes, of which the sizes are known.
   void add_handles(const FreeRun& run, const HandleCounts& handles);
   HandleCounts remove_handles(const FreeRun& run, Classes classes) noexcept;
-  // Runs make way for others of the same stream: what was found of them is not any more, but for edges that stay.
-  // Those, and where there is no fragment to find, are as found.
+  // Runs make way for others of the same stream: what was found of those that go is not any more, but for edges that
+  // stay as they were. Says which edges of those that come are found: the ones that stay, and those without a fragment.
   void change_edges(std::span<const EdgedRun> gone, std::span<EdgedRun> come) noexcept;
   // From here on both are found.
   void find_edges(EdgedRun& run);

@@ -19,7 +19,10 @@ constexpr std::size_t kFewestUnfound = 64;
 void FreeRuns::provide(std::size_t runs) {
   const std::size_t all = runs_.size() + runs;
   if (runs_.has_room_for(all) && by_size_.has_room_for(all)) return;
-  if (parts_ != nullptr) unfound_.reserve(all / kRunsOfUnfound + kFewestUnfound);
+  // By half at least, so that it is seldom moved.
+  if (const std::size_t most = unfound_.capacity(), wanted = all / kRunsOfUnfound + kFewestUnfound;
+      parts_ != nullptr && most < wanted)
+    unfound_.reserve(std::max(wanted, most + most / 2));
   by_size_.provide(all);
   runs_.provide(all);
 }

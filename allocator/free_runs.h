@@ -77,7 +77,8 @@ class FreeRuns {
     if (at == runs_.end()) at = runs_.lower_bound(address);
     while (at != runs_.end() && visit(runs_[at].run())) at = runs_.next(at);
   }
-  // Their edges are found in `parts`. O(runs that came since the last time), and O(n) where these were many.
+  // Their edges are found in `parts`. O(log n) for each run that came since the last time, and O(n) where these were
+  // many.
   void find_edges() noexcept;
 
   [[nodiscard]] Sectors sectors() const { return sectors_; }
@@ -87,7 +88,7 @@ class FreeRuns {
   void audit() const;
 
  private:
-  static constexpr std::uint32_t kMostStreams = (std::uint32_t{1} << 30) - 1;
+  static constexpr std::uint32_t kStreamMask = (std::uint32_t{1} << 30) - 1;  // there are never so many
   struct Run {
     Sectors address;
     Sectors sectors;
@@ -99,7 +100,7 @@ class FreeRuns {
     Run(const EdgedRun& edged, std::uint32_t its_classes)
         : address(edged.run.address),
           sectors(edged.run.sectors),
-          stream(static_cast<std::uint32_t>(edged.run.stream) & kMostStreams),
+          stream(static_cast<std::uint32_t>(edged.run.stream) & kStreamMask),
           found(edged.found & EdgedRun::kBoth),
           classes(its_classes) {}
     [[nodiscard]] Sectors end() const { return address + sectors; }

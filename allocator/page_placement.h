@@ -26,7 +26,7 @@
 // Complexity: take_known, freed and settle O(1) expected, plan_known O(pieces); else see the parts: a miss is O(log n)
 // for n free runs and what it gathers, and sorts the handles that several streams have parts of; O(n) where a limit
 // refuses it. Each place that changed costs a change of the free runs and of their index (free_parts.h) a piece, once,
-// when they are looked at. Not thread-safe.
+// when they are looked at, and the next window of fragments O(log n) for each run that came. Not thread-safe.
 
 #include <array>
 #include <cstddef>

@@ -2,11 +2,12 @@
 
 // SortedChunks: small values in the order of their keys, in arrays of up to 64.
 //
-// To find one is a binary search over the chunks' first keys, which lie side by side, and one in a chunk; to walk on is
-// to look at the next in memory. A tree's node lies elsewhere each time. Keys are unique. Two chunks side by side have
-// more than three quarters of one's room in use, so that what holds n values is known without them, and can be brought
-// before it is needed. Complexity: O(log n) to find one; to add or remove one also O(64), and once in O(64) times O(n /
-// 64), moves of neighbours in memory. A position is good until something is added or removed. Not thread-safe.
+// To find one is a search by quarters over the chunks' first keys, which lie side by side, and one in a chunk; to walk
+// on is to look at the next in memory. A tree's node lies elsewhere each time. Keys are unique. Two chunks side by side
+// have more than three quarters of one's room in use, so that what holds n values is known without them, and can be
+// brought before it is needed. Complexity: O(log n) to find one; to add or remove one also O(64), and once in O(64)
+// times O(n / 64), moves of neighbours in memory. A position is good until something is added or removed. Not
+// thread-safe.
 
 #include <algorithm>
 #include <array>
@@ -90,8 +91,8 @@ class SortedChunks {
 
   // Of two side by side one more than kMostOfMerged: so many chunks at most, and one while one is parted.
   [[nodiscard]] static std::size_t chunks_for(std::size_t values) { return 2 * values / kMostOfMerged + 3; }
-  // How many of these are less. Three comparisons at a time: each round of a search waits for what the one before it
-  // read.
+  // How many of these are less. Requires: there are some. Three comparisons at a time: each round of a search waits for
+  // what the one before it read.
   template <class U, class Of>
   [[nodiscard]] static std::size_t count_less(const U* values, std::size_t count, const Key& key, Of&& of) noexcept {
     const U* begin = values;
@@ -153,8 +154,9 @@ template <class T, class KeyOf>
 void SortedChunks<T, KeyOf>::insert(const T& value) {
   provide(size_ + 1);
   const Key key = KeyOf{}(value);
-  if (chunks_.empty()) put_chunk(0, std::exchange(spare_.back(), nullptr));
-  Position place = place_of(key);
+  const bool is_first = chunks_.empty();
+  if (is_first) put_chunk(0, std::exchange(spare_.back(), nullptr));
+  Position place = is_first ? Position{} : place_of(key);
   if (chunks_[place.chunk]->size == kChunk) {
     part(place.chunk);
     place = place_of(key);

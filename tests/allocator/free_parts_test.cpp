@@ -183,7 +183,7 @@ TEST_F(FreePartsTest, RandomProgramsFindWhatAWalkOverAllRunsFinds) {
       bring(handle);
       if (random() % 4 != 0) runs_.give(table_.home_of(handle), sectors, 0);
     }
-    // Edges are looked for now after each change, now after many.
+    // Edges are looked for now after each change, now after many: an audit of a placement looks for them, too.
     if (random() % (round % 2000 < 1000 ? 1 : 300) != 0) continue;
     runs_.audit();
     runs_.find_edges();
@@ -205,6 +205,21 @@ TEST_F(FreePartsTest, RandomProgramsFindWhatAWalkOverAllRunsFinds) {
     const PlainFragments found = fragments(request.stream, request.of_all_streams);
     ASSERT_EQ(found.endings, parts.endings) << "round " << round;
     ASSERT_EQ(found.beginnings, parts.beginnings) << "round " << round;
+  }
+}
+
+// More than are noted one by one.
+TEST_F(FreePartsTest, EdgesOfManyRunsThatCameAtOnceAreFound) {
+  for (int i = 0; i < 1000; ++i) {
+    const Sectors home = table_.home_of(settle(1));
+    parts_.provide(static_cast<std::size_t>(i) + 1);
+    runs_.give(home + (i % 2 == 0 ? 0 : 5), 3, 0);
+  }
+  for (int round = 0; round < 2; ++round) {
+    const PlainFragments found = fragments(0, false);
+    EXPECT_EQ(found.endings.size(), 500U);
+    EXPECT_EQ(found.beginnings.size(), 500U);
+    parts_.audit(runs_);
   }
 }
 

@@ -1,6 +1,9 @@
 // What is free is kept, and found again, without host memory: a plan brings what its end may need.
 
+#include "allocator/free_parts.h"
+#include "allocator/free_runs.h"
 #include "allocator/page_placement.h"
+#include "allocator/page_table.h"
 #include "tests/allocator/host_memory.h"
 #include "tests/allocator/page_sizes.h"
 
@@ -59,6 +62,30 @@ TEST(NoHostMemoryPlacementTest, WhatIsPlannedEndsWithoutHostMemory) {
   }
   EXPECT_NO_THROW(placement.audit());
   EXPECT_GT(placement.counts().chosen, 0);
+}
+
+// As many of them as there can be: each handle is free in parts of two streams.
+TEST(NoHostMemoryPlacementTest, EdgesOfFreeRunsAreFoundWithoutHostMemory) {
+  constexpr int kHandles = 300;
+  PageTable table(kPageOf128);
+  const PageTable::Arena arena = table.add_arena();
+  FreeParts parts(table);
+  FreeRuns runs(&parts);
+  runs.add_stream(1);
+  runs.keep_room(2 * kHandles);
+  parts.provide(kHandles);
+  for (int i = 0; i < kHandles; ++i) {
+    const PageTable::Handle handle = table.add_handle(1);
+    const Sectors address = table.reserve(arena, 1);
+    table.map(handle, address);
+    table.move_home(handle, address);
+    const HostMemoryIsGone none;
+    runs.give(address, 50, 0);
+    runs.give(address + 50, 78, 1);
+    if (i % 100 == 99) runs.find_edges();
+  }
+  EXPECT_EQ(parts.shared().size(), std::size_t{kHandles});
+  EXPECT_NO_THROW(parts.audit(runs));
 }
 
 }  // namespace

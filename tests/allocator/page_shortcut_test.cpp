@@ -415,11 +415,17 @@ TEST_F(PageShortcutTest, ASampleOfStatesChangesNoDecisionAndFindsWhatComesAgain)
     EXPECT_TRUE(made.gather.empty() || carry_out(made.gather, driver));
     return placement.commit(made);
   };
+  std::mt19937_64 given_up(20261126);
   using Both = std::pair<PagedBlock, PagedBlock>;
   const auto allocate_both = [&](const PageRequest& request) {
     std::optional<PagedBlock> block = quick.take_known(request);
     known += block ? 1 : 0;
-    if (PagePlan* const own = block ? nullptr : quick.plan_of_own(request)) block = quick.commit(*own);
+    PagePlan* own = block ? nullptr : quick.plan_of_own(request);
+    if (own != nullptr && given_up() % 4 == 0) {
+      quick.abandon(*own);
+      own = quick.plan_of_own(request);
+    }
+    if (own != nullptr) block = quick.commit(*own);
     if (auto handed = block ? std::nullopt : quick.plan_known(request)) block = quick.commit(*handed);
     if (!block) block = place(quick, quick_driver, request);
     const PagedBlock other = place(plain, plain_driver, request);

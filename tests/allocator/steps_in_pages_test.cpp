@@ -90,6 +90,27 @@ TEST_F(StepsInPagesTest, TwoStreamsAreFollowedAtOnce) {
   EXPECT_TRUE(heap_.follows(second_));
 }
 
+// A block in it goes and comes back at once: its free stands, and both are steps of the round.
+TEST_F(StepsInPagesTest, ARoundWithAPairInItIsFollowedAllTheTime) {
+  raise_peaks();
+  int followed = 0;
+  const auto round = [&] {
+    const auto count = [&](std::uint64_t block) {
+      followed += heap_.follows(first_) ? 1 : 0;
+      return block;
+    };
+    const std::uint64_t outer = count(take(kMega, first_));
+    give(count(take(3 * kMega, first_)));
+    const std::uint64_t back = count(take(3 * kMega, first_));
+    const std::uint64_t inner = count(take(kMega / 2, first_));
+    for (const std::uint64_t block : {outer, inner, back}) give(count(block));
+  };
+  for (int i = 0; i < 400; ++i) round();
+  followed = 0;
+  for (int i = 0; i < 50; ++i) round();
+  EXPECT_EQ(followed, 50 * 7);
+}
+
 // Its own blocks alone make a state: what others have and had meanwhile changes none of its places.
 TEST_F(StepsInPagesTest, WhatWasFollowedIsCarriedOutWhateverOthersDid) {
   raise_peaks();

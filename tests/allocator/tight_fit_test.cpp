@@ -25,12 +25,12 @@ struct Run {
 using Runs = std::set<Run>;
 
 // Beside streams that have the same, and what would be better.
-std::optional<TightFit> tight_fit(const Runs& runs, Sectors sectors) {
+std::optional<TightFit> tight_fit(const Runs& runs, Sectors sectors, int most = kMostFits) {
   RunsBySize by_size;
   for (const Run& run : runs)
     for (const StreamNumber stream : {kStream - 1, kStream, kStream + 1}) by_size.add(run.free(stream));
   for (const StreamNumber stream : {kStream - 1, kStream + 1}) by_size.add({Sectors{1} << 30, sectors, stream});
-  return cistern::tight_fit(by_size, kStream, sectors, kPageOf8);
+  return cistern::tight_fit(by_size, kStream, sectors, kPageOf8, most);
 }
 
 // Pages wholly inside the run of which the block has a sector, counted one by one.
@@ -104,7 +104,7 @@ TEST(TightFitTest, NoPositionInAnyRunTouchesFewerWholePages) {
 }
 
 // The header's words, of each position in turn.
-std::optional<TightFit> plainly(const Runs& runs, Sectors sectors) {
+std::optional<TightFit> plainly(const Runs& runs, Sectors sectors, int most) {
   const auto fragments = [](Sectors begin, Sectors end) {
     if (begin == end) return 0;
     if (kPageOf8.up(begin) > kPageOf8.down(end)) return 3;
@@ -112,9 +112,9 @@ std::optional<TightFit> plainly(const Runs& runs, Sectors sectors) {
   };
   std::optional<std::tuple<std::int64_t, int, Sectors, Sectors>> best;
   int looked_at = 0;
-  for (auto at = runs.lower_bound({sectors, 0}); at != runs.end() && looked_at < 32; ++at, ++looked_at) {
+  for (auto at = runs.lower_bound({sectors, 0}); at != runs.end() && looked_at < most; ++at, ++looked_at) {
     const auto& [size, run] = *at;
-    if (size == sectors) return TightFit{run, 0};
+    if (size == sectors) return TightFit{run, 0, true};
     const Sectors end = run + size;
     for (const Sectors block : {run, end - sectors, kPageOf8.up(run), kPageOf8.down(end) - sectors}) {
       if (block < run || block + sectors > end) continue;
@@ -141,12 +141,14 @@ TEST(TightFitTest, WhatItDoesNotLookAtIsNotBetter) {
       address += size;
     }
     const auto sectors = static_cast<Sectors>(1 + random() % longest);
-    const auto found = tight_fit(runs, sectors);
-    const auto expected = plainly(runs, sectors);
+    const int most = random() % 2 == 0 ? kMostFits : kFewFits;
+    const auto found = tight_fit(runs, sectors, most);
+    const auto expected = plainly(runs, sectors, most);
     ASSERT_EQ(found.has_value(), expected.has_value()) << "round " << round;
     if (!found) continue;
     ASSERT_EQ(found->address, expected->address) << "round " << round << ", " << sectors << " sectors";
     ASSERT_EQ(found->pages, expected->pages) << "round " << round << ", " << sectors << " sectors";
+    ASSERT_EQ(found->is_exact, expected->is_exact) << "round " << round << ", " << sectors << " sectors";
   }
 }
 
