@@ -1,13 +1,13 @@
 #pragma once
 
-// Whether sizes come again: of a stream's requests of half a page and more that went by its free runs, for neither the
+// Whether sizes come again: of a stream's requests of a page and more that went by its free runs, for neither the
 // log nor a window knew them, and that one held, the share that a run of just their size held, the last ones weighing
 // more.
 //
 // What a block left free is asked for again where steps come again, and then a request may well go into a larger run
 // to keep whole pages free. Where it hardly ever is, that only parts the large runs. Small sizes say nothing: there are
-// few of them, so that some run is of just that size always. Complexity: O(1). Not thread-safe: the heap's lock is
-// held.
+// few of them, so that some run is of just that size always.
+// Complexity: O(1). Not thread-safe: the heap's lock is held.
 
 #include <cstddef>
 #include <cstdint>

@@ -236,7 +236,7 @@ PagedBlock PagePlacement::commit(PagePlan& plan, bool moves_peak) {
   const Sectors sectors = plan.request.sectors;
   if (log_.has(plan.logged)) log_.follow(plan.logged);  // it may have gone since the plan was made
   if (!plan.gather.empty()) adopt(plan);
-  if (plan.fit && sectors >= table_.page().sectors() / 2) exact_fits_.found(plan.request.stream, plan.fit->is_exact);
+  if (plan.fit && sectors >= table_.page().sectors()) exact_fits_.found(plan.request.stream, plan.fit->is_exact);
   // Handles that the block covers whole come home to it: what is free again later is one run there.
   bool covers_handles = false;
   table_.for_each_covered(plan.address, sectors, [&](PageTable::Handle handle, Sectors mapped) {

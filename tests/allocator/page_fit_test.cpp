@@ -143,7 +143,7 @@ int calls_of_random_requests() {
   return driver.calls - calls_before;
 }
 
-// 700, and 2,502 if many runs are looked at.
+// 770, and 2,502 if many runs are looked at.
 TEST(PageFit, WhereSizesDoNotComeAgainLargeRunsAreKeptWhole) { EXPECT_LT(calls_of_random_requests(), 1'250); }
 
 }  // namespace
