@@ -40,6 +40,10 @@ PagePlan* PagePlacement::plan_of_own(const PageRequest& request) noexcept {
   PagePlan& plan = own_plan_;
   plan.begin_anew(request);
   set_positions(plan);
+  // What is handed over once more is had without a look at the free runs, by who has the heap's lock.
+  if (find_hand_over(request).record != nullptr &&
+      log_.exact(plan.positions.front(), request.sectors) == PlacementLog::kNone)
+    return nullptr;
   log_.fetch(plan.positions.front(), request.sectors);
   catch_up();
   if (!places_.has_room(1, most_places())) return nullptr;

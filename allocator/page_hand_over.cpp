@@ -9,13 +9,19 @@
 
 namespace cistern {
 
-std::optional<PagePlan> PagePlacement::plan_known(const PageRequest& request) {
-  if (!is_open() || !request.may_take_others || !knows_hand_overs_) return std::nullopt;
+PagePlacement::KnownHandOver PagePlacement::find_hand_over(const PageRequest& request) const {
+  if (!is_open() || !request.may_take_others || !knows_hand_overs_) return {};
   const PlacementLog::Number number = log_.exact(log_.position_among_all(request.stream), request.sectors);
-  if (number == PlacementLog::kNone) return std::nullopt;
+  if (number == PlacementLog::kNone) return {};
   const PlacementLog::Entry& entry = log_.entry(number);
   const HandOvers::Record* const record = hand_overs_.find(entry.known);
-  if (record == nullptr || !is_place_of(entry, record->place)) return std::nullopt;
+  return record != nullptr && is_place_of(entry, record->place) ? KnownHandOver{number, record} : KnownHandOver();
+}
+
+std::optional<PagePlan> PagePlacement::plan_known(const PageRequest& request) {
+  const auto [number, record] = find_hand_over(request);
+  if (record == nullptr) return std::nullopt;
+  const PlacementLog::Entry& entry = log_.entry(number);
   PagePlan plan;
   plan.kind = PlanKind::placed;
   plan.address = entry.place.address;

@@ -313,6 +313,12 @@ class PagePlacement {
   static void describe(KnownPlace& place, bool covers_handles) noexcept;
 
   // page_hand_over.cpp
+  // The log's entry, and what was handed over; no record: none is known that may be made once more.
+  struct KnownHandOver {
+    PlacementLog::Number number = PlacementLog::kNone;
+    const HandOvers::Record* record = nullptr;
+  };
+  [[nodiscard]] KnownHandOver find_hand_over(const PageRequest& request) const;
   [[nodiscard]] PlacementLog::Number note_hand_over(const PagePlan& plan, KnownPlaces::Number known);
   void change_hands(std::span<const FreeRun> pieces, StreamNumber to) noexcept;
   void mark_handed_over(const PagePlan& plan) noexcept;

@@ -25,9 +25,10 @@ void* StreamHits::take_paged_hit(StreamHeap& heap, std::size_t bytes) noexcept {
   bool is_known = false;
   {
     const auto turn = turn_in_pages();
-    block = take_paged_block(heap, bytes);
-    is_known = block != nullptr;
-    if (!is_known) block = fit_paged_block(heap, bytes);
+    const PlacementLog::Number known = find_known(heap, bytes);
+    is_known = known != PlacementLog::kNone;
+    // What is known and cannot be had so is found again, at once, by who has the heap's lock.
+    block = is_known ? take_known(heap, known, bytes) : fit_paged_block(heap, bytes);
   }
   if (block == nullptr) return nullptr;
   if (may_stand_in_pages(heap)) heap.lazy_free.begin(block, {}, pairs_are_plain_);
@@ -71,10 +72,8 @@ Block* StreamHits::take_pages(StreamHeap& heap, Sectors place, Sectors sectors, 
   return block;
 }
 
-Block* StreamHits::take_paged_block(StreamHeap& heap, std::size_t bytes) noexcept {
-  const Sectors sectors = PagedMemory::sectors_for(policy_.round(bytes));
-  const PlacementLog::Number known = paged_->placement.find_known({sectors, heap.paged_stream, true});
-  return known == PlacementLog::kNone ? nullptr : take_known(heap, known, bytes);
+PlacementLog::Number StreamHits::find_known(const StreamHeap& heap, std::size_t bytes) const noexcept {
+  return paged_->placement.find_known({PagedMemory::sectors_for(policy_.round(bytes)), heap.paged_stream, true});
 }
 
 // Beside other streams, whose frees stand and whose steps are followed, what is live is not exactly known: only a

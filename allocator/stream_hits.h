@@ -73,7 +73,7 @@ class StreamHits : public PairHits {
   [[nodiscard]] Block* take_known(StreamHeap& heap, PlacementLog::Number known, std::size_t bytes) noexcept;
   // Null, with nothing changed: not without the heap's lock. Where the log knows a place; where the stream has free
   // bytes; and where a step was that came again, whether or not the log says so.
-  [[nodiscard]] Block* take_paged_block(StreamHeap& heap, std::size_t bytes) noexcept;
+  [[nodiscard]] PlacementLog::Number find_known(const StreamHeap& heap, std::size_t bytes) const noexcept;
   [[nodiscard]] Block* fit_paged_block(StreamHeap& heap, std::size_t bytes) noexcept;
   [[nodiscard]] Block* take_paged_step(StreamHeap& heap, const StreamStep& step) noexcept;
   [[nodiscard]] bool may_stand_in_pages(StreamHeap& heap) const noexcept;

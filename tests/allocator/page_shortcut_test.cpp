@@ -224,6 +224,19 @@ TEST_F(PageShortcutTest, BytesThatAreHandedOverAgainAreKnown) {
   EXPECT_FALSE(placement_.plan_known({60, 0, false})) << "it may not take others'";
 }
 
+// Who has the stream's lock alone leaves them to the heap's, and the free runs as they are.
+TEST_F(PageShortcutTest, BytesThatAreHandedOverAgainAreNotLookedForInFreeRuns) {
+  placement_.set_page_limit(1);
+  hand_to_and_fro(3);
+  release(allocate(60, 0));
+  const PagedBlock last = allocate(60, 1);
+  release(last);
+  EXPECT_EQ(placement_.plan_of_own({60, 0}), nullptr);
+  EXPECT_TRUE(placement_.place(last.known).is_changed);
+  EXPECT_EQ(placement_.plan_of_own({50, 0}), nullptr);
+  EXPECT_FALSE(placement_.place(last.known).is_changed) << "another request is";
+}
+
 // In the state in which a stream took its own bytes they may be another's by now.
 TEST_F(PageShortcutTest, AnEqualStateMayHaveItsBytesOfAnotherStream) {
   placement_.set_page_limit(1);
