@@ -34,10 +34,10 @@ inline std::string policy_text() {
 inline AllocatorOptions hot_options() { return AllocatorOptions::parse(policy_text()); }
 
 // Makes the process's device one that has no bytes, and more memory than any of the workloads asks
-// for, whatever CISTERN_DEVICE said: only bookkeeping is measured here; and its heap one of the policy. Before the
-// first use of it.
+// for (addresses too: paged memory reserves multiples of it), whatever CISTERN_DEVICE said: only bookkeeping is
+// measured here; and its heap one of the policy. Before the first use of it.
 inline void use_accounting_device() {
-  static const int set = ::setenv("CISTERN_DEVICE", "simulated:backing=none,capacity=1TiB", 1) |
+  static const int set = ::setenv("CISTERN_DEVICE", "simulated:backing=none,capacity=256GiB", 1) |
                          ::setenv("CISTERN_ALLOC_CONF", policy_text().c_str(), 1);
   static_cast<void>(set);
 }
