@@ -313,7 +313,8 @@ class PagePlacement {
   static void describe(KnownPlace& place, bool covers_handles) noexcept;
 
   // page_hand_over.cpp
-  // The log's entry, and what was handed over; no record: none is known that may be made once more.
+  // The log's entry, and what was handed over, until the next is noted; no record: none is known that may be made once
+  // more.
   struct KnownHandOver {
     PlacementLog::Number number = PlacementLog::kNone;
     const HandOvers::Record* record = nullptr;

@@ -70,10 +70,11 @@ class StreamHits : public PairHits {
   template <class Take>
   [[nodiscard]] Block* take_pages(StreamHeap& heap, Sectors place, Sectors sectors, std::size_t requested,
                                   Take&& take) noexcept;
-  [[nodiscard]] Block* take_known(StreamHeap& heap, PlacementLog::Number known, std::size_t bytes) noexcept;
-  // Null, with nothing changed: not without the heap's lock. Where the log knows a place; where the stream has free
-  // bytes; and where a step was that came again, whether or not the log says so.
+  // The log's entry; none: it knows no place for the request in this state.
   [[nodiscard]] PlacementLog::Number find_known(const StreamHeap& heap, std::size_t bytes) const noexcept;
+  // Null, with nothing changed: not without the heap's lock. At a place that the log knows; in the stream's free bytes;
+  // and where a step was that came again, whether or not the log says so.
+  [[nodiscard]] Block* take_known(StreamHeap& heap, PlacementLog::Number known, std::size_t bytes) noexcept;
   [[nodiscard]] Block* fit_paged_block(StreamHeap& heap, std::size_t bytes) noexcept;
   [[nodiscard]] Block* take_paged_step(StreamHeap& heap, const StreamStep& step) noexcept;
   [[nodiscard]] bool may_stand_in_pages(StreamHeap& heap) const noexcept;

@@ -19,7 +19,7 @@
 namespace cistern {
 namespace {
 
-constexpr std::size_t kCapacity = std::size_t{1} << 40;
+constexpr std::size_t kCapacity = std::size_t{256} << 30;
 
 // An allocator over a driver of its own, whose host memory is not counted.
 class WatchedHeap {

@@ -19,7 +19,7 @@ namespace {
 constexpr std::size_t kWindowsPerCapacity = 4;
 // Reservations have more while all of them together stay below this: programs reserve far more
 // than they map, and on a real device address space is plentiful.
-constexpr std::size_t kRoomyReservations = std::size_t{1} << 43;
+constexpr std::size_t kRoomyReservations = std::size_t{1} << 45;
 constexpr std::size_t kMostReservationsPerCapacity = 128;
 // The access of a mapping is one bit a device.
 constexpr int kMostDevices = 64;
