@@ -37,8 +37,8 @@ class ExactFits {
  private:
   static constexpr std::int32_t kAll = 1 << 24;
   static constexpr std::int32_t kLastsOfAll = 256;
-  // Random sizes have 0.1 to 3.5 %, of the traces studied synth-etl 0.7, serve-azure-conv and synth-sawtooth 5, others
-  // from 9 (synth-llm-infer-chunk, in some steps less) to 70 %.
+  // Counted from half a page on random sizes have 0.1 to 3.5 %, of the traces studied synth-etl 0.7, serve-azure-conv
+  // and synth-sawtooth 5, others from 9 (synth-llm-infer-chunk, in some steps less) to 70 %.
   static constexpr std::int32_t kRare = kAll / 25;
 
   std::vector<std::int32_t> shares_;  // of kAll

@@ -94,7 +94,6 @@ void FreeParts::for_each_edge(OfStream& stream, Visit&& visit) {
 
 // Most runs change at one end alone.
 void FreeParts::change_edges(std::span<const EdgedRun> gone, std::span<EdgedRun> come) noexcept {
-  if (gone.empty() && come.empty()) return;
   const PageSize page = table_.page();
   const FreeRun& any = gone.empty() ? come.front().run : gone.front().run;
   for_each_edge(of(any.stream), [&](EdgedRun::Edge edge, auto part_of, Fragments& fragments, auto is_of_handle) {

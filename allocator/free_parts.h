@@ -7,7 +7,9 @@
 // much less often than they come and go. Kept of each stream: its runs by how many handles of a size they have whole,
 // in the order in which handles are given up, and its fragments by size; and of all streams the handles that are free
 // in parts of several. A handle has one of the first, or of the others at most three, so that what comes and goes takes
-// no host memory if there is room for all handles. Complexity: a change of a run O(log n) for each size of handles in
+// no host memory if there is room for all handles.
+//
+// Complexity: a change of a run O(log n) for each size of handles in
 // it, and O(handles) that what was given or taken touches, each with its runs up to the first gap; what is cut out of
 // the middle of a run, O(handles) in the smaller rest of it. Not thread-safe: the heap's lock is held.
 
@@ -58,8 +60,9 @@ class FreeParts {
   // A run with these handles comes; and goes, of which the sizes are known.
   void add_handles(const FreeRun& run, const HandleCounts& handles);
   HandleCounts remove_handles(const FreeRun& run, Classes classes) noexcept;
-  // Runs make way for others of the same stream: what was found of those that go is not any more, but for edges that
-  // stay as they were. Says which edges of those that come are found: the ones that stay, and those without a fragment.
+  // Runs make way for others of the same stream, one at least on either side: what was found of those that go is not
+  // any more, but for edges that stay as they were. Says which edges of those that come are found: the ones that stay,
+  // and those without a fragment.
   void change_edges(std::span<const EdgedRun> gone, std::span<EdgedRun> come) noexcept;
   // From here on both are found.
   void find_edges(EdgedRun& run);

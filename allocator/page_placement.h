@@ -86,10 +86,10 @@ struct PagePlan {
   std::array<PlacementLog::Position, 2> positions;
   PlacementLog::Number logged = PlacementLog::kNone;  // the log's entry; none: the place is new to it
   Sectors logged_sectors = 0;                         // of it
+  bool is_exact = false;                              // it was of a request of this size
   // Of the free runs, what held it; none: none did, or they were not asked.
   std::optional<TightFit> fit;
   bool exceeds_peak = false;   // memory is created beyond what was ever live
-  bool is_exact = false;       // it was of a request of this size
   bool keeps_exact = false;    // the gather becomes a window of this size
   bool keeps_length = false;   // and one for smaller requests
   std::vector<FreeRun> taken;  // of the free bytes

@@ -20,9 +20,9 @@ struct TightFit {
   bool is_exact = false;   // a run is of just that size
 };
 
-// How many runs are looked at: among more there is one as good before, and a walk over all takes too long.
+// So many runs are looked at: mostly one of them serves as well as any larger one, and there may be hundreds.
 inline constexpr int kMostFits = 32;
-// The same where sizes do not come again: larger runs are kept whole then.
+// Where sizes do not come again: larger runs are kept whole then.
 inline constexpr int kFewFits = 1;
 
 // Of the stream's: a run of just that size, lowest address first; else, of the `most` smallest runs that hold the

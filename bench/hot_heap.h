@@ -33,10 +33,10 @@ inline std::string policy_text() {
 
 inline AllocatorOptions hot_options() { return AllocatorOptions::parse(policy_text()); }
 
-// Makes the process's device one that has no bytes, and more memory than any of the workloads asks
-// for, whatever CISTERN_DEVICE said, and with addresses for 32 times as much, of which paged memory reserves four times
-// the device's for each of up to eight streams of a heap: only bookkeeping is
-// measured here; and its heap one of the policy. Before the first use of it.
+// Makes the process's device one that has no bytes, and more memory than any of the workloads asks for, whatever
+// CISTERN_DEVICE said, and its heap one of the policy: only bookkeeping is measured here. There are addresses for 32
+// times the memory, of which paged memory reserves four times it for each of up to eight streams of a heap. Before the
+// first use of the device.
 inline void use_accounting_device() {
   static const int set = ::setenv("CISTERN_DEVICE", "simulated:backing=none,capacity=256GiB", 1) |
                          ::setenv("CISTERN_ALLOC_CONF", policy_text().c_str(), 1);
