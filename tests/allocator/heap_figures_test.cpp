@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "runtime/driver_api.h"
+#include "tests/allocator/classic_heap_case.h"
 #include "tests/byte_units.h"
 
 namespace cistern {
@@ -20,21 +21,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
-class HeapFiguresTest : public ::testing::Test {
- protected:
-  ~HeapFiguresTest() override { EXPECT_NO_THROW(allocator_.check()); }
-
-  static CachingAllocatorOptions options(SimulatedDriver& driver) {
-    return {.driver = &driver.api(), .options = AllocatorOptions::parse("oom_dump:off,policy:classic")};
-  }
-
-  SimulatedDriver driver_{{.devices = 2, .capacity_bytes = 256 * kMega, .backing = Backing::none}};
-  CachingAllocator allocator_{options(driver_)};
-  const StreamHandle stream_ = driver_.create_stream();
-  const StreamHandle other_ = driver_.create_stream();
-};
-
-using StreamStatsTest = HeapFiguresTest;
+using HeapFiguresTest = ClassicHeapCase;
+using StreamStatsTest = ClassicHeapCase;
 
 std::int64_t number_of(StreamHandle stream) {
   return static_cast<std::int64_t>(reinterpret_cast<std::intptr_t>(stream));
@@ -138,7 +126,7 @@ TEST_F(StreamStatsTest, TheDefaultStreamIsStream0AndTheLast) {
   EXPECT_TRUE(allocator_.stream_stats(1).empty());
 }
 
-using FragmentationTest = HeapFiguresTest;
+using FragmentationTest = ClassicHeapCase;
 
 TEST_F(FragmentationTest, SharesOfWhatIsFreeAreThoseThatServeTheRequest) {
   // 20 MiB in use but for two gaps of 4 MiB, and 30 MiB in a segment of their own.

@@ -14,6 +14,7 @@
 #include <thread>
 #include <vector>
 
+#include "tests/allocator/classic_heap_case.h"
 #include "tests/byte_units.h"
 
 namespace cistern {
@@ -21,24 +22,14 @@ namespace {
 
 using namespace std::chrono_literals;
 
-class ScopeTest : public ::testing::Test {
+class ScopeTest : public ClassicHeapCase {
  protected:
-  ~ScopeTest() override { EXPECT_NO_THROW(allocator_.check()); }
-
   // The figures of a tag; all zero where there are none.
   TagStats tag(const std::string& name, int device = 0) const {
     for (const TagStats& stats : allocator_.tag_stats(device))
       if (stats.tag == name) return stats;
     return {};
   }
-  static CachingAllocatorOptions options(SimulatedDriver& driver) {
-    return {.driver = &driver.api(), .options = AllocatorOptions::parse("oom_dump:off,policy:classic")};
-  }
-
-  SimulatedDriver driver_{{.devices = 2, .capacity_bytes = 256 * kMega, .backing = Backing::none}};
-  CachingAllocator allocator_{options(driver_)};
-  const StreamHandle stream_ = driver_.create_stream();
-  const StreamHandle other_ = driver_.create_stream();
 };
 
 using PeakScopeTest = ScopeTest;
