@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 #include <malloc.h>
 
+#include <atomic>
 #include <cstdint>
 #include <mutex>
 #include <random>
@@ -144,6 +145,42 @@ class TwinHeaps {
   Block first_;
 };
 
+// Another thread, which does what it is told with a block, while who tells it waits.
+class Errands {
+ public:
+  template <class Work>
+  explicit Errands(Work work) : thread_([this, work] {
+    for (void* block = next(); block != nullptr; block = next()) {
+      work(block);
+      block_.store(nullptr);
+      block_.notify_all();
+    }
+  }) {}
+  ~Errands() {
+    is_over_.store(true);
+    block_.store(this);
+    block_.notify_all();
+    thread_.join();
+  }
+  Errands(const Errands&) = delete;
+  Errands& operator=(const Errands&) = delete;
+
+  void run(void* block) {
+    block_.store(block);
+    block_.notify_all();
+    block_.wait(block);
+  }
+
+ private:
+  void* next() {
+    block_.wait(nullptr);
+    return is_over_.load() ? nullptr : block_.load();
+  }
+  std::atomic<void*> block_{nullptr};
+  std::atomic<bool> is_over_{false};
+  std::thread thread_;
+};
+
 class RecurrenceOfStreamsTest : public ::testing::TestWithParam<Policy> {};
 
 TEST_P(RecurrenceOfStreamsTest, StepsThatAreFollowedAreTheSteps) {
@@ -217,6 +254,39 @@ TEST(RecurrenceOfOneStreamTest, AFreeThatStandsIsAStepOfItsRound) {
   const std::ptrdiff_t before = in_use();
   rounds(1000);
   EXPECT_GT(in_use() - before, 8 * 1024);
+}
+
+// Frees of another thread that come at once: with one of them the round may be known, and what comes with it that time
+// only is none of it. Whenever that happens, the requests after them take the smallest blocks.
+TEST(RecurrenceOfOneStreamTest, FreesThatComeAtOnceAreNotBesideTheRoundThatOneOfThemBegins) {
+  constexpr std::size_t kBytes = 1920 * 1024;
+  for (int passed = 1; passed <= 40; ++passed)
+    for (int before = 0; before < 7; ++before) {
+      SimulatedDriver driver({.capacity_bytes = std::size_t{4} << 30, .backing = Backing::none});
+      CachingAllocator allocator({.driver = &driver.api(), .options = AllocatorOptions::parse("policy:classic")});
+      Errands other([&](void* block) { allocator.deallocate(block); });
+      std::array<void*, 8> blocks{};  // some stay between those that come and go
+      for (std::size_t i = 0; i < blocks.size(); ++i) blocks[i] = allocator.allocate(kBytes + (8 - i) * 64 * 1024);
+      const auto pass = [&] { allocator.deallocate(allocator.allocate(7 * kMega)); };
+      for (int i = 0; i < before; ++i) pass();
+      for (int i = 0; i < passed; ++i) {
+        other.run(blocks[0]);
+        other.run(blocks[2]);
+        blocks[2] = allocator.allocate(kBytes);
+        blocks[0] = allocator.allocate(kBytes);
+        std::array<void*, 5> others{};
+        for (void*& each : others) each = allocator.allocate(7 * kMega);
+        for (void* each : others) allocator.deallocate(each);
+      }
+      for (const std::size_t i : {0, 2, 4, 6}) other.run(blocks[i]);
+      for (const std::size_t i : {6, 4}) {
+        void* const smallest = std::exchange(blocks[i], allocator.allocate(kBytes));
+        ASSERT_EQ(blocks[i], smallest) << passed << " rounds after " << before << " passes";
+      }
+      for (const std::size_t i : {1, 3, 4, 5, 6, 7}) allocator.deallocate(blocks[i]);
+      EXPECT_EQ(allocator.memory_stats().allocation.all.current, 0);
+      ASSERT_NO_THROW(allocator.check());
+    }
 }
 
 // What a free that stands gives back when somebody looks the stream has to spare again.
