@@ -2,7 +2,7 @@
 
 // BlockArena: storage for the metadata of one heap, in chunks that are kept for reuse.
 //
-// Not thread-safe: the owning heap holds its lock around every call.
+// Takes and gives back O(1). Not thread-safe: the owning heap holds its lock around every call.
 
 #include "allocator/block.h"
 #include "allocator/block_spares.h"

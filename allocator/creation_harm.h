@@ -4,7 +4,8 @@
 //
 // A class is an eighth of an octave of sizes on one stream. Its harm is the share of its blocks during whose life
 // memory was created, the last ones weighing more; a class that is not known yet has all of it.
-// Complexity: O(1). Not thread-safe: the heap's lock is held.
+// Complexity: O(1).
+// Not thread-safe: guarded by the heap's lock, or by a stream's turn in pages (StreamHits::turn_in_pages).
 
 #include <algorithm>
 #include <array>

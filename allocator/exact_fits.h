@@ -7,7 +7,8 @@
 // What a block left free is asked for again where steps come again, and then a request may well go into a larger run
 // to keep whole pages free. Where it hardly ever is, that only parts the large runs. Small sizes say nothing: there are
 // few of them, so that some run is of just that size always.
-// Complexity: O(1). Not thread-safe: the heap's lock is held.
+// Complexity: O(1).
+// Not thread-safe: guarded by the heap's lock, or by a stream's turn in pages (StreamHits::turn_in_pages).
 
 #include <cstddef>
 #include <cstdint>

@@ -5,7 +5,8 @@
 // A block that comes to a place of before, and goes again, leaves the free bytes as they were. So who takes such a
 // place, or frees a block, notes it here alone, and the free runs and homes follow when somebody looks at them: each
 // place that changed meanwhile once, however often it changed.
-// Complexity: O(1) expected, but for `provide`, which at times is O(places). Not thread-safe: the heap's lock is held.
+// Complexity: O(1) expected, but for `provide`, which at times is O(places).
+// Not thread-safe: guarded by the heap's lock, or by a stream's turn in pages (StreamHits::turn_in_pages).
 
 #include <cstddef>
 #include <cstdint>

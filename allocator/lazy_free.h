@@ -8,7 +8,7 @@
 // it went and came is counted. So it is where another stream used the block: its free is then awaited first
 // (AwaitedFrees). Whatever else happens on the stream, and whoever takes the heap's lock, finds all of
 // it carried out (stream_hits.cpp, HeapMutex).
-// Not thread-safe: guarded by the stream's lock, unless it says otherwise.
+// O(1). Not thread-safe: guarded by the stream's lock, unless it says otherwise.
 
 #include "allocator/block.h"
 #include "stats/block_ledger.h"

@@ -6,8 +6,8 @@
 // was mapped, so one handle shows at several addresses; free bytes exist at its home alone. Addresses of an arena
 // are handed out in order, and again when nothing is mapped there any more: as the end, or as a hole.
 // Invariant: a handle with a home is mapped there, whole and in order.
-// Complexity: look-ups O(1), pieces O(pages), a hole O(1) pages more than it has, audit O(slots). Not thread-safe: the
-// heap's lock is held.
+// Complexity: look-ups O(1), pieces O(pages), a hole O(1) pages more than it has, audit O(slots).
+// Not thread-safe: guarded by the heap's lock, or by a stream's turn in pages (StreamHits::turn_in_pages).
 
 #include <algorithm>
 #include <cstddef>

@@ -1,4 +1,4 @@
-// Hits in paged memory, and frees there, with the lock of their stream alone: the walks of stream_hits.cpp where the
+// Hits in paged memory, and frees there, without the heap's lock: the walks of stream_hits.cpp where the
 // stream's blocks are in pages. A hit is a place that the log knows to be free, and the stream's, in just this state;
 // or, if the log knows none, what the ladder says, as long as that is the stream's own free bytes (page_fit.cpp).
 //

@@ -16,7 +16,8 @@
 // behind, mostly, and is looked for there first.
 // Host memory: a ring of at most `capacity` entries, fewer where nothing that is old is asked for, and of some states
 // alone (log_reach.h), in which the oldest makes way; 64 bytes an entry, 8 of what is looked at in chains, and 40 of
-// two tables. Complexity: O(1) expected, and O(64) for candidates. Not thread-safe: the heap's lock is held.
+// two tables. Complexity: O(1) expected, and O(64) for candidates.
+// Not thread-safe: guarded by the heap's lock, or by a stream's turn in pages (StreamHits::turn_in_pages).
 
 #include <cstddef>
 #include <cstdint>

@@ -13,7 +13,7 @@ usage() {
 usage: ./dev bench [--name NAME] [BENCHMARK ARGUMENTS...]
        ./dev bench hot ...              the goals of the hot path: see ./dev bench hot --help
        ./dev bench memory ...           what each policy reserves: see ./dev bench memory --help
-       ./dev bench compare OLD NEW      what moved between two of its JSON files
+       ./dev bench compare OLD NEW      what moved between two JSON files of "hot"
 Builds and runs the benchmarks and replays every workload and real trace over the simulated
 device. Writes bench/results/NAME.md (by default simulated-host.md). Other arguments go to
 Google Benchmark, e.g. --benchmark_filter=Warm. Quiet machines give figures worth keeping.

@@ -6,7 +6,7 @@ usage: compare_benchmarks.py [--all] [--noise PERCENT] [--fail-on-worse] OLD.jso
 A figure moved if its repetitions in the two runs do not overlap and its median changed by more than
 the noise: PERCENT (5 by default), or the spread of either run's repetitions where that is more. Ratios of goals
 come first, since they hold on a machine whose speed drifts; then everything else that was measured.
-In every figure less is better.
+In every figure less is better. Another host, build or policy is told first.
 
   --all            also what did not move
   --fail-on-worse  exit status 1 if a goal's figure became worse
@@ -14,12 +14,13 @@ In every figure less is better.
 
 import argparse
 import json
+import signal
 import statistics
 import sys
 
 
 def read(path):
-    """{"goal": name to repetitions, "measured": ...}; ends the program if the file is not one of ours."""
+    """{"goal": name to repetitions, "measured": ..., "machine": name to text}; ends the program if the file is not one of ours."""
     try:
         with open(path, encoding="utf-8") as file:
             document = json.load(file)
@@ -31,7 +32,9 @@ def read(path):
     for row in document["goals"]:
         goals[row["figure"]] = row["without_history"]
         goals[row["figure"] + ", with the ring on"] = row["with_history"]
-    return {"goal": {name: values for name, values in goals.items() if values}, "measured": document["figures"]}
+    machine = dict(line.removeprefix("- ").split(": ", 1) for line in document["machine"])
+    return {"goal": {name: values for name, values in goals.items() if values}, "measured": document["figures"],
+            "machine": machine}
 
 
 def spread_percent(values):
@@ -61,7 +64,16 @@ def changes(old, new, noise_percent):
     return sorted(found, key=lambda change: (not change.moved, -abs(change.percent)))
 
 
+def print_differences(old, new):
+    """Figures of another host, build or policy are of something else."""
+    for name in ("host", "build", "policy"):
+        before, now = old.get(name, "not told"), new.get(name, "not told")
+        if before != now:
+            print(f"Another {name}: {before} in the old run, {now} in the new one.\n")
+
+
 def main():
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # who reads may have seen enough
     parser = argparse.ArgumentParser(usage=__doc__.split("\n\n")[1].removeprefix("usage: "), description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--all", action="store_true")
@@ -71,6 +83,7 @@ def main():
     parser.add_argument("new")
     arguments = parser.parse_args()
     old, new = read(arguments.old), read(arguments.new)
+    print_differences(old["machine"], new["machine"])
     worse = False
     for group, title in (("goal", "Figures of goals"), ("measured", "Everything measured")):
         compared = changes(old[group], new[group], arguments.noise)

@@ -63,8 +63,10 @@ machine_lines() {
   cpu=$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1)
   echo "- host: ${cpu:-$(uname -m)}, $(nproc) cores, $(uname -s) $(uname -r | cut -d. -f1-2)"
   if command -v git >/dev/null && git -C "$root" rev-parse HEAD >/dev/null 2>&1; then
+    # Tables that were written before this one are no change of what is measured.
     local changed=""
-    [[ -z $(git -C "$root" status --porcelain --untracked-files=no) ]] || changed=", with changes"
+    [[ -z $(git -C "$root" status --porcelain --untracked-files=no -- . ":(exclude)bench/results") ]] ||
+      changed=", with changes"
     echo "- commit: $(git -C "$root" rev-parse --short HEAD)$changed"
   fi
 }

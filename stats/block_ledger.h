@@ -6,7 +6,7 @@
 // what was ever added. Here a peak costs nothing until it moves: the recorder grants what may still come
 // below the peaks, and is told when that is exceeded, at that very block. Several ledgers share what is
 // granted: as long as none exceeds its part, no order of what they saw comes above a peak.
-// Not thread-safe: whoever reports holds the lock that the ledger belongs to.
+// Not thread-safe: whoever reports holds the lock that the ledger belongs to. O(1).
 
 #include <cistern/stats.h>
 

@@ -141,7 +141,7 @@ TEST(ReturnedBlocksInterleaving, OneThatStopsInTheMiddleHoldsUpNobody) {
   std::printf("%zu orders\n", orders);
 }
 
-// As StreamHeapArena puts a stream to sleep, and DeviceAllocator::hand_back looks.
+// As StreamHeapArena puts a stream to sleep, and StreamHits::hand_back looks.
 TEST(ReturnedBlocksInterleaving, WhatComesWhileAStreamFallsAsleepIsSeenByOneOfBoth) {
   const std::size_t orders = in_every_order(
       4, new_world,

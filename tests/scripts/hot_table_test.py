@@ -33,11 +33,11 @@ unittest.addModuleCleanup(scratch.cleanup)
 class Folder:
     """A run's folder of results, and what hot_table.py makes of it."""
 
-    def __init__(self, *repetitions, run="tcmalloc"):
+    def __init__(self, *repetitions, run="tcmalloc", policy="made up"):
         self.path = pathlib.Path(tempfile.mkdtemp(dir=scratch.name))
         for number, benchmarks in enumerate(repetitions, 1):
             (self.path / f"{number}.{run}.json").write_text(json.dumps({"benchmarks": benchmarks}))
-        (self.path / "machine").write_text("- host: made up\n")
+        (self.path / "machine").write_text(f"- host: made up\n- policy: {policy}\n")
 
     def table(self):
         with contextlib.redirect_stdout(io.StringIO()) as out:
@@ -112,6 +112,11 @@ class Comparing(unittest.TestCase):
         old, new = Folder([pair(40, 10)]), Folder([pair(50, 10)])
         self.assertEqual(self.compare(old, new)[0], 0)
         self.assertEqual(self.compare(old, new, "--fail-on-worse")[0], 1)
+
+    def test_another_policy_is_told(self):
+        old, new = Folder([pair(40, 10)], policy="classic"), Folder([pair(40, 10)], policy="paged")
+        self.assertIn("Another policy: classic in the old run, paged in the new one.", self.compare(old, new)[1])
+        self.assertNotIn("Another", self.compare(old, old)[1])
 
     def test_another_file_is_refused(self):
         with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
