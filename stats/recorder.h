@@ -4,8 +4,8 @@
 // never reads the counters back. Rules: docs/statistics.md, PyTorch's memory_stats. The counters
 // and the history come from the same transitions, here.
 //
-// Not thread-safe: whoever reports holds the heap's lock, or that of the stream whose ledger it is. O(1) a transition; a
-// grant is O(ledgers).
+// Not thread-safe: whoever reports holds the heap's lock, or that of the stream whose ledger it is. O(1) a transition;
+// a grant is O(ledgers).
 
 #include <cistern/stats.h>
 

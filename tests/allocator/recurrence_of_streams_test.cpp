@@ -149,13 +149,14 @@ class TwinHeaps {
 class Errands {
  public:
   template <class Work>
-  explicit Errands(Work work) : thread_([this, work] {
-    for (void* block = next(); block != nullptr; block = next()) {
-      work(block);
-      block_.store(nullptr);
-      block_.notify_all();
-    }
-  }) {}
+  explicit Errands(Work work)
+      : thread_([this, work] {
+          for (void* block = next(); block != nullptr; block = next()) {
+            work(block);
+            block_.store(nullptr);
+            block_.notify_all();
+          }
+        }) {}
   ~Errands() {
     is_over_.store(true);
     block_.store(this);
