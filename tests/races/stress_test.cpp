@@ -190,6 +190,45 @@ TEST(Stress, ThreadsOnAFullDeviceGatherAndGiveBack) {
   run_stress(96 * kMega, "oom_dump:off,policy:paged", scaled(40000));
 }
 
+// What a thread finds without a lock another one is making: streams, and where their blocks lie. Of more streams all the
+// heap's locks would be more than ThreadSanitizer has room for: 64.
+void streams_come(const char* options) {
+  Shared shared(2048 * kMega, options);
+  std::vector<std::thread> threads;
+  for (int i = 0; i < kThreads; ++i)
+    threads.emplace_back([&, i] {
+      std::mt19937 random(static_cast<std::uint32_t>(i));
+      for (int round = 0; round < 12; ++round) {
+        const StreamHandle stream = shared.driver.create_stream();
+        for (int block = 0; block < 4; ++block) {
+          const std::size_t bytes = 1 + random() % (block == 0 ? 3 * kMega : 20000);
+          void* const pointer = shared.allocator.allocate(bytes, stream);
+          const Owned owned{static_cast<unsigned char*>(pointer), bytes, static_cast<unsigned char>(random())};
+          mark(owned);
+          shared.exchange.put(owned);
+          Owned another{};
+          if (!shared.exchange.take(&another)) continue;
+          verify(another, shared);
+          shared.allocator.deallocate(another.pointer);
+        }
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  Owned rest{};
+  while (shared.exchange.take(&rest)) shared.allocator.deallocate(rest.pointer);
+  EXPECT_EQ(shared.overlaps, 0);
+  EXPECT_NO_THROW(shared.allocator.check());
+  EXPECT_EQ(shared.allocator.memory_stats().active.all.current, 0);
+}
+
+TEST(Stress, StreamsComeMeanwhile) {
+  for (long heap = 0; heap < scaled(100); ++heap) streams_come("");
+}
+
+TEST(Stress, StreamsComeMeanwhileInPages) {
+  for (long heap = 0; heap < scaled(100); ++heap) streams_come("policy:paged");
+}
+
 // Both kinds of segments in the same pools.
 TEST(Stress, ExpandableSegmentsAreTurnedOnAndOffMeanwhile) {
   Shared shared(512 * kMega, "oom_dump:off");
