@@ -3,9 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cstdint>
 #include <cstdio>
 #include <mutex>
+#include <set>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -151,6 +153,29 @@ TEST(ThreadMark, IsTheThreadsOwnWhileItLivesAndANewOnesAfterwards) {
   std::thread([&] { second = ThreadMark::of_this_thread(); }).join();
   EXPECT_NE(first, mine);
   EXPECT_EQ(second, first);
+}
+
+TEST(ThreadMark, IsNoOthersWhileThreadsComeAndGo) {
+  std::mutex mutex;
+  std::set<const ThreadMark*> in_use;
+  std::atomic<int> twice{0};
+  const auto come_and_go = [&] {
+    const ThreadMark* const mark = ThreadMark::of_this_thread();
+    {
+      const std::lock_guard lock(mutex);
+      if (!in_use.insert(mark).second) ++twice;
+    }
+    std::this_thread::yield();
+    const std::lock_guard lock(mutex);
+    in_use.erase(mark);
+  };
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i)
+    threads.emplace_back([&] {
+      for (long each = 0; each < scaled(2000); ++each) std::thread(come_and_go).join();
+    });
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(twice, 0);
 }
 
 }  // namespace

@@ -190,8 +190,8 @@ TEST(Stress, ThreadsOnAFullDeviceGatherAndGiveBack) {
   run_stress(96 * kMega, "oom_dump:off,policy:paged", scaled(40000));
 }
 
-// What a thread finds without a lock another one is making: streams, and where their blocks lie. Of more streams all the
-// heap's locks would be more than ThreadSanitizer has room for: 64.
+// What a thread finds without a lock another one is making: streams, and where their blocks lie. Of more streams all
+// the heap's locks would be more than ThreadSanitizer has room for: 64.
 void streams_come(const char* options) {
   Shared shared(2048 * kMega, options);
   std::vector<std::thread> threads;
