@@ -4,7 +4,7 @@
 //
 // A segment is one piece of address space from a segment source; its blocks tile it, by
 // address, without gaps. Metadata lives apart from the memory it describes.
-// Not thread-safe: a block is guarded by the lock of the stream that serves it, what links segments by the heap's.
+// Not thread-safe: guarded by the owning heap's lock, and the blocks of a stream that is awake by that stream's.
 
 #include <cistern/snapshot.h>
 

@@ -9,7 +9,7 @@
 // nothing, O(1) expected. The block that came last stays outside: what a program frees and asks for again in
 // turn touches no tree.
 // Invariant: every block here is free, and no block is here twice.
-// Not thread-safe: guarded by the lock of the stream that it is of.
+// Not thread-safe: guarded by its owner's lock: of a stream that is awake that stream's, else the heap's.
 
 #include "allocator/block.h"
 

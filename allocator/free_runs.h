@@ -4,7 +4,8 @@
 // found in them is told of each that comes or goes; of edges of those that came, when it is asked for.
 //
 // Invariant: runs do not overlap, and those of one stream do not touch.
-// Complexity: as SortedChunks a run touched, and what `parts` takes. Not thread-safe: the heap's lock is held.
+// Complexity: as SortedChunks a run touched, and what `parts` takes.
+// Not thread-safe: guarded by the heap's lock, or by a stream's turn in pages (StreamHits::turn_in_pages).
 
 #include <cstddef>
 #include <cstdint>

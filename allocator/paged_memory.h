@@ -5,7 +5,8 @@
 //
 // A stream's blocks hang on a Segment of its own, which stands for the stream alone: it has no bytes and no place, and
 // its blocks, live or pending, are linked in no order. Free bytes are no blocks: they are the placement's.
-// Not thread-safe: the heap's lock is held, but for `driver`, which needs none.
+// Not thread-safe: the heap's lock is held, or a stream's turn in pages (StreamHits::turn_in_pages), but for `driver`,
+// which needs none.
 
 #include "allocator/block.h"
 #include "allocator/device_pages.h"

@@ -32,7 +32,7 @@ def read(path):
     for row in document["goals"]:
         goals[row["figure"]] = row["without_history"]
         goals[row["figure"] + ", with the ring on"] = row["with_history"]
-    machine = dict(line.removeprefix("- ").split(": ", 1) for line in document["machine"])
+    machine = dict(line.removeprefix("- ").split(": ", 1) for line in document.get("machine", []) if ": " in line)
     return {"goal": {name: values for name, values in goals.items() if values}, "measured": document["figures"],
             "machine": machine}
 

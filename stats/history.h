@@ -2,8 +2,9 @@
 
 // DeviceHistory: what happened on one device, as the Recorder tells it.
 //
-// Not thread-safe: the heap that reports holds its lock around every call. Nothing here fails a
-// request: what cannot be kept is left out, and counted.
+// Not thread-safe: who reports holds the heap's lock, or a stream's with that of the places that are claimed, or that
+// of the stream that serves alone (StreamHits::write_by_stream_at). Nothing here fails a request: what cannot be kept
+// is left out, and counted.
 
 #include <cistern/history.h>
 #include <cistern/snapshot.h>

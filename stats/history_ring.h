@@ -5,8 +5,8 @@
 // A snapshot shares the chunks that are not written to now, and copies one: what it holds stays as it
 // is, since the ring replaces a chunk that is shared before it writes there.
 //
-// Not thread-safe: whoever writes holds the heap's lock, or the one that stands for it (DeviceHistory); places that
-// were claimed are filled without. A Cut is its owner's alone. O(1) an entry; a cut is O(chunks).
+// Not thread-safe: for the locks of those who write see DeviceHistory; places that were claimed are filled without. A
+// Cut is its owner's alone. O(1) an entry; a cut is O(chunks).
 
 #include "stats/history_entry.h"
 #include "stats/spare_chunk.h"

@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 #include <malloc.h>
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <mutex>

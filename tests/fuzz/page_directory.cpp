@@ -25,6 +25,8 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
     const std::uint64_t number = 1 + steps.word() % 600 + (kind & 64) * 0x10'0000;
     int* const value = &values[kind % values.size()];
     require(directory.find(number) == expected(pages, number), "what a page is");
+    int* const recent = directory.find_recent(number);
+    require(recent == nullptr || recent == expected(pages, number), "what a page that is found at once is");
     require(map.find(number) == expected(numbers, number), "what a number is");
     require(map.contains(number) == numbers.contains(number), "which numbers there are");
     if ((kind & 128) == 0) {
