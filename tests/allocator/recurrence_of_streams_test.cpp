@@ -9,7 +9,6 @@
 #include <malloc.h>
 
 #include <array>
-#include <atomic>
 #include <cstdint>
 #include <mutex>
 #include <random>
@@ -146,43 +145,6 @@ class TwinHeaps {
   Block first_;
 };
 
-// Another thread, which does what it is told with a block, while who tells it waits.
-class Errands {
- public:
-  template <class Work>
-  explicit Errands(Work work)
-      : thread_([this, work] {
-          for (void* block = next(); block != nullptr; block = next()) {
-            work(block);
-            block_.store(nullptr);
-            block_.notify_all();
-          }
-        }) {}
-  ~Errands() {
-    is_over_.store(true);
-    block_.store(this);
-    block_.notify_all();
-    thread_.join();
-  }
-  Errands(const Errands&) = delete;
-  Errands& operator=(const Errands&) = delete;
-
-  void run(void* block) {
-    block_.store(block);
-    block_.notify_all();
-    block_.wait(block);
-  }
-
- private:
-  void* next() {
-    block_.wait(nullptr);
-    return is_over_.load() ? nullptr : block_.load();
-  }
-  std::atomic<void*> block_{nullptr};
-  std::atomic<bool> is_over_{false};
-  std::thread thread_;
-};
-
 class RecurrenceOfStreamsTest : public ::testing::TestWithParam<Policy> {};
 
 TEST_P(RecurrenceOfStreamsTest, StepsThatAreFollowedAreTheSteps) {
@@ -266,21 +228,21 @@ TEST(RecurrenceOfOneStreamTest, FreesThatComeAtOnceAreNotBesideTheRoundThatOneOf
     for (int before = 0; before < 7; ++before) {
       SimulatedDriver driver({.capacity_bytes = std::size_t{4} << 30, .backing = Backing::none});
       CachingAllocator allocator({.driver = &driver.api(), .options = AllocatorOptions::parse("policy:classic")});
-      Errands other([&](void* block) { allocator.deallocate(block); });
+      const auto free_elsewhere = [&](void* block) { std::thread([&] { allocator.deallocate(block); }).join(); };
       std::array<void*, 8> blocks{};  // some stay between those that come and go
       for (std::size_t i = 0; i < blocks.size(); ++i) blocks[i] = allocator.allocate(kBytes + (8 - i) * 64 * 1024);
       const auto pass = [&] { allocator.deallocate(allocator.allocate(7 * kMega)); };
       for (int i = 0; i < before; ++i) pass();
       for (int i = 0; i < passed; ++i) {
-        other.run(blocks[0]);
-        other.run(blocks[2]);
+        free_elsewhere(blocks[0]);
+        free_elsewhere(blocks[2]);
         blocks[2] = allocator.allocate(kBytes);
         blocks[0] = allocator.allocate(kBytes);
         std::array<void*, 5> others{};
         for (void*& each : others) each = allocator.allocate(7 * kMega);
         for (void* each : others) allocator.deallocate(each);
       }
-      for (const std::size_t i : {0, 2, 4, 6}) other.run(blocks[i]);
+      for (const std::size_t i : {0, 2, 4, 6}) free_elsewhere(blocks[i]);
       for (const std::size_t i : {6, 4}) {
         void* const smallest = std::exchange(blocks[i], allocator.allocate(kBytes));
         ASSERT_EQ(blocks[i], smallest) << passed << " rounds after " << before << " passes";

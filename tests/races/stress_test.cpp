@@ -146,17 +146,21 @@ class Worker {
   std::vector<Owned> owned_;
 };
 
+// What is on its way is freed; no block had two owners, and the heap is as it says.
+void expect_intact(Shared& shared) {
+  Owned rest{};
+  while (shared.exchange.take(&rest)) shared.allocator.deallocate(rest.pointer);
+  EXPECT_EQ(shared.overlaps, 0) << "two owners wrote to the same block";
+  EXPECT_NO_THROW(shared.allocator.check());
+}
+
 void run_stress(std::size_t capacity, const char* options, long operations) {
   Shared shared(capacity, options);
   std::vector<std::thread> threads;
   for (int i = 0; i < kThreads; ++i)
     threads.emplace_back([&shared, i, operations] { Worker(shared, i).run(operations); });
   for (std::thread& thread : threads) thread.join();
-  Owned rest{};
-  while (shared.exchange.take(&rest)) shared.allocator.deallocate(rest.pointer);
-
-  EXPECT_EQ(shared.overlaps, 0) << "two owners wrote to the same block";
-  EXPECT_NO_THROW(shared.allocator.check());
+  expect_intact(shared);
   shared.allocator.empty_cache();
   const MemoryStats stats = shared.allocator.memory_stats();
   EXPECT_EQ(stats.allocated_bytes.all.current, 0);
@@ -214,10 +218,7 @@ void streams_come(const char* options) {
       }
     });
   for (std::thread& thread : threads) thread.join();
-  Owned rest{};
-  while (shared.exchange.take(&rest)) shared.allocator.deallocate(rest.pointer);
-  EXPECT_EQ(shared.overlaps, 0);
-  EXPECT_NO_THROW(shared.allocator.check());
+  expect_intact(shared);
   EXPECT_EQ(shared.allocator.memory_stats().active.all.current, 0);
 }
 
@@ -245,10 +246,7 @@ TEST(Stress, ExpandableSegmentsAreTurnedOnAndOffMeanwhile) {
   for (std::thread& thread : threads) thread.join();
   done = true;
   changer.join();
-  Owned rest{};
-  while (shared.exchange.take(&rest)) shared.allocator.deallocate(rest.pointer);
-  EXPECT_EQ(shared.overlaps, 0);
-  EXPECT_NO_THROW(shared.allocator.check());
+  expect_intact(shared);
   shared.allocator.empty_cache();
   EXPECT_EQ(shared.driver.used_bytes(), 0U);
 }
@@ -272,10 +270,7 @@ TEST(Stress, OptionsAndLimitsChangeMeanwhile) {
   for (std::thread& thread : threads) thread.join();
   done = true;
   changer.join();
-  Owned rest{};
-  while (shared.exchange.take(&rest)) shared.allocator.deallocate(rest.pointer);
-  EXPECT_EQ(shared.overlaps, 0);
-  EXPECT_NO_THROW(shared.allocator.check());
+  expect_intact(shared);
   shared.allocator.empty_cache();
   EXPECT_EQ(shared.driver.used_bytes(), 0U);
 }
