@@ -10,12 +10,14 @@
 
 namespace cistern {
 
-void PagePlan::begin_anew(const PageRequest& of) {
-  std::vector<FreeRun> kept = std::move(taken);
-  kept.clear();
-  *this = PagePlan();
-  taken = std::move(kept);
+void PagePlan::begin_anew(const PageRequest& of) noexcept {
+  static_cast<PlanTerms&>(*this) = PlanTerms();
   request = of;
+  gather.address = 0;
+  gather.pages = 0;
+  gather.steps.clear();
+  owners.clear();
+  taken.clear();
 }
 
 // Nothing: `plan` would map handles, or take bytes of others where that may be had.
