@@ -19,8 +19,7 @@ bool DonorSearch::is_kept(PageTable::Handle handle, Sectors begin, Sectors end) 
 void DonorSearch::list_others() {
   if (has_listed_ || !request_.of_all_streams) return;
   has_listed_ = true;
-  for (StreamNumber stream = 0; stream < parts_.streams(); ++stream)
-    if (stream != request_.stream) of_others_ |= parts_.classes_of(stream);
+  of_others_ = parts_.classes_beside(request_.stream);
   FreeRun stretch;
   for (const Sectors home : parts_.shared()) {
     if (home < stretch.address || home >= stretch.end()) stretch = runs_.stretch_around(home);

@@ -4,6 +4,7 @@
 #include <array>
 #include <map>
 #include <tuple>
+#include <utility>
 
 #include "allocator/free_runs.h"
 #include "stats/invariant.h"
@@ -38,12 +39,16 @@ FreeParts::OfStream::OfStream(PageSize page, std::pmr::memory_resource* memory)
 
 void FreeParts::add_stream(StreamNumber stream) {
   if (stream < streams()) return;
-  const auto count = static_cast<std::size_t>(stream) + 1;
-  streams_.reserve(count);
-  endings_.reserve(count);
-  beginnings_.reserve(count);
+  if (const auto count = static_cast<std::size_t>(stream) + 1; beginnings_.capacity() < count) {
+    const std::size_t more = std::max(count, 2 * streams_.size());
+    streams_.reserve(more);
+    classes_.reserve(more);
+    endings_.reserve(more);
+    beginnings_.reserve(more);  // the last: what is said of its room is true of all
+  }
   while (streams() <= stream) {
     streams_.push_back(std::make_unique<OfStream>(table_.page(), &nodes_));
+    classes_.push_back(0);
     endings_.push_back(&streams_.back()->endings);
     beginnings_.push_back(&streams_.back()->beginnings);
   }
@@ -62,25 +67,33 @@ HandleCounts FreeParts::handles_in(const FreeRun& run, Sectors begin, Sectors en
   return found;
 }
 
+void FreeParts::add_class(StreamNumber stream, int size_class) noexcept {
+  Classes& classes = classes_[static_cast<std::size_t>(stream)];
+  const Classes bit = Classes{1} << size_class;
+  if ((std::exchange(classes, classes | bit) & bit) == 0) ++having_[static_cast<std::size_t>(size_class)];
+}
+
+void FreeParts::remove_class(StreamNumber stream, int size_class) noexcept {
+  classes_[static_cast<std::size_t>(stream)] &= ~(Classes{1} << size_class);
+  --having_[static_cast<std::size_t>(size_class)];
+}
+
 void FreeParts::add_handles(const FreeRun& run, const HandleCounts& handles) {
-  if (handles.classes() == 0) return;
-  OfStream& stream = of(run.stream);
   handles.for_each([&](int size_class, std::int32_t count) {
-    stream.runs[static_cast<std::size_t>(size_class)].try_emplace({run.sectors, run.address}, count);
+    of(run.stream).runs[static_cast<std::size_t>(size_class)].try_emplace({run.sectors, run.address}, count);
+    add_class(run.stream, size_class);
   });
-  stream.classes |= handles.classes();
 }
 
 HandleCounts FreeParts::remove_handles(const FreeRun& run, Classes classes) noexcept {
   HandleCounts found;
   for (; classes != 0; classes &= classes - 1) {
     const int size_class = std::countr_zero(classes);
-    OfStream& stream = of(run.stream);
-    Runs& runs = stream.runs[static_cast<std::size_t>(size_class)];
+    Runs& runs = of(run.stream).runs[static_cast<std::size_t>(size_class)];
     const auto entry = runs.find({run.sectors, run.address});
     found.add(size_class, entry->second);
     runs.erase(entry);
-    if (runs.empty()) stream.classes &= ~(Classes{1} << size_class);
+    if (runs.empty()) remove_class(run.stream, size_class);
   }
   return found;
 }
@@ -151,7 +164,18 @@ void FreeParts::took(Sectors address, Sectors end) noexcept {
 }
 
 FreeParts::Classes FreeParts::classes_of(StreamNumber stream) const {
-  return stream < streams() ? streams_[static_cast<std::size_t>(stream)]->classes : 0;
+  return stream < streams() ? classes_[static_cast<std::size_t>(stream)] : 0;
+}
+
+FreeParts::Classes FreeParts::classes_beside(StreamNumber stream) const {
+  const Classes own = classes_of(stream);
+  Classes found = 0;
+  for (int size_class = 0; size_class < HandleCounts::kClasses; ++size_class) {
+    const auto others =
+        having_[static_cast<std::size_t>(size_class)] - static_cast<StreamNumber>(own >> size_class & 1);
+    if (others != 0) found |= Classes{1} << size_class;
+  }
+  return found;
 }
 
 const FreeParts::Runs& FreeParts::runs_of(StreamNumber stream, int size_class) const {
@@ -210,6 +234,11 @@ void FreeParts::audit_handles(const FreeRuns& runs) const {
                 "wholly free handles of a run are not their number");
       require(of_class.empty() == ((classes_of(number) >> size_class & 1) == 0), "a size of free handles is not there");
     }
+  for (int size_class = 0; size_class < HandleCounts::kClasses; ++size_class)
+    require(having_[static_cast<std::size_t>(size_class)] ==
+                std::count_if(classes_.begin(), classes_.end(),
+                              [&](Classes classes) { return (classes >> size_class & 1) != 0; }),
+            "the count of streams that have a size of free handles is not their number");
   require(entries == counts.size(), "wholly free handles of a run are not found");
 }
 

@@ -73,6 +73,8 @@ class FreeParts {
 
   [[nodiscard]] StreamNumber streams() const { return static_cast<StreamNumber>(streams_.size()); }
   [[nodiscard]] Classes classes_of(StreamNumber stream) const;
+  // Of all other streams. O(classes).
+  [[nodiscard]] Classes classes_beside(StreamNumber stream) const;
   // Requires: the stream has the class.
   [[nodiscard]] const Runs& runs_of(StreamNumber stream, int size_class) const;
   // Those found of the stream, or of all; for a handle is mapped whole and the window goes on beside it.
@@ -96,7 +98,6 @@ class FreeParts {
     Fragments endings;       // reach the end of their handle
     Fragments beginnings;    // begin it
     std::vector<Runs> runs;  // by class
-    Classes classes = 0;
   };
   [[nodiscard]] static FragmentLists lists(FragmentLists all, StreamNumber stream, bool of_all_streams) {
     const auto index = static_cast<std::size_t>(stream);
@@ -112,13 +113,17 @@ class FreeParts {
   // such fragments are, and whether a slot with one is at that edge of its handle.
   template <class Visit>
   void for_each_edge(OfStream& stream, Visit&& visit);
+  void add_class(StreamNumber stream, int size_class) noexcept;
+  void remove_class(StreamNumber stream, int size_class) noexcept;
   void add_if_shared(PageTable::Handle handle, const FreeRuns& runs);
   void audit_handles(const FreeRuns& runs) const;
 
   const PageTable& table_;
   SpareNodes nodes_;
   std::vector<std::unique_ptr<OfStream>> streams_;
-  std::vector<const Fragments*> endings_, beginnings_;  // of each stream
+  std::vector<Classes> classes_;                               // of each stream
+  std::array<StreamNumber, HandleCounts::kClasses> having_{};  // so many streams have the class
+  std::vector<const Fragments*> endings_, beginnings_;         // of each stream
   std::pmr::set<Sectors> shared_{&nodes_};
 };
 

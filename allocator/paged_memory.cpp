@@ -39,13 +39,15 @@ PagedMemory::PagedMemory(const DriverApi& api, PageSource& source, std::size_t d
       driver(api, source, placement.table().page(), arena_bytes(placement.table().page(), device_bytes)) {}
 
 StreamNumber PagedMemory::add(const Stream& stream) {
-  const auto unused =
-      std::find_if(streams_.begin(), streams_.end(), [](const Stream& one) { return one.heap == nullptr; });
-  const auto number = static_cast<StreamNumber>(unused - streams_.begin());
-  if (unused != streams_.end())
-    *unused = stream;
-  else
+  auto number = static_cast<StreamNumber>(streams_.size());
+  if (!unused_.empty()) {
+    number = unused_.back();
+    unused_.pop_back();
+    streams_[static_cast<std::size_t>(number)] = stream;
+  } else {
+    if (unused_.capacity() == streams_.size()) unused_.reserve(2 * streams_.size() + 8);
     streams_.push_back(stream);
+  }
   stream.heap->paged_stream = number;
   return number;
 }

@@ -48,7 +48,7 @@ class PagedMemory {
     return placement.table().page().whole(static_cast<Sectors>(bytes) / kSectorBytes);
   }
 
-  // Streams, whose heaps know their numbers. O(streams); throws std::bad_alloc, unchanged.
+  // Streams, whose heaps know their numbers. O(1) amortised; throws std::bad_alloc, unchanged.
   [[nodiscard]] StreamNumber add(const Stream& stream);
   void set_segment(StreamNumber stream, Segment* segment) {
     streams_[static_cast<std::size_t>(stream)].segment = segment;
@@ -58,6 +58,7 @@ class PagedMemory {
     Stream& one = streams_[static_cast<std::size_t>(stream)];
     one.heap->paged_stream = -1;
     one = {};
+    unused_.push_back(stream);  // there is room
   }
   [[nodiscard]] StreamMarks& marks(StreamNumber number) { return streams_[static_cast<std::size_t>(number)].marks; }
   [[nodiscard]] const Stream& stream(StreamNumber number) const { return streams_[static_cast<std::size_t>(number)]; }
@@ -180,8 +181,9 @@ class PagedMemory {
     std::uint64_t found_end = 0;
   };
 
-  std::vector<Stream> streams_;  // by number
-  std::vector<Base> bases_;      // of arenas
+  std::vector<Stream> streams_;       // by number
+  std::vector<StreamNumber> unused_;  // numbers that are nobody's; has room for all
+  std::vector<Base> bases_;           // of arenas
   std::vector<PageTable::Arena> unfreed_arenas_;
   UnderWay* under_way_ = nullptr;
 };
