@@ -18,17 +18,6 @@
 namespace cistern {
 namespace {
 
-std::vector<Fragment> all_of(FragmentLists lists) {
-  std::vector<Fragment> found;
-  for (const Fragments* list : lists)
-    for (auto size = list->size_from(1); size; size = list->size_from(*size + 1))
-      for (const Fragment* part = list->first_of(*size, 0); part != nullptr;
-           part = list->first_of(*size, part->address + 1))
-        found.push_back(*part);
-  std::sort(found.begin(), found.end());
-  return found;
-}
-
 class FreePartsTest : public ::testing::Test {
  protected:
   using Numbers = std::vector<PageTable::Handle>;

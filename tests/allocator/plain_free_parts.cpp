@@ -102,6 +102,17 @@ std::vector<PageTable::Handle> plain_donors(const std::vector<PageTable::Handle>
   return chosen;
 }
 
+std::vector<Fragment> all_of(FragmentLists lists) {
+  std::vector<Fragment> found;
+  for (const Fragments* list : lists)
+    for (auto size = list->size_from(1); size; size = list->size_from(*size + 1))
+      for (const Fragment* part = list->first_of(*size, 0); part != nullptr;
+           part = list->first_of(*size, part->address + 1))
+        found.push_back(*part);
+  std::sort(found.begin(), found.end());
+  return found;
+}
+
 PlainFragments plain_fragments(const FreeRuns& runs, const PageTable& table, StreamNumber stream, bool of_all_streams) {
   const PageSize page = table.page();
   PlainFragments found;

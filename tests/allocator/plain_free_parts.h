@@ -22,6 +22,9 @@ namespace cistern {
 [[nodiscard]] std::vector<PageTable::Handle> plain_donors(const std::vector<PageTable::Handle>& handles,
                                                           const PageTable& table, std::int64_t pages, bool may_exceed);
 
+// Each of them, as it is found by its size.
+[[nodiscard]] std::vector<Fragment> all_of(FragmentLists lists);
+
 struct PlainFragments {
   std::vector<Fragment> endings;  // ascending
   std::vector<Fragment> beginnings;

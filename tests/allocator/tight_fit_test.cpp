@@ -1,5 +1,6 @@
 #include "allocator/tight_fit.h"
 #include "tests/allocator/page_sizes.h"
+#include "tests/allocator/plain_tight_fit.h"
 
 #include <gtest/gtest.h>
 
@@ -8,6 +9,8 @@
 #include <random>
 #include <set>
 #include <tuple>
+#include <utility>
+#include <vector>
 
 namespace cistern {
 namespace {
@@ -31,14 +34,6 @@ std::optional<TightFit> tight_fit(const Runs& runs, Sectors sectors, int most = 
     for (const StreamNumber stream : {kStream - 1, kStream, kStream + 1}) by_size.add(run.free(stream));
   for (const StreamNumber stream : {kStream - 1, kStream + 1}) by_size.add({Sectors{1} << 30, sectors, stream});
   return cistern::tight_fit(by_size, kStream, sectors, kPageOf8, most);
-}
-
-// Pages wholly inside the run of which the block has a sector, counted one by one.
-std::int64_t touched(Sectors run, Sectors size, Sectors block, Sectors sectors) {
-  std::int64_t count = 0;
-  for (Sectors page = kPageOf8.up(run); page + kPageOf8.sectors() <= run + size; page += kPageOf8.sectors())
-    if (block < page + kPageOf8.sectors() && block + sectors > page) ++count;
-  return count;
 }
 
 TEST(TightFitTest, ARunOfJustThatSizeAtOnce) {
@@ -90,11 +85,11 @@ TEST(TightFitTest, NoPositionInAnyRunTouchesFewerWholePages) {
       if (fit && fit->address >= run && fit->address + sectors <= run + size) {
         is_inside = true;
         if (size != sectors) {
-          ASSERT_EQ(fit->pages, touched(run, size, fit->address, sectors));
+          ASSERT_EQ(fit->pages, plain_touched_pages({run, size}, fit->address, sectors, kPageOf8));
         }
       }
       for (Sectors block = run; block + sectors <= run + size; ++block)
-        least = std::min(least.value_or(1000), touched(run, size, block, sectors));
+        least = std::min(least.value_or(1000), plain_touched_pages({run, size}, block, sectors, kPageOf8));
     }
     ASSERT_EQ(fit.has_value(), least.has_value());
     if (!fit) continue;
@@ -103,28 +98,10 @@ TEST(TightFitTest, NoPositionInAnyRunTouchesFewerWholePages) {
   }
 }
 
-// The header's words, of each position in turn.
 std::optional<TightFit> plainly(const Runs& runs, Sectors sectors, int most) {
-  const auto fragments = [](Sectors begin, Sectors end) {
-    if (begin == end) return 0;
-    if (kPageOf8.up(begin) > kPageOf8.down(end)) return 3;
-    return (kPageOf8.offset(begin) != 0 ? 2 : 0) + (kPageOf8.offset(end) != 0 ? 2 : 0);
-  };
-  std::optional<std::tuple<std::int64_t, int, Sectors, Sectors>> best;
-  int looked_at = 0;
-  for (auto at = runs.lower_bound({sectors, 0}); at != runs.end() && looked_at < most; ++at, ++looked_at) {
-    const auto& [size, run] = *at;
-    if (size == sectors) return TightFit{run, 0, true};
-    const Sectors end = run + size;
-    for (const Sectors block : {run, end - sectors, kPageOf8.up(run), kPageOf8.down(end) - sectors}) {
-      if (block < run || block + sectors > end) continue;
-      const int change = fragments(run, block) + fragments(block + sectors, end) - fragments(run, end);
-      const std::tuple score{touched(run, size, block, sectors), change, size, block};
-      if (!best || score < *best) best = score;
-    }
-  }
-  if (!best) return std::nullopt;
-  return TightFit{std::get<3>(*best), std::get<0>(*best)};
+  std::vector<FreeRun> all;
+  for (const Run& run : runs) all.push_back(run.free());
+  return plain_tight_fit(std::move(all), sectors, kPageOf8, most);
 }
 
 TEST(TightFitTest, WhatItDoesNotLookAtIsNotBetter) {
