@@ -1,0 +1,438 @@
+// Freed blocks that wait for events, of a heap and of three streams that serve themselves, beside lists of them in the
+// order in which they are asked. Events are recorded, become done or fail, are waited for in batches, and are used
+// again; each of them is destroyed in the end, once.
+
+#include "allocator/pending_frees.h"
+
+#include "allocator/awaited_frees.h"
+#include "tests/fuzz/property.h"
+#include "tests/fuzz/steps.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <list>
+#include <map>
+#include <optional>
+#include <set>
+#include <span>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+namespace cistern {
+namespace {
+
+constexpr int kDevices = 2;
+constexpr std::uint64_t kStreamIds = 4;
+constexpr std::size_t kBlocks = 24;
+
+// Events are their numbers; what is not said of one is done.
+struct Events {
+  Events() {
+    api.event_create = {this, [](void* self, CUevent* event, unsigned) {
+                          auto& events = *static_cast<Events*>(self);
+                          *event = reinterpret_cast<CUevent>(++events.made);
+                          return CUDA_SUCCESS;
+                        }};
+    api.event_destroy = {this, [](void* self, CUevent event) {
+                           require(static_cast<Events*>(self)->destroyed.insert(event).second,
+                                   "an event is destroyed once");
+                           return CUDA_SUCCESS;
+                         }};
+    api.event_query = {this, [](void* self, CUevent event) {
+                         auto& events = *static_cast<Events*>(self);
+                         events.asked.push_back(event);
+                         return events.result_of(event);
+                       }};
+  }
+  [[nodiscard]] CUresult result_of(CUevent event) const {
+    const auto result = results.find(event);
+    return result == results.end() ? CUDA_SUCCESS : result->second;
+  }
+
+  DriverApi api;
+  std::uintptr_t made = 0;
+  std::map<CUevent, CUresult> results;
+  std::vector<CUevent> asked;
+  std::set<CUevent> destroyed;
+};
+
+CUresult result_from(std::uint64_t text) {
+  if (text % 8 < 4) return CUDA_SUCCESS;
+  return text % 8 < 7 ? CUDA_ERROR_NOT_READY : CUDA_ERROR_LAUNCH_FAILED;
+}
+
+// A heap's.
+class PendingProgram {
+ public:
+  PendingProgram(Events& events, EventPools& pools) : events_(events), pools_(pools) {}
+
+  void step(Steps& steps) {
+    const std::uint64_t kind = steps.byte();
+    switch (kind % 8) {
+      case 0:
+      case 1:
+      case 2:
+        add(kind / 8, steps.byte());
+        break;
+      case 3:
+        if (!events_in_use_.empty()) events_.results[pick_event(steps.byte())] = result_from(kind / 8);
+        break;
+      case 4:
+        poll();
+        break;
+      case 5:
+        if (kind / 8 % 2 == 0)
+          finish_firsts(kind / 16 % 3);
+        else
+          promise(kind / 16);
+        break;
+      case 6:
+        take(kind / 8, steps.byte());
+        break;
+      default:
+        end_batch(kind / 8);
+    }
+    compare();
+  }
+  void finish() {
+    for (auto& [event, result] : events_.results) result = CUDA_SUCCESS;
+    while (!batches_.empty()) end_batch(2);
+    poll();
+    require(pending_.empty(), "all events are done in the end");
+  }
+
+ private:
+  using Entry = PendingFrees::Entry;
+  using Key = std::pair<std::uint64_t, int>;  // what a queue is visited by
+  struct Batch {
+    PendingFrees::Batch batch;
+    std::deque<Entry> entries;
+  };
+
+  static Key key_of(const Entry& entry) { return {~entry.stream.id, entry.device}; }
+  static std::tuple<CUevent, int, std::uint64_t, const Block*> all_of(const Entry& entry) {
+    return {entry.event, entry.device, entry.stream.id, entry.block};
+  }
+  CUevent pick_event(std::uint64_t which) const {
+    return *std::next(events_in_use_.begin(), static_cast<std::ptrdiff_t>(which % events_in_use_.size()));
+  }
+
+  void add(std::uint64_t stream, std::uint64_t which) {
+    Block& block = blocks_[which % kBlocks];
+    Entry entry{nullptr, static_cast<int>(stream / kStreamIds % kDevices), {nullptr, stream % kStreamIds}, &block};
+    entry.event = pending_.take_idle_event(entry.device);
+    if (entry.event == nullptr)
+      require(pools_.of(entry.device).acquire(&entry.event) == CUDA_SUCCESS, "there is an event");
+    require(events_in_use_.insert(entry.event).second, "nobody else uses an event that is taken");
+    events_.results[entry.event] = result_from(which / 32 + stream);
+    ++block.pending_events;
+    if (promised_ != 0 && which % 2 == 0) {
+      --promised_;
+      pending_.add_promised(entry);
+    } else {
+      pending_.add(entry);
+    }
+    queues_[key_of(entry)].push_back(entry);
+  }
+  void promise(std::uint64_t places) {
+    pending_.promise(places);
+    promised_ += places;
+  }
+  // True: it was the block's last.
+  bool done(const Entry& entry) {
+    require(events_in_use_.erase(entry.event) == 1, "an event ends once");
+    const auto waits_for = [&](const Entry& other) { return other.block == entry.block; };
+    const auto is_in = [&](const auto& entries) { return std::any_of(entries.begin(), entries.end(), waits_for); };
+    return std::none_of(queues_.begin(), queues_.end(), [&](const auto& queue) { return is_in(queue.second); }) &&
+           std::none_of(batches_.begin(), batches_.end(), [&](const Batch& batch) { return is_in(batch.entries); });
+  }
+  void poll() {
+    std::vector<const Block*> completed;
+    events_.asked.clear();
+    const CUresult result = pending_.poll([&](Block* block) { completed.push_back(block); });
+    std::vector<const Block*> expected;
+    std::vector<CUevent> asked;
+    CUresult end = CUDA_SUCCESS;
+    for (auto& [key, queue] : queues_) {
+      while (!queue.empty() && end == CUDA_SUCCESS) {
+        const Entry entry = queue.front();
+        asked.push_back(entry.event);
+        const CUresult answer = events_.result_of(entry.event);
+        if (answer == CUDA_ERROR_NOT_READY) break;
+        if (answer != CUDA_SUCCESS) {
+          end = answer;
+          break;
+        }
+        queue.pop_front();
+        if (done(entry)) expected.push_back(entry.block);
+      }
+      if (end != CUDA_SUCCESS) break;
+    }
+    require(events_.asked == asked, "which events are asked, in which order");
+    require(completed == expected, "which blocks are complete, in which order");
+    require(result == end, "what ended the round");
+  }
+  // As by who asks without the lock.
+  void finish_firsts(std::size_t skip) {
+    std::array<Entry, 3> firsts;
+    const std::size_t count = pending_.firsts(skip, firsts);
+    std::size_t place = 0;
+    for (auto& [key, queue] : queues_) {
+      if (queue.empty()) continue;
+      if (place >= skip && place - skip < firsts.size()) {
+        const Entry entry = queue.front();
+        require(place - skip < count && all_of(firsts[place - skip]) == all_of(entry), "the first of each queue");
+        if (events_.result_of(entry.event) == CUDA_SUCCESS) {
+          queue.pop_front();
+          const bool is_last = done(entry);
+          require(pending_.finish_first(firsts[place - skip]) == (is_last ? entry.block : nullptr),
+                  "whether a block is complete");
+        }
+      }
+      ++place;
+    }
+    require(count == std::min(firsts.size(), place - std::min(place, skip)), "how many queues there are");
+    pending_.drop_ended();
+  }
+
+  // All, or those of some blocks.
+  void take(std::uint64_t kind, std::uint64_t blocks) {
+    if (batches_.size() == 3) return;
+    Batch& batch = batches_.emplace_front();
+    std::vector<Block*> of;
+    for (std::size_t i = 0; i < kBlocks; ++i)
+      if (blocks >> i % 8 & 1) of.push_back(&blocks_[i]);
+    const bool takes_all = kind % 2 == 0;
+    if (takes_all)
+      pending_.take_all(batch.batch);
+    else
+      pending_.take(of, batch.batch);
+    for (auto& [key, queue] : queues_) {
+      const auto goes = [&](const Entry& entry) {
+        return takes_all || std::find(of.begin(), of.end(), entry.block) != of.end();
+      };
+      std::copy_if(queue.begin(), queue.end(), std::back_inserter(batch.entries), goes);
+      std::erase_if(queue, goes);
+    }
+  }
+  void end_batch(std::uint64_t kind) {
+    if (batches_.empty()) return;
+    const auto batch = std::next(batches_.begin(), static_cast<std::ptrdiff_t>(kind / 4 % batches_.size()));
+    while (!batch->entries.empty() && (kind % 4 == 2 || kind % 4 == 3)) {
+      const Entry entry = batch->entries.front();
+      batch->entries.pop_front();
+      require(all_of(*batch->batch.first) == all_of(entry), "a batch is in the order of polling");
+      require(pending_.finish_first(batch->batch) == (done(entry) ? entry.block : nullptr),
+              "whether a block is complete");
+      if (kind % 4 == 3) return;
+    }
+    pending_.put_back(batch->batch);
+    while (!batch->entries.empty()) {
+      queues_[key_of(batch->entries.back())].push_front(batch->entries.back());
+      batch->entries.pop_back();
+    }
+    batches_.erase(batch);
+  }
+
+  void compare() const {
+    std::size_t queued = 0;
+    std::vector<std::tuple<CUevent, int, std::uint64_t, const Block*>> expected;
+    for (const Batch& batch : batches_)
+      for (const Entry& entry : batch.entries) expected.push_back(all_of(entry));
+    for (const auto& [key, queue] : queues_) {
+      queued += queue.size();
+      for (const Entry& entry : queue) expected.push_back(all_of(entry));
+    }
+    require(pending_.size() == queued && pending_.empty() == (queued == 0), "how many are queued");
+    auto all = expected;
+    all.clear();
+    pending_.for_each([&](const Entry& entry) { all.push_back(all_of(entry)); });
+    require(all == expected, "all entries, in the order of polling");
+    expected.erase(expected.begin(), expected.end() - static_cast<std::ptrdiff_t>(queued));
+    all.clear();
+    pending_.for_each_queued([&](const Entry& entry) { all.push_back(all_of(entry)); });
+    require(all == expected, "all that nobody waits for");
+  }
+
+  Events& events_;
+  EventPools& pools_;
+  PendingFrees pending_{events_.api, pools_, 0};
+  std::array<Block, kBlocks> blocks_{};
+  std::map<Key, std::deque<Entry>> queues_;
+  std::list<Batch> batches_;  // newest first
+  std::set<CUevent> events_in_use_;
+  std::uint64_t promised_ = 0;
+};
+
+// Those of three streams, which are asked as one.
+class AwaitedProgram {
+ public:
+  AwaitedProgram(Events& events, EventPool& pool) : events_(events), pool_(pool) {
+    for (AwaitedFrees& frees : frees_) frees.set_promised(AwaitedFrees::kMost);
+  }
+
+  void step(Steps& steps) {
+    const std::uint64_t kind = steps.byte();
+    switch (kind % 8) {
+      case 0:
+      case 1:
+      case 2:
+        return add(kind / 8 % frees_.size(), kind / 32, steps.byte());
+      case 3:
+        return record(steps.byte());
+      case 4:
+        if (!entries_.empty())
+          if (const CUevent event = entries_[steps.byte() % entries_.size()].event; event != nullptr)
+            events_.results[event] = result_from(kind / 8);
+        return;
+      default:
+        poll(kind / 8);
+    }
+  }
+  void finish() {
+    for (auto& [event, result] : events_.results) result = CUDA_SUCCESS;
+    while (!entries_.empty()) {
+      record(0);
+      poll(1);
+    }
+  }
+
+ private:
+  struct Known {
+    std::size_t list = 0;
+    std::uint64_t stream = 0;
+    std::uint64_t number = 0;
+    Block* block = nullptr;
+    CUevent event = nullptr;
+  };
+
+  void add(std::size_t list, std::uint64_t stream, std::uint64_t text) {
+    AwaitedFrees& frees = frees_[list];
+    const auto in_list =
+        std::count_if(entries_.begin(), entries_.end(), [&](const Known& of) { return of.list == list; });
+    require(frees.has_room() == (in_list < static_cast<std::ptrdiff_t>(AwaitedFrees::kMost)), "whether there is room");
+    if (!frees.has_room()) return;
+    Known known{list, stream, next_number_++, &blocks_.emplace_back(), nullptr};
+    frees.add(0, {nullptr, stream}, known.block, known.number);
+    require(entry_of(known).event == nullptr, "an event that was just asked for is being recorded");
+    entries_.push_back(known);
+    std::stable_sort(entries_.begin(), entries_.end(),
+                     [](const Known& a, const Known& b) { return a.stream > b.stream; });
+    if (text % 4 != 0)
+      record(*std::find_if(entries_.begin(), entries_.end(), [&](const Known& of) { return of.block == known.block; }),
+             text / 4);
+    compare();
+  }
+  [[nodiscard]] AwaitedFrees::Entry& entry_of(const Known& known) {
+    AwaitedFrees::Entry* const found = frees_[known.list].find(known.block);
+    require(found != nullptr, "a free that waits is found by its block");
+    return *found;
+  }
+  void record(std::uint64_t text) {
+    for (Known& known : entries_)
+      if (known.event == nullptr) return record(known, text);
+  }
+  void record(Known& known, std::uint64_t text) {
+    AwaitedFrees& frees = frees_[known.list];
+    const bool has_idle = frees.has_idle_event();
+    known.event = frees.take_idle_event();
+    require((known.event != nullptr) == has_idle, "whether an event is at hand");
+    if (known.event == nullptr) require(pool_.acquire(&known.event) == CUDA_SUCCESS, "there is an event");
+    for (const Known& other : entries_)
+      require(&other == &known || other.event != known.event, "nobody else uses an event that is taken");
+    events_.results[known.event] = result_from(text);
+    entry_of(known).event = known.event;
+  }
+
+  // Some of the blocks that are complete may not be taken, which ends the round.
+  void poll(std::uint64_t kind) {
+    const std::size_t most = kind % 2 == 0 ? kind / 2 % 4 : 100;
+    std::vector<std::pair<std::size_t, const Block*>> completed;
+    std::array<AwaitedFrees*, 3> all = {frees_.data(), &frees_[1], &frees_[2]};
+    events_.asked.clear();
+    const CUresult result = AwaitedFrees::Merged<3>(all).poll(events_.api, pool_, [&](std::size_t list, Block& block) {
+      if (completed.size() == most) return false;
+      completed.emplace_back(list, &block);
+      return true;
+    });
+    std::vector<std::pair<std::size_t, const Block*>> expected;
+    std::vector<CUevent> asked;
+    std::vector<Known> left;
+    std::optional<std::uint64_t> behind;
+    CUresult end = CUDA_SUCCESS;
+    for (const Known& known : entries_) {
+      CUresult answer = CUDA_ERROR_NOT_READY;
+      if (end == CUDA_SUCCESS && behind != known.stream && known.event != nullptr) {
+        asked.push_back(known.event);
+        answer = events_.result_of(known.event);
+      }
+      if (answer == CUDA_SUCCESS && expected.size() < most) {
+        expected.emplace_back(known.list, known.block);
+        continue;
+      }
+      left.push_back(known);
+      if (end != CUDA_SUCCESS) continue;
+      if (answer == CUDA_SUCCESS)
+        end = CUDA_ERROR_NOT_READY;
+      else if (answer != CUDA_ERROR_NOT_READY)
+        end = answer;
+      else
+        behind = known.stream;
+    }
+    entries_ = std::move(left);
+    require(events_.asked == asked, "which events of several streams are asked, in which order");
+    require(completed == expected, "which frees are complete, in which order");
+    require(result == end, "what ended the round of several streams");
+    compare();
+  }
+  void compare() {
+    for (std::size_t list = 0; list < frees_.size(); ++list) {
+      std::vector<const Block*> expected;
+      for (const Known& known : entries_) {
+        if (known.list != list) continue;
+        expected.push_back(known.block);
+        const AwaitedFrees::Entry& entry = entry_of(known);
+        require(entry.event == known.event && entry.stream.id == known.stream && entry.number == known.number,
+                "a free that waits is what was added");
+      }
+      std::vector<const Block*> found;
+      for (const AwaitedFrees::Entry& entry : frees_[list].entries()) found.push_back(entry.block);
+      require(found == expected && frees_[list].empty() == expected.empty(), "what a stream waits for, in order");
+    }
+  }
+
+  Events& events_;
+  EventPool& pool_;
+  std::array<AwaitedFrees, 3> frees_;
+  std::deque<Block> blocks_;
+  std::vector<Known> entries_;  // in the order in which they are asked
+  std::uint64_t next_number_ = 0;
+};
+
+void run(Steps steps, Events& events) {
+  EventPools pools(events.api, kDevices);
+  PendingProgram pending(events, pools);
+  AwaitedProgram awaited(events, pools.of(0));
+  while (steps.more()) {
+    if (steps.byte() % 2 == 0)
+      pending.step(steps);
+    else
+      awaited.step(steps);
+  }
+  pending.finish();
+  awaited.finish();
+}
+
+}  // namespace
+}  // namespace cistern
+
+int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace cistern;
+  Events events;
+  run(Steps(data, size), events);
+  require(events.destroyed.size() == events.made, "no event is left");
+  return 0;
+}
