@@ -2,10 +2,11 @@
 
 // HistoryEntry: one event of a device's history, and the chunks that hold them.
 
+#include "stats/host_atomics.h"
+
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <thread>
 #include <utility>
 
 namespace cistern {
@@ -32,70 +33,84 @@ static_assert(sizeof(HistoryEntry) == 48, "what docs/statistics.md says that an 
 inline constexpr std::uint64_t kFreed = 64;
 
 // Entries that come and go together. Pages of its own, not initialised: those that are not written cost nothing.
-struct HistoryChunk {
+template <class Processors>
+struct BasicHistoryChunk {
   // Small enough that a copy of one is soon made (98 KB), and large enough that a ring of a million has few.
   static constexpr std::size_t kEntries = 2048;
 
-  std::atomic<std::uint32_t> holders{1};
-  std::atomic<std::uint32_t> fillers{0};  // threads that write to places of their own, without the ring's lock
+  template <class T>
+  using Atomic = typename Processors::template Atomic<T>;
+  Atomic<std::uint32_t> holders{1};
+  Atomic<std::uint32_t> fillers{0};  // threads that write to places of their own, without the ring's lock
   HistoryEntry entries[kEntries];
 
   // Mapped: null if there is no host memory. O(1), a system call.
-  [[nodiscard]] static HistoryChunk* map() noexcept;
-  static void unmap(HistoryChunk* chunk) noexcept;
+  [[nodiscard]] static BasicHistoryChunk* map() noexcept;
+  static void unmap(BasicHistoryChunk* chunk) noexcept;
 };
+
+using HistoryChunk = BasicHistoryChunk<HostAtomics>;
+template <>
+HistoryChunk* HistoryChunk::map() noexcept;
+template <>
+void HistoryChunk::unmap(HistoryChunk* chunk) noexcept;
 
 // A chunk that is held: by a ring, and by snapshots that are being described. The last holder frees it.
 //
 // Thread safety: different holders of one chunk may be used and destroyed by different threads. share() and
 // is_shared() are for the ring's, under the heap's lock: what it finds unshared stays so.
-class ChunkHold {
+template <class Processors>
+class BasicChunkHold {
  public:
-  ChunkHold() = default;
+  using Chunk = BasicHistoryChunk<Processors>;
+
+  BasicChunkHold() = default;
   // Takes it over; null is none.
-  explicit ChunkHold(HistoryChunk* chunk) noexcept : chunk_(chunk) {}
-  ChunkHold(ChunkHold&& other) noexcept : chunk_(std::exchange(other.chunk_, nullptr)) {}
-  ChunkHold& operator=(ChunkHold&& other) noexcept {
+  explicit BasicChunkHold(Chunk* chunk) noexcept : chunk_(chunk) {}
+  BasicChunkHold(BasicChunkHold&& other) noexcept : chunk_(std::exchange(other.chunk_, nullptr)) {}
+  BasicChunkHold& operator=(BasicChunkHold&& other) noexcept {
     std::swap(chunk_, other.chunk_);
     other.reset();
     return *this;
   }
-  ~ChunkHold() { reset(); }
+  ~BasicChunkHold() { reset(); }
 
   // A new one; none if there is no host memory.
-  [[nodiscard]] static ChunkHold make() noexcept { return ChunkHold(HistoryChunk::map()); }
+  [[nodiscard]] static BasicChunkHold make() noexcept { return BasicChunkHold(Chunk::map()); }
   explicit operator bool() const noexcept { return chunk_ != nullptr; }
   [[nodiscard]] HistoryEntry* entries() const noexcept { return chunk_->entries; }
-  [[nodiscard]] ChunkHold share() const noexcept {
+  [[nodiscard]] BasicChunkHold share() const noexcept {
     chunk_->holders.fetch_add(1, std::memory_order_relaxed);
-    return ChunkHold(chunk_);
+    return BasicChunkHold(chunk_);
   }
   // Whether somebody else reads it: then it must not be written. Sees what others did before they let go.
   [[nodiscard]] bool is_shared() const noexcept { return chunk_->holders.load(std::memory_order_acquire) != 1; }
   // A thread begins and ends to fill places that it has claimed, the first under the ring's lock.
-  [[nodiscard]] HistoryChunk* begin_filling() const noexcept {
+  [[nodiscard]] Chunk* begin_filling() const noexcept {
     chunk_->fillers.fetch_add(1, std::memory_order_relaxed);
     return chunk_;
   }
-  static void end_filling(HistoryChunk* chunk) noexcept { chunk->fillers.fetch_sub(1, std::memory_order_release); }
+  static void end_filling(Chunk* chunk) noexcept { chunk->fillers.fetch_sub(1, std::memory_order_release); }
   // Until nobody does. They ask for no lock meanwhile.
   void await_fillers() const noexcept {
-    while (chunk_->fillers.load(std::memory_order_acquire) != 0) std::this_thread::yield();
+    for (unsigned round = 0; chunk_->fillers.load(std::memory_order_acquire) != 0; ++round) Processors::wait(round);
   }
   // Makes the memory of the first `entries` be there: a page that is touched first under a lock keeps others waiting.
-  void touch(std::size_t entries = HistoryChunk::kEntries) const noexcept {
+  void touch(std::size_t entries = Chunk::kEntries) const noexcept {
     constexpr std::size_t kHostPage = 4096;
     for (std::size_t i = 0; i < entries; i += kHostPage / sizeof(HistoryEntry)) chunk_->entries[i].ticks = 0;
   }
   // Gives it to whoever takes it over.
-  [[nodiscard]] HistoryChunk* release() noexcept { return std::exchange(chunk_, nullptr); }
+  [[nodiscard]] Chunk* release() noexcept { return std::exchange(chunk_, nullptr); }
   void reset() noexcept {
-    HistoryChunk* chunk = release();
-    if (chunk != nullptr && chunk->holders.fetch_sub(1, std::memory_order_acq_rel) == 1) HistoryChunk::unmap(chunk);
+    Chunk* chunk = release();
+    if (chunk != nullptr && chunk->holders.fetch_sub(1, std::memory_order_acq_rel) == 1) Chunk::unmap(chunk);
   }
 
  private:
-  HistoryChunk* chunk_ = nullptr;
+  Chunk* chunk_ = nullptr;
 };
+
+using ChunkHold = BasicChunkHold<HostAtomics>;
 
 }  // namespace cistern

@@ -14,21 +14,24 @@
 
 namespace cistern {
 
-class SpareChunk {
+template <class Processors>
+class BasicSpareChunk {
  public:
-  SpareChunk() = default;
-  ~SpareChunk() { static_cast<void>(take()); }
-  SpareChunk(const SpareChunk&) = delete;
-  SpareChunk& operator=(const SpareChunk&) = delete;
+  using Hold = BasicChunkHold<Processors>;
+
+  BasicSpareChunk() = default;
+  ~BasicSpareChunk() { static_cast<void>(take()); }
+  BasicSpareChunk(const BasicSpareChunk&) = delete;
+  BasicSpareChunk& operator=(const BasicSpareChunk&) = delete;
 
   void want() noexcept {
     std::uintptr_t state = kNone;
     state_.compare_exchange_strong(state, kWanted, std::memory_order_relaxed);
   }
   // The chunk that was brought; none if none was. Nobody wants one afterwards.
-  [[nodiscard]] ChunkHold take() noexcept {
+  [[nodiscard]] Hold take() noexcept {
     const std::uintptr_t state = state_.exchange(kNone, std::memory_order_acquire);
-    return ChunkHold(state > kComing ? reinterpret_cast<HistoryChunk*>(state) : nullptr);
+    return Hold(state > kComing ? reinterpret_cast<typename Hold::Chunk*>(state) : nullptr);
   }
   // Brings one if it is wanted. To be called without the lock.
   void provide() noexcept {
@@ -42,7 +45,24 @@ class SpareChunk {
   static constexpr std::uintptr_t kComing = 2;  // one thread alone brings it
   [[gnu::noinline]] void bring() noexcept;
 
-  std::atomic<std::uintptr_t> state_{kNone};
+  typename Processors::template Atomic<std::uintptr_t> state_{kNone};
 };
+
+template <class Processors>
+void BasicSpareChunk<Processors>::bring() noexcept {
+  std::uintptr_t state = kWanted;
+  if (!state_.compare_exchange_strong(state, kComing, std::memory_order_relaxed)) return;
+  Hold chunk = Hold::make();
+  if (chunk) chunk.touch();
+  typename Hold::Chunk* const brought = chunk.release();
+  // Without memory nobody tries again before the ring itself does.
+  const std::uintptr_t next = brought == nullptr ? kNone : reinterpret_cast<std::uintptr_t>(brought);
+  state = kComing;
+  // The ring may not want it any more: history was turned off.
+  if (!state_.compare_exchange_strong(state, next, std::memory_order_release, std::memory_order_relaxed))
+    Hold(brought).reset();
+}
+
+using SpareChunk = BasicSpareChunk<HostAtomics>;
 
 }  // namespace cistern

@@ -151,6 +151,9 @@ struct DelayingProcessors {
       machine->store([this, value] { seen_ = value; }, this);
     }
     // As on x86-64 a barrier too, whatever order is asked for.
+    bool compare_exchange_strong(T& expected, T value, std::memory_order, std::memory_order) {
+      return compare_exchange_strong(expected, value, std::memory_order_seq_cst);
+    }
     bool compare_exchange_strong(T& expected, T value, std::memory_order) {
       if (TwoProcessors* const machine = TwoProcessors::current) {
         machine->step();
@@ -163,8 +166,14 @@ struct DelayingProcessors {
         expected = seen_;
       return is_equal;
     }
+    T exchange(T value, std::memory_order) {
+      return change([value](T& seen) { seen = value; });
+    }
     T fetch_add(T value, std::memory_order) {
       return change([value](T& seen) { seen += value; });
+    }
+    T fetch_sub(T value, std::memory_order) {
+      return change([value](T& seen) { seen -= value; });
     }
     T fetch_or(T value, std::memory_order) {
       return change([value](T& seen) { seen |= value; });
