@@ -18,10 +18,7 @@ StreamHeap& StreamHeapArena::take(const StreamIdentity& stream, PrivatePool* hom
   if (home != nullptr) return heap;
   const std::uint64_t key = key_of(stream.id);
   by_stream_.put(key, &heap);
-  Latest& latest = latest_[key % kLatest];
-  latest.key.store(0, std::memory_order_relaxed);
-  latest.heap.store(&heap, std::memory_order_release);
-  latest.key.store(key, std::memory_order_release);
+  latest_.put(key, &heap);
   return heap;
 }
 
@@ -45,8 +42,7 @@ void StreamHeapArena::end(StreamHeap& heap) noexcept {
   wake_counts_.forget(heap.refused_at);
   if (heap.home == nullptr) {
     const std::uint64_t key = key_of(heap.stream.id);
-    if (Latest& latest = latest_[key % kLatest]; latest.key.load(std::memory_order_relaxed) == key)
-      latest.key.store(0, std::memory_order_release);
+    latest_.erase(key);
     by_stream_.erase(key);
   }
   heap.is_ended = true;

@@ -10,13 +10,13 @@
 // stream's by then, which it says under its mutex. The rest is for who holds the heap's lock.
 
 #include "allocator/heap_mutex.h"
+#include "allocator/latest_finds.h"
 #include "allocator/page_directory.h"
 #include "allocator/published_map.h"
 #include "allocator/stream_heap.h"
 #include "allocator/wake_counts.h"
 #include "stats/recorder.h"
 
-#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -39,9 +39,7 @@ class StreamHeapArena {
   }
   // The same, and null as well where others came since with the same remainder. Without a loop.
   [[nodiscard, gnu::always_inline]] StreamHeap* find_recent(const StreamIdentity& stream) const noexcept {
-    const std::uint64_t key = key_of(stream.id);
-    const Latest& latest = latest_[key % kLatest];
-    return latest.key.load(std::memory_order_acquire) == key ? latest.heap.load(std::memory_order_acquire) : nullptr;
+    return latest_.find(key_of(stream.id));
   }
   // Whose live blocks around that address are found in StreamHeap::live; null: not known. O(1).
   [[nodiscard]] StreamHeap* find_by_page(std::uint64_t address) const noexcept {
@@ -84,12 +82,7 @@ class StreamHeapArena {
   // What is made at once, at most: memory that is touched first costs more than the rest of a new stream.
   static constexpr std::size_t kSlab = 8;
   // Streams in a row that are found without the map.
-  static constexpr std::uint64_t kLatest = 16;
-  // While it changes, another stream's heap may be found by a key.
-  struct Latest {
-    std::atomic<std::uint64_t> key{0};  // 0: no stream's
-    std::atomic<StreamHeap*> heap{nullptr};
-  };
+  static constexpr std::size_t kLatest = 16;
 
   // No stream's is 0: the legacy default stream has the highest id.
   [[nodiscard]] static std::uint64_t key_of(std::uint64_t stream_id) noexcept { return stream_id + 2; }
@@ -109,7 +102,7 @@ class StreamHeapArena {
   std::vector<std::unique_ptr<StreamHeap[]>> slabs_;
   std::size_t count_ = 0;  // in those
   StreamHeap* unused_ = nullptr;
-  std::array<Latest, kLatest> latest_{};  // the one that came last with each remainder of its key
+  LatestFinds<StreamHeap, kLatest> latest_;
   PublishedMap<StreamHeap> by_stream_;
   PageDirectory<StreamHeap> by_page_;
 };
