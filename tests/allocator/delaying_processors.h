@@ -1,9 +1,11 @@
 #pragma once
 
-// Two threads on processors that hold back what they store as long as those of x86-64 may, one step at a
+// Two threads on processors that hold back what they store as long as the language allows, one step at a
 // time and in every order: what is atomic, a lock or a barrier asks a Choices who goes on, and whether
-// a store is seen at once or only when the processor must show it. A processor sees its own stores, and
-// shows them in their order. To be used as the `Processors` of what is lock-free.
+// a store is seen at once, with all before it or before them, or only when the processor must show it. A
+// processor sees its own stores, and shows all of them before one that releases, and those to one place in their
+// order. What it loads is what is seen by then: that an older value is loaded is not among the orders. To be used
+// as the `Processors` of what is lock-free.
 //
 // Orders are bounded by the times that a thread is stopped although it could go on.
 
@@ -34,6 +36,7 @@ class TwoProcessors {
     is_stuck_ = false;
     alternation_.enter(0);
     current = nullptr;
+    self = 0;  // what is done outside is done by the same thread each time
     if (is_stuck_) throw std::logic_error("both threads wait");
   }
 
@@ -44,9 +47,22 @@ class TwoProcessors {
     --stops_left_;
     let_other_run();
   }
-  void store(std::function<void()> make_visible, const void* place) {
-    stores_[self].push_back({std::move(make_visible), place});
-    if (choices_->choose(2) == 0) show(self);
+  void store(std::function<void()> make_visible, const void* place, bool releases) {
+    std::deque<Store>& stores = stores_[self];
+    const bool may_pass = !releases && !stores.empty() && !holds_back(place);
+    stores.push_back({std::move(make_visible), place});
+    // The other does not go on before this one ends or waits.
+    if (is_done_[1 - self] || stops_left_ == 0) return show(self);
+    const std::size_t choice = choices_->choose(may_pass ? 3 : 2);
+    if (choice == 0) show(self);
+    if (choice == 2) {
+      stores.back().make_visible();
+      stores.pop_back();
+    }
+  }
+  // Before the calling thread changes that place at once.
+  void show_before(const void* place, bool releases) {
+    if (releases || holds_back(place)) show(self);
   }
   // Whether the calling thread's own store to it is still held back.
   [[nodiscard]] bool holds_back(const void* place) const {
@@ -70,6 +86,7 @@ class TwoProcessors {
   template <class IsFree>
   void block_until(IsFree&& is_free) {
     while (!is_free()) {
+      show(self);
       waits_[self] = true;
       if (is_done_[1 - self] || waits_[1 - self]) {
         is_stuck_ = true;
@@ -148,17 +165,13 @@ struct DelayingProcessors {
         return;
       }
       own_[TwoProcessors::self] = value;
-      machine->store([this, value] { seen_ = value; }, this);
+      machine->store([this, value] { seen_ = value; }, this, does_release(order));
     }
-    // As on x86-64 a barrier too, whatever order is asked for.
-    bool compare_exchange_strong(T& expected, T value, std::memory_order, std::memory_order) {
-      return compare_exchange_strong(expected, value, std::memory_order_seq_cst);
+    bool compare_exchange_strong(T& expected, T value, std::memory_order order, std::memory_order) {
+      return compare_exchange_strong(expected, value, order);
     }
-    bool compare_exchange_strong(T& expected, T value, std::memory_order) {
-      if (TwoProcessors* const machine = TwoProcessors::current) {
-        machine->step();
-        machine->show(TwoProcessors::self);
-      }
+    bool compare_exchange_strong(T& expected, T value, std::memory_order order) {
+      begin_change(order);
       const bool is_equal = seen_ == expected;
       if (is_equal)
         seen_ = value;
@@ -166,30 +179,36 @@ struct DelayingProcessors {
         expected = seen_;
       return is_equal;
     }
-    T exchange(T value, std::memory_order) {
-      return change([value](T& seen) { seen = value; });
+    T exchange(T value, std::memory_order order) {
+      return change(order, [value](T& seen) { seen = value; });
     }
-    T fetch_add(T value, std::memory_order) {
-      return change([value](T& seen) { seen += value; });
+    T fetch_add(T value, std::memory_order order) {
+      return change(order, [value](T& seen) { seen += value; });
     }
-    T fetch_sub(T value, std::memory_order) {
-      return change([value](T& seen) { seen -= value; });
+    T fetch_sub(T value, std::memory_order order) {
+      return change(order, [value](T& seen) { seen -= value; });
     }
-    T fetch_or(T value, std::memory_order) {
-      return change([value](T& seen) { seen |= value; });
+    T fetch_or(T value, std::memory_order order) {
+      return change(order, [value](T& seen) { seen |= value; });
     }
-    T fetch_and(T value, std::memory_order) {
-      return change([value](T& seen) { seen &= value; });
+    T fetch_and(T value, std::memory_order order) {
+      return change(order, [value](T& seen) { seen &= value; });
     }
 
    private:
-    // At once, and a barrier as well.
-    template <class By>
-    T change(const By& by) {
+    static bool does_release(std::memory_order order) {
+      return order != std::memory_order_relaxed && order != std::memory_order_acquire;
+    }
+    // What is read and written in one step is seen at once.
+    void begin_change(std::memory_order order) {
       if (TwoProcessors* const machine = TwoProcessors::current) {
         machine->step();
-        machine->show(TwoProcessors::self);
+        machine->show_before(this, does_release(order));
       }
+    }
+    template <class By>
+    T change(std::memory_order order, const By& by) {
+      begin_change(order);
       const T before = seen_;
       by(seen_);
       return before;
@@ -204,7 +223,6 @@ struct DelayingProcessors {
       if (TwoProcessors* const machine = TwoProcessors::current) {
         machine->step();
         machine->block_until([this] { return !is_held_; });
-        machine->show(TwoProcessors::self);
       }
       is_held_ = true;
     }

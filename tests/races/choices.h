@@ -5,6 +5,7 @@
 // all have been given: a depth-first walk of the tree of its choices.
 
 #include <cstddef>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -12,9 +13,11 @@ namespace cistern {
 
 class Choices {
  public:
-  // 0 .. alternatives - 1. Requires: alternatives > 0, and the program is the same each time.
+  // 0 .. alternatives - 1. Requires: alternatives > 0. Throws std::logic_error if the program is not the same each
+  // time.
   std::size_t choose(std::size_t alternatives) {
     if (next_ == made_.size()) made_.push_back({0, alternatives});
+    if (made_[next_].alternatives != alternatives) throw std::logic_error("another program than before");
     return made_[next_++].taken;
   }
   // Goes on to the next run; false when every run was made.
