@@ -12,6 +12,7 @@
 
 #include "allocator/block.h"
 #include "stats/block_ledger.h"
+#include "stats/host_atomics.h"
 
 #include <atomic>
 #include <cstddef>
@@ -20,7 +21,8 @@
 
 namespace cistern {
 
-class LazyFree {
+template <class Processors>
+class BasicLazyFree {
  public:
   enum class State : std::uint8_t {
     in_use,   // handed out
@@ -121,6 +123,9 @@ class LazyFree {
   }
 
  private:
+  template <class T>
+  using Atomic = typename Processors::template Atomic<T>;
+
   void be(State state) noexcept {
     state_ = state;
     going_.store(0, std::memory_order_relaxed);
@@ -131,12 +136,14 @@ class LazyFree {
   Block* block_ = nullptr;
   InactiveSplitChange change_;
   std::int64_t turns_ = 0;
-  std::atomic<std::uint64_t> going_{0};  // whose free would stand; 0: none would, plainly
-  std::atomic<std::size_t> coming_{0};   // what the one that stands serves; 0: nothing, plainly
+  Atomic<std::uint64_t> going_{0};  // whose free would stand; 0: none would, plainly
+  Atomic<std::size_t> coming_{0};   // what the one that stands serves; 0: nothing, plainly
   State state_ = State::in_use;
   bool is_told_ = true;
   bool is_plain_ = false;
 };
+
+using LazyFree = BasicLazyFree<HostAtomics>;
 
 // StandingWorth: whether frees stand, where that hides them from other streams, whose walks look for what they know
 // (paged memory). A free that stood and never came back was in vain: the next ones are carried out at once,

@@ -1,0 +1,122 @@
+// What a thread reads of a free that stands before it has the lock: every order of two threads' steps, to a bound.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "allocator/biased_mutex.h"
+#include "allocator/lazy_free.h"
+#include "tests/allocator/every_order.h"
+#include "tests/property.h"
+
+namespace cistern {
+namespace {
+
+using testing::DelayingProcessors;
+using testing::in_every_order;
+using testing::TwoProcessors;
+using Lazy = BasicLazyFree<DelayingProcessors>;
+
+constexpr std::uint64_t kAddress = 512;
+constexpr std::size_t kRequested = 100;
+
+// A stream whose lock leans towards the first thread, and the block that this was handed out last.
+struct World {
+  World() {
+    block.address = kAddress;
+    block.requested = kRequested;
+    another.address = 2 * kAddress;
+    another.requested = kRequested + 1;
+    TwoProcessors::self = 0;
+    make_it_lean();
+    lazy.begin(&block, {}, true);
+  }
+  void make_it_lean() {
+    TwoProcessors* const machine = std::exchange(TwoProcessors::current, nullptr);
+    for (int i = 0; i < 200; ++i) {
+      mutex.lock();
+      mutex.unlock();
+    }
+    TwoProcessors::current = machine;
+  }
+  // As PairHits::let_stand and take_back.
+  void free_at_the_door() {
+    if (!lazy.goes(kAddress) || !mutex.try_enter()) return;
+    if (lazy.block() == &block && lazy.state() == Lazy::State::in_use)
+      static_cast<void>(lazy.go_plainly());
+    else
+      ++stale;
+    mutex.leave();
+  }
+  void take_back_at_the_door() {
+    if (!lazy.comes_for(kRequested) || !mutex.try_enter()) return;
+    if (lazy.block() == &block && lazy.state() == Lazy::State::free)
+      static_cast<void>(lazy.come_back_plainly());
+    else
+      ++stale;
+    mutex.leave();
+  }
+  void come_and_go() {
+    free_at_the_door();
+    take_back_at_the_door();
+    if (!other_is_done) return;
+    // The lock may lean again by the time that the thread asks next.
+    make_it_lean();
+    take_back_at_the_door();
+    free_at_the_door();
+  }
+  template <class What>
+  void do_with_the_lock(const What& what) {
+    mutex.lock();
+    what();
+    mutex.unlock();
+    other_is_done = true;
+  }
+
+  BasicBiasedMutex<DelayingProcessors> mutex;
+  Lazy lazy;
+  Block block;
+  Block another;
+  int stale = 0;  // times that a word was believed which did not hold any more
+  bool other_is_done = false;
+};
+std::unique_ptr<World> new_world() { return std::make_unique<World>(); }
+
+template <class What>
+void expect_no_stale_word_is_believed(const What& what) {
+  const std::size_t orders = in_every_order(
+      kSanitized ? 1 : 2, new_world, [](World& world) { world.come_and_go(); },
+      [&](World& world) { world.do_with_the_lock([&] { what(world.lazy, world.another); }); },
+      [](World& world, const std::string& order) { EXPECT_EQ(world.stale, 0) << order; });
+  EXPECT_GT(orders, 50U);
+}
+
+// As who takes the heap's lock ends what stands.
+TEST(LazyFreeInterleaving, WhatAnotherEndedDoesNotStandAtTheDoor) {
+  expect_no_stale_word_is_believed([](Lazy& lazy, Block&) { lazy.end(); });
+}
+
+TEST(LazyFreeInterleaving, WhatAnotherDroppedDoesNotGoAtTheDoor) {
+  expect_no_stale_word_is_believed([](Lazy& lazy, Block&) {
+    if (!lazy.is_freed()) lazy.drop();
+  });
+}
+
+TEST(LazyFreeInterleaving, WhatIsUsedElsewhereDoesNotGoAtTheDoor) {
+  expect_no_stale_word_is_believed([](Lazy& lazy, Block&) {
+    if (lazy.state() == Lazy::State::in_use) lazy.share();
+  });
+}
+
+TEST(LazyFreeInterleaving, WhatWasHandedOutElsewhereIsNotTakenForWhatWasBefore) {
+  expect_no_stale_word_is_believed([](Lazy& lazy, Block& another) {
+    lazy.end();
+    lazy.begin(&another, {}, true);
+  });
+}
+
+}  // namespace
+}  // namespace cistern
