@@ -20,10 +20,11 @@ namespace cistern {
 template <class Processors>
 class BasicReturnedBlocks {
  public:
+  template <class T>
+  using Atomic = typename Processors::template Atomic<T>;
   static constexpr std::size_t kPlaces = 64;
 
-  // False: there is no room. Otherwise whoever looks afterwards whether the stream still wakes sees that it
-  // does, or who put it to sleep sees the address. Requires: neither 0 nor ~0.
+  // False: there is no room. Requires: neither 0 nor ~0.
   [[nodiscard]] bool put(std::uint64_t address) noexcept {
     tell_if_several_return();
     std::uint64_t place = next_.load(std::memory_order_relaxed);
@@ -33,6 +34,16 @@ class BasicReturnedBlocks {
     places_[place % kPlaces].store(address, std::memory_order_seq_cst);
     return true;
   }
+
+  enum class Put { refused, to_who_is_awake, to_who_sleeps };
+  // The same to a stream that may be put to sleep meanwhile. Where it sleeps who has the heap's lock may have looked
+  // before, and has to look again.
+  [[nodiscard]] Put put(std::uint64_t address, const Atomic<bool>& is_awake) noexcept {
+    if (!put(address)) return Put::refused;
+    return is_awake.load(std::memory_order_seq_cst) ? Put::to_who_is_awake : Put::to_who_sleeps;
+  }
+  // The other side of that: before who has the heap's lock looks what is there.
+  static void put_to_sleep(Atomic<bool>& is_awake) noexcept { is_awake.store(false, std::memory_order_seq_cst); }
 
   // The oldest that is there; 0 if there is none. What was put before is there.
   [[nodiscard]] std::uint64_t first() noexcept {
@@ -61,8 +72,6 @@ class BasicReturnedBlocks {
   }
 
  private:
-  template <class T>
-  using Atomic = typename Processors::template Atomic<T>;
   using Thread = typename Processors::Thread;
   static constexpr std::size_t kLine = 64;
   static constexpr std::uint64_t kTaken = ~std::uint64_t{0};  // before its turn

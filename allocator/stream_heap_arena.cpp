@@ -93,7 +93,7 @@ void StreamHeapArena::look_for_idle() noexcept {
 void StreamHeapArena::put_to_sleep(StreamHeap& heap) noexcept {
   recorder_.join(heap.ledger);
   heap.was_asked = heap.wants_to_wake = false;
-  heap.is_awake.store(false, std::memory_order_seq_cst);
+  ReturnedBlocks::put_to_sleep(heap.is_awake);
 }
 
 bool StreamHeapArena::add_pages(std::uint64_t address, std::size_t bytes, StreamHeap& owner) noexcept {

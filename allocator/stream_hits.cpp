@@ -131,12 +131,12 @@ std::optional<StreamHits::LiveBlock> StreamHits::look_by_stream(std::uint64_t ad
 // To the thread that allocates from the stream: it has the lock at hand, and will use the block. False: there is
 // no room.
 bool StreamHits::hand_back(StreamHeap& heap, std::uint64_t address) noexcept {
-  if (!heap.returned.put(address)) return false;
-  if (!heap.is_awake.load(std::memory_order_seq_cst)) {
+  const ReturnedBlocks::Put put = heap.returned.put(address, heap.is_awake);
+  if (put == ReturnedBlocks::Put::to_who_sleeps) {
     const Lock lock(mutex_);
     free_returned(heap);
   }
-  return true;
+  return put != ReturnedBlocks::Put::refused;
 }
 
 // What a request or a free looks at beside its stream, or changes there.

@@ -5,21 +5,19 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstdio>
 #include <memory>
 #include <string>
 #include <thread>
 #include <vector>
 
-#include "tests/allocator/delaying_processors.h"
+#include "tests/allocator/every_order.h"
 #include "tests/property.h"
-#include "tests/races/choices.h"
 
 namespace cistern {
 namespace {
 
 using testing::DelayingProcessors;
-using testing::TwoProcessors;
+using testing::in_every_order;
 using Returned = BasicReturnedBlocks<DelayingProcessors>;
 
 void take_all(Returned& returned, std::vector<std::uint64_t>& taken) {
@@ -27,23 +25,6 @@ void take_all(Returned& returned, std::vector<std::uint64_t>& taken) {
     taken.push_back(address);
     ASSERT_LE(taken.size(), 2 * Returned::kPlaces) << "more than ever was put";
   }
-}
-
-// Runs both in every order; `check` sees what is left of each.
-template <class Make, class First, class Second, class Check>
-std::size_t in_every_order(int most_stops, const Make& make, const First& first, const Second& second,
-                           const Check& check) {
-  TwoProcessors machine;
-  Choices choices;
-  std::size_t orders = 0;
-  do {
-    auto world = make();
-    machine.run(
-        choices, most_stops, [&] { first(*world); }, [&] { second(*world); });
-    check(*world, choices.to_string());
-    ++orders;
-  } while (!::testing::Test::HasFailure() && choices.advance());
-  return orders;
 }
 
 struct World {
@@ -71,7 +52,7 @@ TEST(ReturnedBlocks, HoldsSoManyInTheirOrder) {
 }
 
 TEST(ReturnedBlocksInterleaving, TwoThatReturnAtOnceLoseNothing) {
-  const std::size_t orders = in_every_order(
+  in_every_order(
       4, new_world,
       [](World& world) {
         EXPECT_TRUE(world.returned.put(1));
@@ -86,11 +67,10 @@ TEST(ReturnedBlocksInterleaving, TwoThatReturnAtOnceLoseNothing) {
         std::sort(world.taken.begin(), world.taken.end());
         EXPECT_EQ(world.taken, (std::vector<std::uint64_t>{1, 2, 3, 4})) << order;
       });
-  std::printf("%zu orders\n", orders);
 }
 
 TEST(ReturnedBlocksInterleaving, OneReturnsInAFullRingWhileItIsEmptied) {
-  const std::size_t orders = in_every_order(
+  in_every_order(
       kSanitized ? 2 : 4,
       [] {
         auto world = new_world();
@@ -113,12 +93,11 @@ TEST(ReturnedBlocksInterleaving, OneReturnsInAFullRingWhileItIsEmptied) {
         EXPECT_TRUE(std::is_sorted(world.taken.begin(), world.taken.end())) << order;
         EXPECT_EQ(std::adjacent_find(world.taken.begin(), world.taken.end()), world.taken.end()) << order;
       });
-  std::printf("%zu orders\n", orders);
 }
 
 // Who returned one and has the lock finds it, wherever the other stopped.
 TEST(ReturnedBlocksInterleaving, OneThatStopsInTheMiddleHoldsUpNobody) {
-  const std::size_t orders = in_every_order(
+  in_every_order(
       kSanitized ? 1 : 2, new_world,
       [](World& world) {
         for (const std::uint64_t address : {1, 2}) EXPECT_TRUE(world.returned.put(address));
@@ -138,24 +117,20 @@ TEST(ReturnedBlocksInterleaving, OneThatStopsInTheMiddleHoldsUpNobody) {
         for (std::uint64_t i = 1; i <= Returned::kPlaces; ++i) EXPECT_TRUE(world.returned.put(i)) << order;
         EXPECT_FALSE(world.returned.put(1)) << order;
       });
-  std::printf("%zu orders\n", orders);
 }
 
-// As StreamHeapArena puts a stream to sleep, and StreamHits::hand_back looks.
 TEST(ReturnedBlocksInterleaving, WhatComesWhileAStreamFallsAsleepIsSeenByOneOfBoth) {
-  const std::size_t orders = in_every_order(
+  in_every_order(
       4, new_world,
       [](World& world) {
-        EXPECT_TRUE(world.returned.put(512));
-        world.found_asleep = !world.is_awake.load(std::memory_order_seq_cst);
+        world.found_asleep = world.returned.put(512, world.is_awake) == Returned::Put::to_who_sleeps;
         static_cast<void>(world.is_awake.load(std::memory_order_relaxed));  // it may be stopped here, too
       },
       [](World& world) {
-        world.is_awake.store(false, std::memory_order_seq_cst);
+        Returned::put_to_sleep(world.is_awake);
         take_all(world.returned, world.taken);
       },
       [](World& world, const std::string& order) { EXPECT_TRUE(world.found_asleep || !world.taken.empty()) << order; });
-  std::printf("%zu orders\n", orders);
 }
 
 TEST(ReturnedBlocks, ThreadsOfThisMachineLoseNothing) {
