@@ -32,6 +32,7 @@
 #include "allocator/segment_source.h"
 #include "allocator/shared_counts.h"
 #include "allocator/size_policy.h"
+#include "allocator/step_grants.h"
 #include "allocator/stream_heap.h"
 #include "allocator/stream_heap_arena.h"
 #include "allocator/stream_ordered_source.h"
@@ -213,7 +214,7 @@ struct HeapState {
   bool pairs_are_plain_ = false;    // see PairHits
   // Away from what hits read and nobody changes.
   alignas(64) AwakeStreams awake_;
-  std::atomic<std::size_t> granted_steps_{0};  // that streams have room to write down
+  StepGrants granted_steps_;
   // Of streams that serve themselves: one at a time takes places in the history. Away from what hits read.
   alignas(64) BriefMutex staged_mutex_;
   // Of streams that serve themselves from paged memory, which is one for all: one at a time has its records. Behind the

@@ -105,8 +105,7 @@ void StreamHits::provide_for_steps(StreamHeap& heap) noexcept {
   {
     const std::lock_guard lock(heap.mutex);
     if (!may_serve(heap)) return;
-    const std::size_t others = granted_steps_.load(std::memory_order_relaxed) - heap.recurrence.room();
-    const std::size_t left = most_steps_ > others ? most_steps_ - others : 0;
+    const std::size_t left = granted_steps_.left_beside(heap.recurrence.room(), most_steps_);
     wanted = heap.recurrence.wanted(std::min(left, Recurrence::kMostSteps));
   }
   Recurrence::Room room = wanted == 0 ? Recurrence::Room() : Recurrence::Room::of(wanted);
@@ -117,16 +116,13 @@ void StreamHits::provide_for_steps(StreamHeap& heap) noexcept {
   // Another stream may have been given the same.
   const std::size_t had = heap.recurrence.room();
   const std::size_t more = room.size > had ? room.size - had : 0;
-  if (granted_steps_.fetch_add(more, std::memory_order_relaxed) + more > most_steps_) {
-    granted_steps_.fetch_sub(more, std::memory_order_relaxed);
-    if (more != 0) room = {};
-  }
+  if (!granted_steps_.grant(more, most_steps_)) room = {};
   room = heap.recurrence.take(std::move(room));
 }
 
 // Of a stream that sleeps. Requires: the heap's lock.
 void StreamHits::take_back_room(StreamHeap& heap) noexcept {
-  granted_steps_.fetch_sub(heap.recurrence.room(), std::memory_order_relaxed);
+  granted_steps_.take_back(heap.recurrence.room());
   heap.recurrence.give_up_room();
 }
 

@@ -54,8 +54,8 @@ struct Guarded {
   bool broken = false;
 };
 
-// One more at full counts, and fewer under a sanitizer.
-int most_stops() { return kSanitized ? 2 : scaled(10) < 10 ? 4 : 5; }
+// Two more at full counts, and fewer under a sanitizer.
+int most_stops() { return kSanitized ? 2 : scaled(10) < 10 ? 3 : 5; }
 
 // As often as the lock takes to lean towards whoever does it, whatever happened before; not one of the
 // steps that are looked at.
