@@ -75,7 +75,7 @@ class BasicHistoryRing {
   // for its chunks; `other` keeps those that neither needs. False, with both unchanged, if it has not.
   // Requires: nothing was written here. O(chunks).
   [[nodiscard]] bool continue_from(BasicHistoryRing& other) noexcept;
-  // Changes after how many entries it overwrites. Requires: it is not full, and holds no more.
+  // Changes after how many entries it overwrites. Requires: not 0; it is not full, and holds no more.
   void set_capacity(std::size_t capacity) noexcept;
 
   // Requires: place < size(). Not in order of age.

@@ -39,44 +39,44 @@ TEST(LatestFinds, WhatIsErasedIsNotFoundAndNothingElseGoesWithIt) {
   EXPECT_EQ(finds.find(1), nullptr);
 }
 
-struct World {
+struct StreamFinds {
   LatestFinds<int, 16, testing::DelayingProcessors> finds;
   int before = 0;
   int after = 0;
   const int* found = nullptr;
 };
-std::unique_ptr<World> new_world() {
-  auto world = std::make_unique<World>();
-  world->finds.put(1, &world->before);
-  return world;
+std::unique_ptr<StreamFinds> new_finds() {
+  auto finds = std::make_unique<StreamFinds>();
+  finds->finds.put(1, &finds->before);
+  return finds;
 }
 constexpr int kStops = 8;
 
 TEST(LatestFindsInterleaving, AKeyThatComesNeverFindsWhatGoes) {
   const std::size_t orders = in_every_order(
-      kStops, new_world, [](World& world) { world.finds.put(17, &world.after); },
-      [](World& world) { world.found = world.finds.find(17); },
-      [](World& world, const std::string& order) {
-        EXPECT_TRUE(world.found == nullptr || world.found == &world.after) << order;
-        EXPECT_EQ(world.finds.find(17), &world.after) << order;
+      kStops, new_finds, [](StreamFinds& finds) { finds.finds.put(17, &finds.after); },
+      [](StreamFinds& finds) { finds.found = finds.finds.find(17); },
+      [](StreamFinds& finds, const std::string& order) {
+        EXPECT_TRUE(finds.found == nullptr || finds.found == &finds.after) << order;
+        EXPECT_EQ(finds.finds.find(17), &finds.after) << order;
       });
   EXPECT_GT(orders, 10U);
 }
 
 TEST(LatestFindsInterleaving, AKeyThatGoesFindsWhatItHadOrWhatComes) {
   const std::size_t orders = in_every_order(
-      kStops, new_world,
-      [](World& world) {
-        world.finds.erase(1);
-        world.finds.put(17, &world.after);
+      kStops, new_finds,
+      [](StreamFinds& finds) {
+        finds.finds.erase(1);
+        finds.finds.put(17, &finds.after);
       },
-      [](World& world) {
-        world.found = world.finds.find(1);
-        EXPECT_NE(world.finds.find(17), &world.before);
+      [](StreamFinds& finds) {
+        finds.found = finds.finds.find(1);
+        EXPECT_NE(finds.finds.find(17), &finds.before);
       },
-      [](World& world, const std::string& order) {
-        EXPECT_TRUE(world.found == nullptr || world.found == &world.before || world.found == &world.after) << order;
-        EXPECT_EQ(world.finds.find(1), nullptr) << order;
+      [](StreamFinds& finds, const std::string& order) {
+        EXPECT_TRUE(finds.found == nullptr || finds.found == &finds.before || finds.found == &finds.after) << order;
+        EXPECT_EQ(finds.finds.find(1), nullptr) << order;
       });
   EXPECT_GT(orders, 20U);
 }

@@ -24,8 +24,8 @@ constexpr std::uint64_t kAddress = 512;
 constexpr std::size_t kRequested = 100;
 
 // A stream whose lock leans towards the first thread, and the block that this was handed out last.
-struct World {
-  World() {
+struct Door {
+  Door() {
     block.address = kAddress;
     block.requested = kRequested;
     another.address = 2 * kAddress;
@@ -83,14 +83,14 @@ struct World {
   int stale = 0;  // times that a word was believed which did not hold any more
   bool other_is_done = false;
 };
-std::unique_ptr<World> new_world() { return std::make_unique<World>(); }
+std::unique_ptr<Door> new_door() { return std::make_unique<Door>(); }
 
 template <class What>
 void expect_no_stale_word_is_believed(const What& what) {
   const std::size_t orders = in_every_order(
-      kSanitized ? 1 : 2, new_world, [](World& world) { world.come_and_go(); },
-      [&](World& world) { world.do_with_the_lock([&] { what(world.lazy, world.another); }); },
-      [](World& world, const std::string& order) { EXPECT_EQ(world.stale, 0) << order; });
+      kSanitized ? 1 : 2, new_door, [](Door& door) { door.come_and_go(); },
+      [&](Door& door) { door.do_with_the_lock([&] { what(door.lazy, door.another); }); },
+      [](Door& door, const std::string& order) { EXPECT_EQ(door.stale, 0) << order; });
   EXPECT_GT(orders, 50U);
 }
 

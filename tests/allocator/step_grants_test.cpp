@@ -29,7 +29,7 @@ TEST(StepGrants, AreAllTogetherNoMoreThanTheMost) {
 }
 
 constexpr std::size_t kMost = 100;
-struct World {
+struct GrantedSteps {
   void come_and_go(std::size_t thread) {
     ask(thread, 60);
     if (has[thread] != 0) {
@@ -51,11 +51,11 @@ struct World {
 
 TEST(StepGrantsInterleaving, TwoThatAskAtOnceGetNoMoreThanThereIs) {
   const std::size_t orders = in_every_order(
-      8, [] { return std::make_unique<World>(); }, [](World& world) { world.come_and_go(0); },
-      [](World& world) { world.come_and_go(1); },
-      [](World& world, const std::string& order) {
-        EXPECT_FALSE(world.is_too_much) << order;
-        EXPECT_EQ(world.grants.left_beside(0, kMost), kMost - world.has[0] - world.has[1]) << order;
+      8, [] { return std::make_unique<GrantedSteps>(); }, [](GrantedSteps& steps) { steps.come_and_go(0); },
+      [](GrantedSteps& steps) { steps.come_and_go(1); },
+      [](GrantedSteps& steps, const std::string& order) {
+        EXPECT_FALSE(steps.is_too_much) << order;
+        EXPECT_EQ(steps.grants.left_beside(0, kMost), kMost - steps.has[0] - steps.has[1]) << order;
       });
   EXPECT_GT(orders, 20U);
 }

@@ -33,7 +33,7 @@ void fill(HistoryEntry& entry, std::uint64_t number) {
 }
 bool is_whole(const HistoryEntry& entry) { return entry.ticks != 0 && entry.size == std::int64_t(entry.ticks); }
 
-struct World {
+struct ChunkInUse {
   testing::WatchedChunks chunks;
   DelayedHold chunk = DelayedHold::make();
   DelayedHold snapshot;
@@ -42,42 +42,42 @@ struct World {
   bool is_read = false;
   int broken = 0;
 };
-std::unique_ptr<World> world_that_is_filled() {
-  auto world = std::make_unique<World>();
-  world->claimed = world->chunk.begin_filling();
-  return world;
+std::unique_ptr<ChunkInUse> chunk_that_is_filled() {
+  auto its = std::make_unique<ChunkInUse>();
+  its->claimed = its->chunk.begin_filling();
+  return its;
 }
 
 TEST(HistoryChunkInterleaving, WhoAwaitsTheFillersComesBehindThem) {
   const std::size_t orders = in_every_order(
-      kSanitized ? 4 : 8, world_that_is_filled,
-      [](World& world) {
-        fill(world.claimed->entries[0], 1);
-        world.stored.store(1, std::memory_order_relaxed);
-        DelayedHold::end_filling(world.claimed);
+      kSanitized ? 4 : 8, chunk_that_is_filled,
+      [](ChunkInUse& its) {
+        fill(its.claimed->entries[0], 1);
+        its.stored.store(1, std::memory_order_relaxed);
+        DelayedHold::end_filling(its.claimed);
       },
-      [](World& world) {
-        world.chunk.await_fillers();
-        if (!is_whole(world.chunk.entries()[0]) || world.stored.load(std::memory_order_relaxed) != 1) ++world.broken;
-        fill(world.chunk.entries()[0], 2);
+      [](ChunkInUse& its) {
+        its.chunk.await_fillers();
+        if (!is_whole(its.chunk.entries()[0]) || its.stored.load(std::memory_order_relaxed) != 1) ++its.broken;
+        fill(its.chunk.entries()[0], 2);
       },
-      [](World& world, const std::string& order) {
-        EXPECT_EQ(world.broken, 0) << order;
-        EXPECT_EQ(world.chunk.entries()[0].ticks, 2U) << order;
-        EXPECT_EQ(world.chunk.entries()[0].size, 2) << order;
+      [](ChunkInUse& its, const std::string& order) {
+        EXPECT_EQ(its.broken, 0) << order;
+        EXPECT_EQ(its.chunk.entries()[0].ticks, 2U) << order;
+        EXPECT_EQ(its.chunk.entries()[0].size, 2) << order;
       });
   EXPECT_GT(orders, 10U);
 }
 
 TEST(HistoryChunkInterleaving, FillersThatComeAndGoAtOnceAreCounted) {
   in_every_order(
-      kSanitized ? 4 : 8, world_that_is_filled, [](World& world) { DelayedHold::end_filling(world.claimed); },
-      [](World& world) {
-        DelayedHold::Chunk* const own = world.chunk.begin_filling();
+      kSanitized ? 4 : 8, chunk_that_is_filled, [](ChunkInUse& its) { DelayedHold::end_filling(its.claimed); },
+      [](ChunkInUse& its) {
+        DelayedHold::Chunk* const own = its.chunk.begin_filling();
         DelayedHold::end_filling(own);
       },
-      [](World& world, const std::string& order) {
-        EXPECT_EQ(world.claimed->fillers.load(std::memory_order_relaxed), 0U) << order;
+      [](ChunkInUse& its, const std::string& order) {
+        EXPECT_EQ(its.claimed->fillers.load(std::memory_order_relaxed), 0U) << order;
       });
 }
 
@@ -86,28 +86,28 @@ TEST(HistoryChunkInterleaving, TheLastHolderFreesIt) {
   const std::size_t orders = in_every_order(
       kSanitized ? 4 : 8,
       [] {
-        auto world = std::make_unique<World>();
-        world->snapshot = world->chunk.share();
-        world->is_read = true;
-        return world;
+        auto its = std::make_unique<ChunkInUse>();
+        its->snapshot = its->chunk.share();
+        its->is_read = true;
+        return its;
       },
-      [](World& world) {
+      [](ChunkInUse& its) {
         let_pass();
-        if (!world.chunks.is_live(world.snapshot.entries())) ++world.broken;
-        world.is_read = false;
-        world.snapshot.reset();
+        if (!its.chunks.is_live(its.snapshot.entries())) ++its.broken;
+        its.is_read = false;
+        its.snapshot.reset();
       },
-      [](World& world) {
-        if (!world.chunk.is_shared() && world.is_read) ++world.broken;
-        DelayedHold another = world.chunk.share();
-        world.chunk.reset();
+      [](ChunkInUse& its) {
+        if (!its.chunk.is_shared() && its.is_read) ++its.broken;
+        DelayedHold another = its.chunk.share();
+        its.chunk.reset();
         let_pass();
-        if (!world.chunks.is_live(another.entries())) ++world.broken;
+        if (!its.chunks.is_live(another.entries())) ++its.broken;
       },
-      [](World& world, const std::string& order) {
-        EXPECT_EQ(world.broken, 0) << order;
-        EXPECT_EQ(world.chunks.live(), 0U) << order;
-        EXPECT_EQ(world.chunks.wrong_unmaps(), 0) << order;
+      [](ChunkInUse& its, const std::string& order) {
+        EXPECT_EQ(its.broken, 0) << order;
+        EXPECT_EQ(its.chunks.live(), 0U) << order;
+        EXPECT_EQ(its.chunks.wrong_unmaps(), 0) << order;
       });
   EXPECT_GT(orders, 10U);
 }
@@ -137,24 +137,24 @@ struct SharingWorld {
 TEST(HistoryRingInterleaving, WhatASnapshotReadsStaysWhileTheRingGoesOn) {
   const std::size_t orders = in_every_order(
       kSanitized ? 3 : 6, [] { return std::make_unique<SharingWorld>(); },
-      [](SharingWorld& world) {
+      [](SharingWorld& its) {
         for (int i = 0; i < 2; ++i) {
-          if (!world.is_as_it_was()) ++world.broken;
+          if (!its.is_as_it_was()) ++its.broken;
           let_pass();
         }
-        world.cut = Ring::Cut();
+        its.cut = Ring::Cut();
       },
-      [](SharingWorld& world) {
-        world.spare.provide();
-        for (std::uint64_t i = 1; i <= 2; ++i) fill(*world.ring.next(world.spare), SharingWorld::kEntries + i);
+      [](SharingWorld& its) {
+        its.spare.provide();
+        for (std::uint64_t i = 1; i <= 2; ++i) fill(*its.ring.next(its.spare), SharingWorld::kEntries + i);
       },
-      [](SharingWorld& world, const std::string& order) {
-        EXPECT_EQ(world.broken, 0) << order;
-        EXPECT_EQ(world.ring.at(0).ticks, SharingWorld::kEntries + 1) << order;
-        EXPECT_EQ(world.ring.at(2).ticks, 3U) << order;
-        static_cast<void>(world.spare.take());
-        EXPECT_EQ(world.chunks.live(), 2U) << order;
-        EXPECT_EQ(world.chunks.wrong_unmaps(), 0) << order;
+      [](SharingWorld& its, const std::string& order) {
+        EXPECT_EQ(its.broken, 0) << order;
+        EXPECT_EQ(its.ring.at(0).ticks, SharingWorld::kEntries + 1) << order;
+        EXPECT_EQ(its.ring.at(2).ticks, 3U) << order;
+        static_cast<void>(its.spare.take());
+        EXPECT_EQ(its.chunks.live(), 2U) << order;
+        EXPECT_EQ(its.chunks.wrong_unmaps(), 0) << order;
       });
   EXPECT_GT(orders, 10U);
 }
@@ -196,14 +196,14 @@ struct ClaimingWorld {
 TEST(HistoryRingInterleaving, ASnapshotHoldsWhatIsFilledAlone) {
   const std::size_t orders = in_every_order(
       kSanitized ? 3 : 6, [] { return std::make_unique<ClaimingWorld>(); },
-      [](ClaimingWorld& world) { world.write_of_own(1, 2); },
-      [](ClaimingWorld& world) {
-        world.write_of_other(10, 2);
-        world.look();
+      [](ClaimingWorld& its) { its.write_of_own(1, 2); },
+      [](ClaimingWorld& its) {
+        its.write_of_other(10, 2);
+        its.look();
       },
-      [](ClaimingWorld& world, const std::string& order) {
+      [](ClaimingWorld& its, const std::string& order) {
         std::vector<std::uint64_t> numbers;
-        world.cut.for_each([&](const HistoryEntry& entry) {
+        its.cut.for_each([&](const HistoryEntry& entry) {
           EXPECT_TRUE(is_whole(entry)) << order;
           numbers.push_back(entry.ticks);
         });
