@@ -7,12 +7,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
+#include <memory>
+#include <string>
 #include <vector>
 
 #include "allocator/stream_heap.h"
 #include "allocator/stream_locks.h"
-#include "tests/allocator/delaying_processors.h"
-#include "tests/races/choices.h"
+#include "tests/allocator/every_order.h"
 
 namespace cistern {
 namespace {
@@ -104,6 +105,30 @@ TEST(AwakeStreamsInterleaving, NoStreamTouchesAnothersBit) {
     ++orders;
   } while (!::testing::Test::HasFailure() && choices.advance());
   std::printf("%zu orders\n", orders);
+}
+
+// A bit that was read before may stand for another stream by now: that one is whole.
+TEST(AwakeStreamsInterleaving, AStreamThatTakesABitIsWholeForWhoFindsItByThat) {
+  struct World {
+    std::array<StreamHeap, 2> heaps;
+    Delayed awake;
+    Delayed::Bits bit = awake.take(heaps[0]);
+    DelayingProcessors::Atomic<int> of_second{0};
+    int not_whole = 0;
+  };
+  testing::in_every_order(
+      8, [] { return std::make_unique<World>(); },
+      [](World& world) {
+        world.awake.give_back(world.bit);
+        world.of_second.store(1, std::memory_order_relaxed);
+        world.bit = world.awake.take(world.heaps[1]);
+      },
+      [](World& world) {
+        world.awake.for_each(Delayed::Bits{1}, [&](const StreamHeap& heap) {
+          if (&heap == &world.heaps[1] && world.of_second.load(std::memory_order_relaxed) != 1) ++world.not_whole;
+        });
+      },
+      [](World& world, const std::string& order) { EXPECT_EQ(world.not_whole, 0) << order; });
 }
 
 }  // namespace

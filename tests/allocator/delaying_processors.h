@@ -4,8 +4,9 @@
 // time and in every order: what is atomic, a lock or a barrier asks a Choices who goes on, and whether
 // a store is seen at once, with all before it or before them, or only when the processor must show it. A
 // processor sees its own stores, and shows all of them before one that releases, and those to one place in their
-// order. What it loads is what is seen by then: that an older value is loaded is not among the orders. To be used
-// as the `Processors` of what is lock-free.
+// order. What it loads is what is seen by then: that an older value is loaded is not among the orders. What a new
+// object holds is stored as all else is, and who finds it before that reads what nobody wrote. To be used as the
+// `Processors` of what is lock-free.
 //
 // Orders are bounded by the times that a thread is stopped although it could go on.
 
@@ -26,18 +27,20 @@ class TwoProcessors {
   TwoProcessors(const TwoProcessors&) = delete;
   TwoProcessors& operator=(const TwoProcessors&) = delete;
 
-  // Runs both to their ends, one step at a time. Throws std::logic_error if both wait for each other.
+  // Runs both to their ends, one step at a time. Throws std::logic_error if both wait for each other, or one read what
+  // was not written.
   void run(Choices& choices, int most_stops, std::function<void()> first, std::function<void()> second) {
     choices_ = &choices;
     stops_left_ = most_stops;
     programs_ = {std::move(first), std::move(second)};
     is_done_ = {};
     waits_ = {};
-    is_stuck_ = false;
+    is_stuck_ = has_read_unwritten_ = false;
     alternation_.enter(0);
     current = nullptr;
     self = 0;  // what is done outside is done by the same thread each time
-    if (is_stuck_) throw std::logic_error("both threads wait");
+    if (is_stuck_) throw std::logic_error("both threads wait: " + choices.to_string());
+    if (has_read_unwritten_) throw std::logic_error("what is not written is read: " + choices.to_string());
   }
 
   // Before each step: perhaps the other one goes first.
@@ -52,7 +55,7 @@ class TwoProcessors {
     const bool may_pass = !releases && !stores.empty() && !holds_back(place);
     stores.push_back({std::move(make_visible), place});
     // The other does not go on before this one ends or waits.
-    if (is_done_[1 - self] || stops_left_ == 0) return show(self);
+    if (!may_be_stopped()) return show(self);
     const std::size_t choice = choices_->choose(may_pass ? 3 : 2);
     if (choice == 0) show(self);
     if (choice == 2) {
@@ -60,6 +63,17 @@ class TwoProcessors {
       stores.pop_back();
     }
   }
+  // The store of what a new object holds: held back, at first.
+  void store_new(std::function<void()> make_visible, const void* place) {
+    stores_[self].push_back({std::move(make_visible), place});
+    if (!may_be_stopped()) show(self);
+  }
+  // What was to be stored there goes with it.
+  void forget(const void* place) {
+    for (std::deque<Store>& stores : stores_)
+      std::erase_if(stores, [place](const Store& store) { return store.place == place; });
+  }
+  void note_unwritten() { has_read_unwritten_ = true; }
   // Before the calling thread changes that place at once.
   void show_before(const void* place, bool releases) {
     if (releases || holds_back(place)) show(self);
@@ -103,6 +117,7 @@ class TwoProcessors {
   static inline thread_local std::size_t self = 0;
 
  private:
+  [[nodiscard]] bool may_be_stopped() const { return !is_done_[1 - self] && stops_left_ != 0; }
   struct Store {
     std::function<void()> make_visible;
     const void* place;
@@ -110,6 +125,7 @@ class TwoProcessors {
   void serve(std::size_t number) {
     for (take_turn(number); !alternation_.is_over(); take_turn(number)) {
       programs_[number]();
+      step();  // before all that it stored is seen
       show(number);
       is_done_[number] = true;
       if (is_done_[1 - number])
@@ -136,6 +152,7 @@ class TwoProcessors {
   std::array<bool, 2> is_done_{};
   std::array<bool, 2> waits_{};
   bool is_stuck_ = false;
+  bool has_read_unwritten_ = false;
   Alternation alternation_{[this](std::size_t number) { serve(number); }};  // last: it uses all of the above
 };
 
@@ -143,13 +160,25 @@ struct DelayingProcessors {
   template <class T>
   class Atomic {
    public:
-    Atomic() = default;
-    Atomic(T value) : seen_(value), own_{value, value} {}
+    Atomic() : Atomic(T{}) {}
+    Atomic(T value) : seen_(value), own_{value, value} {
+      TwoProcessors* const machine = TwoProcessors::current;
+      if (machine == nullptr) return;
+      is_written_ = false;
+      machine->store_new([this] { is_written_ = true; }, this);
+    }
+    ~Atomic() {
+      if (TwoProcessors* const machine = TwoProcessors::current) machine->forget(this);
+    }
+    Atomic(const Atomic&) = delete;
+    Atomic& operator=(const Atomic&) = delete;
     [[nodiscard]] T load(std::memory_order) const {
       TwoProcessors* const machine = TwoProcessors::current;
       if (machine == nullptr) return seen_;
       machine->step();
-      return machine->holds_back(this) ? own_[TwoProcessors::self] : seen_;
+      if (machine->holds_back(this)) return own_[TwoProcessors::self];
+      if (!is_written_) machine->note_unwritten();
+      return seen_;
     }
     // One that is to be sequentially consistent waits until it, and all before it, is seen.
     void store(T value, std::memory_order order) {
@@ -204,6 +233,7 @@ struct DelayingProcessors {
       if (TwoProcessors* const machine = TwoProcessors::current) {
         machine->step();
         machine->show_before(this, does_release(order));
+        if (!is_written_) machine->note_unwritten();
       }
     }
     template <class By>
@@ -213,8 +243,9 @@ struct DelayingProcessors {
       by(seen_);
       return before;
     }
-    T seen_{};
-    std::array<T, 2> own_{};  // each thread's newest
+    T seen_;
+    std::array<T, 2> own_;  // each thread's newest
+    bool is_written_ = true;
   };
 
   class Mutex {

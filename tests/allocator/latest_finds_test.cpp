@@ -39,44 +39,47 @@ TEST(LatestFinds, WhatIsErasedIsNotFoundAndNothingElseGoesWithIt) {
   EXPECT_EQ(finds.find(1), nullptr);
 }
 
-struct StreamFinds {
-  LatestFinds<int, 16, testing::DelayingProcessors> finds;
-  int before = 0;
-  int after = 0;
-  const int* found = nullptr;
+using LatestValue = testing::DelayingProcessors::Atomic<int>;
+struct LatestWorld {
+  LatestFinds<LatestValue, 16, testing::DelayingProcessors> finds;
+  LatestValue before{1};
+  LatestValue after{0};
+  const LatestValue* found = nullptr;
+  bool is_whole = true;
 };
-std::unique_ptr<StreamFinds> new_finds() {
-  auto finds = std::make_unique<StreamFinds>();
-  finds->finds.put(1, &finds->before);
-  return finds;
+std::unique_ptr<LatestWorld> new_latest_world() {
+  auto world = std::make_unique<LatestWorld>();
+  world->finds.put(1, &world->before);
+  return world;
 }
-constexpr int kStops = 8;
+constexpr int kLatestStops = 8;
 
 TEST(LatestFindsInterleaving, AKeyThatComesNeverFindsWhatGoes) {
   const std::size_t orders = in_every_order(
-      kStops, new_finds, [](StreamFinds& finds) { finds.finds.put(17, &finds.after); },
-      [](StreamFinds& finds) { finds.found = finds.finds.find(17); },
-      [](StreamFinds& finds, const std::string& order) {
-        EXPECT_TRUE(finds.found == nullptr || finds.found == &finds.after) << order;
-        EXPECT_EQ(finds.finds.find(17), &finds.after) << order;
+      kLatestStops, new_latest_world, [](LatestWorld& world) { world.finds.put(17, &world.after); },
+      [](LatestWorld& world) { world.found = world.finds.find(17); },
+      [](LatestWorld& world, const std::string& order) {
+        EXPECT_TRUE(world.found == nullptr || world.found == &world.after) << order;
+        EXPECT_EQ(world.finds.find(17), &world.after) << order;
       });
   EXPECT_GT(orders, 10U);
 }
 
 TEST(LatestFindsInterleaving, AKeyThatGoesFindsWhatItHadOrWhatComes) {
   const std::size_t orders = in_every_order(
-      kStops, new_finds,
-      [](StreamFinds& finds) {
-        finds.finds.erase(1);
-        finds.finds.put(17, &finds.after);
+      kLatestStops, new_latest_world,
+      [](LatestWorld& world) {
+        world.after.store(1, std::memory_order_relaxed);
+        world.finds.put(17, &world.after);
       },
-      [](StreamFinds& finds) {
-        finds.found = finds.finds.find(1);
-        EXPECT_NE(finds.finds.find(17), &finds.before);
+      [](LatestWorld& world) {
+        world.found = world.finds.find(1);
+        if (world.found != nullptr) world.is_whole = world.found->load(std::memory_order_relaxed) == 1;
       },
-      [](StreamFinds& finds, const std::string& order) {
-        EXPECT_TRUE(finds.found == nullptr || finds.found == &finds.before || finds.found == &finds.after) << order;
-        EXPECT_EQ(finds.finds.find(1), nullptr) << order;
+      [](LatestWorld& world, const std::string& order) {
+        EXPECT_TRUE(world.found == nullptr || world.found == &world.before || world.found == &world.after) << order;
+        EXPECT_TRUE(world.is_whole) << order;
+        EXPECT_EQ(world.finds.find(1), nullptr) << order;
       });
   EXPECT_GT(orders, 20U);
 }

@@ -18,18 +18,18 @@ namespace {
 using testing::DelayingProcessors;
 using testing::in_every_order;
 using testing::TwoProcessors;
-using Lazy = BasicLazyFree<DelayingProcessors>;
+using DelayedLazyFree = BasicLazyFree<DelayingProcessors>;
 
-constexpr std::uint64_t kAddress = 512;
-constexpr std::size_t kRequested = 100;
+constexpr std::uint64_t kOwnAddress = 512;
+constexpr std::size_t kOwnRequested = 100;
 
 // A stream whose lock leans towards the first thread, and the block that this was handed out last.
-struct Door {
-  Door() {
-    block.address = kAddress;
-    block.requested = kRequested;
-    another.address = 2 * kAddress;
-    another.requested = kRequested + 1;
+struct AtTheDoor {
+  AtTheDoor() {
+    block.address = kOwnAddress;
+    block.requested = kOwnRequested;
+    another.address = 2 * kOwnAddress;
+    another.requested = kOwnRequested + 1;
     TwoProcessors::self = 0;
     make_it_lean();
     lazy.begin(&block, {}, true);
@@ -44,16 +44,16 @@ struct Door {
   }
   // As PairHits::let_stand and take_back.
   void free_at_the_door() {
-    if (!lazy.goes(kAddress) || !mutex.try_enter()) return;
-    if (lazy.block() == &block && lazy.state() == Lazy::State::in_use)
+    if (!lazy.goes(kOwnAddress) || !mutex.try_enter()) return;
+    if (lazy.block() == &block && lazy.state() == DelayedLazyFree::State::in_use)
       static_cast<void>(lazy.go_plainly());
     else
       ++stale;
     mutex.leave();
   }
   void take_back_at_the_door() {
-    if (!lazy.comes_for(kRequested) || !mutex.try_enter()) return;
-    if (lazy.block() == &block && lazy.state() == Lazy::State::free)
+    if (!lazy.comes_for(kOwnRequested) || !mutex.try_enter()) return;
+    if (lazy.block() == &block && lazy.state() == DelayedLazyFree::State::free)
       static_cast<void>(lazy.come_back_plainly());
     else
       ++stale;
@@ -77,42 +77,42 @@ struct Door {
   }
 
   BasicBiasedMutex<DelayingProcessors> mutex;
-  Lazy lazy;
+  DelayedLazyFree lazy;
   Block block;
   Block another;
   int stale = 0;  // times that a word was believed which did not hold any more
   bool other_is_done = false;
 };
-std::unique_ptr<Door> new_door() { return std::make_unique<Door>(); }
+std::unique_ptr<AtTheDoor> at_the_door() { return std::make_unique<AtTheDoor>(); }
 
 template <class What>
 void expect_no_stale_word_is_believed(const What& what) {
   const std::size_t orders = in_every_order(
-      kSanitized ? 1 : 2, new_door, [](Door& door) { door.come_and_go(); },
-      [&](Door& door) { door.do_with_the_lock([&] { what(door.lazy, door.another); }); },
-      [](Door& door, const std::string& order) { EXPECT_EQ(door.stale, 0) << order; });
+      kSanitized ? 1 : 2, at_the_door, [](AtTheDoor& stream) { stream.come_and_go(); },
+      [&](AtTheDoor& stream) { stream.do_with_the_lock([&] { what(stream.lazy, stream.another); }); },
+      [](AtTheDoor& stream, const std::string& order) { EXPECT_EQ(stream.stale, 0) << order; });
   EXPECT_GT(orders, 50U);
 }
 
 // As who takes the heap's lock ends what stands.
 TEST(LazyFreeInterleaving, WhatAnotherEndedDoesNotStandAtTheDoor) {
-  expect_no_stale_word_is_believed([](Lazy& lazy, Block&) { lazy.end(); });
+  expect_no_stale_word_is_believed([](DelayedLazyFree& lazy, Block&) { lazy.end(); });
 }
 
 TEST(LazyFreeInterleaving, WhatAnotherDroppedDoesNotGoAtTheDoor) {
-  expect_no_stale_word_is_believed([](Lazy& lazy, Block&) {
+  expect_no_stale_word_is_believed([](DelayedLazyFree& lazy, Block&) {
     if (!lazy.is_freed()) lazy.drop();
   });
 }
 
 TEST(LazyFreeInterleaving, WhatIsUsedElsewhereDoesNotGoAtTheDoor) {
-  expect_no_stale_word_is_believed([](Lazy& lazy, Block&) {
-    if (lazy.state() == Lazy::State::in_use) lazy.share();
+  expect_no_stale_word_is_believed([](DelayedLazyFree& lazy, Block&) {
+    if (lazy.state() == DelayedLazyFree::State::in_use) lazy.share();
   });
 }
 
 TEST(LazyFreeInterleaving, WhatWasHandedOutElsewhereIsNotTakenForWhatWasBefore) {
-  expect_no_stale_word_is_believed([](Lazy& lazy, Block& another) {
+  expect_no_stale_word_is_believed([](DelayedLazyFree& lazy, Block& another) {
     lazy.end();
     lazy.begin(&another, {}, true);
   });

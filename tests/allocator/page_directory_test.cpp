@@ -8,11 +8,12 @@
 #include <array>
 #include <cstdint>
 #include <map>
+#include <memory>
+#include <string>
 #include <vector>
 
-#include "tests/allocator/delaying_processors.h"
+#include "tests/allocator/every_order.h"
 #include "tests/property.h"
-#include "tests/races/choices.h"
 
 namespace cistern {
 namespace {
@@ -118,6 +119,34 @@ TEST(PageDirectoryInterleaving, AReaderFindsWhatWasOrWhatComes) {
     EXPECT_EQ(directory.find(1), &after);
     EXPECT_EQ(directory.find(600), &after);
   } while (!::testing::Test::HasFailure() && choices.advance());
+}
+
+// What a value holds was written before it was put, and so was the leaf that it is found by.
+TEST(PageDirectoryInterleaving, AReaderFindsNoValueThatIsNotWhole) {
+  using Value = DelayingProcessors::Atomic<int>;
+  struct World {
+    PageDirectory<Value, DelayingProcessors> directory;
+    Value value{0};
+    int not_whole = 0;
+  };
+  testing::in_every_order(
+      4,
+      [] {
+        auto world = std::make_unique<World>();
+        world->directory.reserve(1, 1);
+        return world;
+      },
+      [](World& world) {
+        world.value.store(1, std::memory_order_relaxed);
+        world.directory.put(1, &world.value);
+        world.directory.reserve(600, 600);
+      },
+      [](World& world) {
+        if (world.directory.find_recent(600) != nullptr) ++world.not_whole;
+        if (const Value* const found = world.directory.find_recent(1))
+          if (found->load(std::memory_order_relaxed) != 1) ++world.not_whole;
+      },
+      [](World& world, const std::string& order) { EXPECT_EQ(world.not_whole, 0) << order; });
 }
 
 }  // namespace

@@ -10,12 +10,13 @@
 #include <cstdint>
 #include <cstdio>
 #include <map>
+#include <memory>
+#include <string>
 #include <thread>
 #include <vector>
 
-#include "tests/allocator/delaying_processors.h"
+#include "tests/allocator/every_order.h"
 #include "tests/property.h"
-#include "tests/races/choices.h"
 
 namespace cistern {
 namespace {
@@ -126,6 +127,36 @@ TEST(PublishedMapInterleaving, AReaderFindsWhatNobodyMoves) {
         choices, stops(), [&] { map.put(numbers[2], &values[2]); }, [&] { found = map.find(numbers[1]); });
     EXPECT_EQ(found, &values[1]) << choices.to_string();
   } while (!::testing::Test::HasFailure() && choices.advance());
+}
+
+// What a value holds was written before it was put: under a key that is new, and under one that had another.
+TEST(PublishedMapInterleaving, AReaderFindsNoValueThatIsNotWhole) {
+  using Value = DelayingProcessors::Atomic<int>;
+  struct World {
+    PublishedMap<Value, DelayingProcessors> map;
+    Value before{1};
+    Value after{0};
+    int not_whole = 0;
+  };
+  const auto new_world = [] {
+    auto world = std::make_unique<World>();
+    world->map.reserve(8);
+    world->map.put(1, &world->before);
+    return world;
+  };
+  testing::in_every_order(
+      4, new_world,
+      [](World& world) {
+        world.after.store(1, std::memory_order_relaxed);
+        world.map.put(1, &world.after);
+        world.map.put(2, &world.after);
+      },
+      [](World& world) {
+        for (const std::uint64_t key : {2, 1})
+          if (const Value* const found = world.map.find(key))
+            if (found->load(std::memory_order_relaxed) != 1) ++world.not_whole;
+      },
+      [](World& world, const std::string& order) { EXPECT_EQ(world.not_whole, 0) << order; });
 }
 
 TEST(PublishedMapInterleaving, AReaderOfAnOutgrownTableDoesNotKnow) {

@@ -27,7 +27,7 @@ void take_all(Returned& returned, std::vector<std::uint64_t>& taken) {
   }
 }
 
-struct World {
+struct ReturningWorld {
   Returned returned;
   std::vector<std::uint64_t> taken;
   DelayingProcessors::Atomic<bool> is_awake{true};
@@ -35,7 +35,7 @@ struct World {
   bool is_found = true;
   int refused = 0;
 };
-std::unique_ptr<World> new_world() { return std::make_unique<World>(); }
+std::unique_ptr<ReturningWorld> new_returning_world() { return std::make_unique<ReturningWorld>(); }
 
 TEST(ReturnedBlocks, HoldsSoManyInTheirOrder) {
   ReturnedBlocks returned;
@@ -53,16 +53,16 @@ TEST(ReturnedBlocks, HoldsSoManyInTheirOrder) {
 
 TEST(ReturnedBlocksInterleaving, TwoThatReturnAtOnceLoseNothing) {
   in_every_order(
-      4, new_world,
-      [](World& world) {
+      4, new_returning_world,
+      [](ReturningWorld& world) {
         EXPECT_TRUE(world.returned.put(1));
         EXPECT_TRUE(world.returned.put(2));
       },
-      [](World& world) {
+      [](ReturningWorld& world) {
         EXPECT_TRUE(world.returned.put(3));
         EXPECT_TRUE(world.returned.put(4));
       },
-      [](World& world, const std::string& order) {
+      [](ReturningWorld& world, const std::string& order) {
         take_all(world.returned, world.taken);
         std::sort(world.taken.begin(), world.taken.end());
         EXPECT_EQ(world.taken, (std::vector<std::uint64_t>{1, 2, 3, 4})) << order;
@@ -73,21 +73,21 @@ TEST(ReturnedBlocksInterleaving, OneReturnsInAFullRingWhileItIsEmptied) {
   in_every_order(
       kSanitized ? 2 : 4,
       [] {
-        auto world = new_world();
+        auto world = new_returning_world();
         for (std::uint64_t i = 1; i <= Returned::kPlaces - 1; ++i) EXPECT_TRUE(world->returned.put(i));
         return world;
       },
-      [](World& world) {
+      [](ReturningWorld& world) {
         for (std::uint64_t i = Returned::kPlaces; i < Returned::kPlaces + 3; ++i)
           if (!world.returned.put(i)) ++world.refused;
       },
-      [](World& world) {
+      [](ReturningWorld& world) {
         for (int i = 0; i < 2; ++i) {
           world.taken.push_back(world.returned.first());
           world.returned.drop_first();
         }
       },
-      [](World& world, const std::string& order) {
+      [](ReturningWorld& world, const std::string& order) {
         take_all(world.returned, world.taken);
         EXPECT_EQ(world.taken.size() + static_cast<std::size_t>(world.refused), Returned::kPlaces + 2) << order;
         EXPECT_TRUE(std::is_sorted(world.taken.begin(), world.taken.end())) << order;
@@ -98,18 +98,18 @@ TEST(ReturnedBlocksInterleaving, OneReturnsInAFullRingWhileItIsEmptied) {
 // Who returned one and has the lock finds it, wherever the other stopped.
 TEST(ReturnedBlocksInterleaving, OneThatStopsInTheMiddleHoldsUpNobody) {
   in_every_order(
-      kSanitized ? 1 : 2, new_world,
-      [](World& world) {
+      kSanitized ? 1 : 2, new_returning_world,
+      [](ReturningWorld& world) {
         for (const std::uint64_t address : {1, 2}) EXPECT_TRUE(world.returned.put(address));
       },
-      [](World& world) {
+      [](ReturningWorld& world) {
         for (const std::uint64_t address : {3, 4}) {
           EXPECT_TRUE(world.returned.put(address));
           if (address == 3 || !world.returned.is_surely_empty()) take_all(world.returned, world.taken);
           world.is_found &= std::count(world.taken.begin(), world.taken.end(), address) == 1;
         }
       },
-      [](World& world, const std::string& order) {
+      [](ReturningWorld& world, const std::string& order) {
         EXPECT_TRUE(world.is_found) << order;
         take_all(world.returned, world.taken);
         std::sort(world.taken.begin(), world.taken.end());
@@ -121,16 +121,18 @@ TEST(ReturnedBlocksInterleaving, OneThatStopsInTheMiddleHoldsUpNobody) {
 
 TEST(ReturnedBlocksInterleaving, WhatComesWhileAStreamFallsAsleepIsSeenByOneOfBoth) {
   in_every_order(
-      4, new_world,
-      [](World& world) {
+      4, new_returning_world,
+      [](ReturningWorld& world) {
         world.found_asleep = world.returned.put(512, world.is_awake) == Returned::Put::to_who_sleeps;
         static_cast<void>(world.is_awake.load(std::memory_order_relaxed));  // it may be stopped here, too
       },
-      [](World& world) {
+      [](ReturningWorld& world) {
         Returned::put_to_sleep(world.is_awake);
         take_all(world.returned, world.taken);
       },
-      [](World& world, const std::string& order) { EXPECT_TRUE(world.found_asleep || !world.taken.empty()) << order; });
+      [](ReturningWorld& world, const std::string& order) {
+        EXPECT_TRUE(world.found_asleep || !world.taken.empty()) << order;
+      });
 }
 
 TEST(ReturnedBlocks, ThreadsOfThisMachineLoseNothing) {

@@ -28,8 +28,8 @@ TEST(StepGrants, AreAllTogetherNoMoreThanTheMost) {
   EXPECT_EQ(grants.left_beside(0, 100), 100U);
 }
 
-constexpr std::size_t kMost = 100;
-struct GrantedSteps {
+constexpr std::size_t kMostGranted = 100;
+struct AskingWorld {
   void come_and_go(std::size_t thread) {
     ask(thread, 60);
     if (has[thread] != 0) {
@@ -39,9 +39,9 @@ struct GrantedSteps {
     ask(thread, 40);
   }
   void ask(std::size_t thread, std::size_t steps) {
-    if (!grants.grant(steps, kMost)) return;
+    if (!grants.grant(steps, kMostGranted)) return;
     has[thread] += steps;
-    if (has[0] + has[1] > kMost) is_too_much = true;
+    if (has[0] + has[1] > kMostGranted) is_too_much = true;
   }
 
   BasicStepGrants<testing::DelayingProcessors> grants;
@@ -51,11 +51,11 @@ struct GrantedSteps {
 
 TEST(StepGrantsInterleaving, TwoThatAskAtOnceGetNoMoreThanThereIs) {
   const std::size_t orders = in_every_order(
-      8, [] { return std::make_unique<GrantedSteps>(); }, [](GrantedSteps& steps) { steps.come_and_go(0); },
-      [](GrantedSteps& steps) { steps.come_and_go(1); },
-      [](GrantedSteps& steps, const std::string& order) {
-        EXPECT_FALSE(steps.is_too_much) << order;
-        EXPECT_EQ(steps.grants.left_beside(0, kMost), kMost - steps.has[0] - steps.has[1]) << order;
+      8, [] { return std::make_unique<AskingWorld>(); }, [](AskingWorld& world) { world.come_and_go(0); },
+      [](AskingWorld& world) { world.come_and_go(1); },
+      [](AskingWorld& world, const std::string& order) {
+        EXPECT_FALSE(world.is_too_much) << order;
+        EXPECT_EQ(world.grants.left_beside(0, kMostGranted), kMostGranted - world.has[0] - world.has[1]) << order;
       });
   EXPECT_GT(orders, 20U);
 }

@@ -22,10 +22,10 @@ using testing::DelayedHold;
 using testing::DelayingProcessors;
 using testing::in_every_order;
 using testing::let_pass;
-using Ring = BasicHistoryRing<DelayingProcessors>;
+using DelayedRing = BasicHistoryRing<DelayingProcessors>;
 
 // In pieces, between which the other thread may go on.
-void fill(HistoryEntry& entry, std::uint64_t number) {
+void fill_in_pieces(HistoryEntry& entry, std::uint64_t number) {
   entry = {};
   entry.ticks = number;
   let_pass();
@@ -33,7 +33,7 @@ void fill(HistoryEntry& entry, std::uint64_t number) {
 }
 bool is_whole(const HistoryEntry& entry) { return entry.ticks != 0 && entry.size == std::int64_t(entry.ticks); }
 
-struct ChunkInUse {
+struct FilledWorld {
   testing::WatchedChunks chunks;
   DelayedHold chunk = DelayedHold::make();
   DelayedHold snapshot;
@@ -42,42 +42,42 @@ struct ChunkInUse {
   bool is_read = false;
   int broken = 0;
 };
-std::unique_ptr<ChunkInUse> chunk_that_is_filled() {
-  auto its = std::make_unique<ChunkInUse>();
-  its->claimed = its->chunk.begin_filling();
-  return its;
+std::unique_ptr<FilledWorld> world_that_is_filled() {
+  auto world = std::make_unique<FilledWorld>();
+  world->claimed = world->chunk.begin_filling();
+  return world;
 }
 
 TEST(HistoryChunkInterleaving, WhoAwaitsTheFillersComesBehindThem) {
   const std::size_t orders = in_every_order(
-      kSanitized ? 4 : 8, chunk_that_is_filled,
-      [](ChunkInUse& its) {
-        fill(its.claimed->entries[0], 1);
-        its.stored.store(1, std::memory_order_relaxed);
-        DelayedHold::end_filling(its.claimed);
+      kSanitized ? 4 : 8, world_that_is_filled,
+      [](FilledWorld& world) {
+        fill_in_pieces(world.claimed->entries[0], 1);
+        world.stored.store(1, std::memory_order_relaxed);
+        DelayedHold::end_filling(world.claimed);
       },
-      [](ChunkInUse& its) {
-        its.chunk.await_fillers();
-        if (!is_whole(its.chunk.entries()[0]) || its.stored.load(std::memory_order_relaxed) != 1) ++its.broken;
-        fill(its.chunk.entries()[0], 2);
+      [](FilledWorld& world) {
+        world.chunk.await_fillers();
+        if (!is_whole(world.chunk.entries()[0]) || world.stored.load(std::memory_order_relaxed) != 1) ++world.broken;
+        fill_in_pieces(world.chunk.entries()[0], 2);
       },
-      [](ChunkInUse& its, const std::string& order) {
-        EXPECT_EQ(its.broken, 0) << order;
-        EXPECT_EQ(its.chunk.entries()[0].ticks, 2U) << order;
-        EXPECT_EQ(its.chunk.entries()[0].size, 2) << order;
+      [](FilledWorld& world, const std::string& order) {
+        EXPECT_EQ(world.broken, 0) << order;
+        EXPECT_EQ(world.chunk.entries()[0].ticks, 2U) << order;
+        EXPECT_EQ(world.chunk.entries()[0].size, 2) << order;
       });
   EXPECT_GT(orders, 10U);
 }
 
 TEST(HistoryChunkInterleaving, FillersThatComeAndGoAtOnceAreCounted) {
   in_every_order(
-      kSanitized ? 4 : 8, chunk_that_is_filled, [](ChunkInUse& its) { DelayedHold::end_filling(its.claimed); },
-      [](ChunkInUse& its) {
-        DelayedHold::Chunk* const own = its.chunk.begin_filling();
+      kSanitized ? 4 : 8, world_that_is_filled, [](FilledWorld& world) { DelayedHold::end_filling(world.claimed); },
+      [](FilledWorld& world) {
+        DelayedHold::Chunk* const own = world.chunk.begin_filling();
         DelayedHold::end_filling(own);
       },
-      [](ChunkInUse& its, const std::string& order) {
-        EXPECT_EQ(its.claimed->fillers.load(std::memory_order_relaxed), 0U) << order;
+      [](FilledWorld& world, const std::string& order) {
+        EXPECT_EQ(world.claimed->fillers.load(std::memory_order_relaxed), 0U) << order;
       });
 }
 
@@ -86,28 +86,28 @@ TEST(HistoryChunkInterleaving, TheLastHolderFreesIt) {
   const std::size_t orders = in_every_order(
       kSanitized ? 4 : 8,
       [] {
-        auto its = std::make_unique<ChunkInUse>();
-        its->snapshot = its->chunk.share();
-        its->is_read = true;
-        return its;
+        auto world = std::make_unique<FilledWorld>();
+        world->snapshot = world->chunk.share();
+        world->is_read = true;
+        return world;
       },
-      [](ChunkInUse& its) {
+      [](FilledWorld& world) {
         let_pass();
-        if (!its.chunks.is_live(its.snapshot.entries())) ++its.broken;
-        its.is_read = false;
-        its.snapshot.reset();
+        if (!world.chunks.is_live(world.snapshot.entries())) ++world.broken;
+        world.is_read = false;
+        world.snapshot.reset();
       },
-      [](ChunkInUse& its) {
-        if (!its.chunk.is_shared() && its.is_read) ++its.broken;
-        DelayedHold another = its.chunk.share();
-        its.chunk.reset();
+      [](FilledWorld& world) {
+        if (!world.chunk.is_shared() && world.is_read) ++world.broken;
+        DelayedHold another = world.chunk.share();
+        world.chunk.reset();
         let_pass();
-        if (!its.chunks.is_live(another.entries())) ++its.broken;
+        if (!world.chunks.is_live(another.entries())) ++world.broken;
       },
-      [](ChunkInUse& its, const std::string& order) {
-        EXPECT_EQ(its.broken, 0) << order;
-        EXPECT_EQ(its.chunks.live(), 0U) << order;
-        EXPECT_EQ(its.chunks.wrong_unmaps(), 0) << order;
+      [](FilledWorld& world, const std::string& order) {
+        EXPECT_EQ(world.broken, 0) << order;
+        EXPECT_EQ(world.chunks.live(), 0U) << order;
+        EXPECT_EQ(world.chunks.wrong_unmaps(), 0) << order;
       });
   EXPECT_GT(orders, 10U);
 }
@@ -115,7 +115,7 @@ TEST(HistoryChunkInterleaving, TheLastHolderFreesIt) {
 // A ring of two chunks whose first one a snapshot shares, and is about to be overwritten.
 struct SharingWorld {
   SharingWorld() {
-    for (std::uint64_t number = 1; number <= kEntries; ++number) fill(*ring.next(spare), number);
+    for (std::uint64_t number = 1; number <= kEntries; ++number) fill_in_pieces(*ring.next(spare), number);
     cut.reserve(kEntries);
     ring.cut_to(cut);
   }
@@ -125,36 +125,37 @@ struct SharingWorld {
     cut.for_each([&](const HistoryEntry& entry) { is = is && entry.ticks == ++number && is_whole(entry); });
     return is && number == kEntries;
   }
-  static constexpr std::uint64_t kEntries = Ring::kChunk + 1;
+  static constexpr std::uint64_t kEntries = DelayedRing::kChunk + 1;
 
   testing::WatchedChunks chunks;
   BasicSpareChunk<DelayingProcessors> spare;
-  Ring ring{kEntries};
-  Ring::Cut cut;
+  DelayedRing ring{kEntries};
+  DelayedRing::Cut cut;
   int broken = 0;
 };
 
 TEST(HistoryRingInterleaving, WhatASnapshotReadsStaysWhileTheRingGoesOn) {
   const std::size_t orders = in_every_order(
       kSanitized ? 3 : 6, [] { return std::make_unique<SharingWorld>(); },
-      [](SharingWorld& its) {
+      [](SharingWorld& world) {
         for (int i = 0; i < 2; ++i) {
-          if (!its.is_as_it_was()) ++its.broken;
+          if (!world.is_as_it_was()) ++world.broken;
           let_pass();
         }
-        its.cut = Ring::Cut();
+        world.cut = DelayedRing::Cut();
       },
-      [](SharingWorld& its) {
-        its.spare.provide();
-        for (std::uint64_t i = 1; i <= 2; ++i) fill(*its.ring.next(its.spare), SharingWorld::kEntries + i);
+      [](SharingWorld& world) {
+        world.spare.provide();
+        for (std::uint64_t i = 1; i <= 2; ++i)
+          fill_in_pieces(*world.ring.next(world.spare), SharingWorld::kEntries + i);
       },
-      [](SharingWorld& its, const std::string& order) {
-        EXPECT_EQ(its.broken, 0) << order;
-        EXPECT_EQ(its.ring.at(0).ticks, SharingWorld::kEntries + 1) << order;
-        EXPECT_EQ(its.ring.at(2).ticks, 3U) << order;
-        static_cast<void>(its.spare.take());
-        EXPECT_EQ(its.chunks.live(), 2U) << order;
-        EXPECT_EQ(its.chunks.wrong_unmaps(), 0) << order;
+      [](SharingWorld& world, const std::string& order) {
+        EXPECT_EQ(world.broken, 0) << order;
+        EXPECT_EQ(world.ring.at(0).ticks, SharingWorld::kEntries + 1) << order;
+        EXPECT_EQ(world.ring.at(2).ticks, 3U) << order;
+        static_cast<void>(world.spare.take());
+        EXPECT_EQ(world.chunks.live(), 2U) << order;
+        EXPECT_EQ(world.chunks.wrong_unmaps(), 0) << order;
       });
   EXPECT_GT(orders, 10U);
 }
@@ -164,20 +165,20 @@ struct ClaimingWorld {
   // As StreamHits::write_staged_alone does.
   void write_of_own(std::uint64_t first, std::size_t count) {
     const std::lock_guard lock(stream);
-    Ring::Claim claim;
+    DelayedRing::Claim claim;
     {
       const std::lock_guard lock_of_places(places);
       claim = ring.claim(count);
       if (claim.first == nullptr)
-        for (std::size_t i = 0; i < count; ++i) fill(*ring.next(spare), first + i);
+        for (std::size_t i = 0; i < count; ++i) fill_in_pieces(*ring.next(spare), first + i);
     }
     if (claim.first == nullptr) return;
-    for (std::size_t i = 0; i < count; ++i) fill(claim.first[i], first + i);
+    for (std::size_t i = 0; i < count; ++i) fill_in_pieces(claim.first[i], first + i);
     DelayedHold::end_filling(claim.chunk);
   }
   void write_of_other(std::uint64_t first, std::size_t count) {
     const std::lock_guard lock(places);
-    for (std::size_t i = 0; i < count; ++i) fill(*ring.next(spare), first + i);
+    for (std::size_t i = 0; i < count; ++i) fill_in_pieces(*ring.next(spare), first + i);
   }
   void look() {
     const std::lock_guard lock(stream);
@@ -187,8 +188,8 @@ struct ClaimingWorld {
 
   testing::WatchedChunks chunks;
   BasicSpareChunk<DelayingProcessors> spare;
-  Ring ring{3};
-  Ring::Cut cut;
+  DelayedRing ring{3};
+  DelayedRing::Cut cut;
   DelayingProcessors::Mutex stream;
   DelayingProcessors::Mutex places;
 };
@@ -196,14 +197,14 @@ struct ClaimingWorld {
 TEST(HistoryRingInterleaving, ASnapshotHoldsWhatIsFilledAlone) {
   const std::size_t orders = in_every_order(
       kSanitized ? 3 : 6, [] { return std::make_unique<ClaimingWorld>(); },
-      [](ClaimingWorld& its) { its.write_of_own(1, 2); },
-      [](ClaimingWorld& its) {
-        its.write_of_other(10, 2);
-        its.look();
+      [](ClaimingWorld& world) { world.write_of_own(1, 2); },
+      [](ClaimingWorld& world) {
+        world.write_of_other(10, 2);
+        world.look();
       },
-      [](ClaimingWorld& its, const std::string& order) {
+      [](ClaimingWorld& world, const std::string& order) {
         std::vector<std::uint64_t> numbers;
-        its.cut.for_each([&](const HistoryEntry& entry) {
+        world.cut.for_each([&](const HistoryEntry& entry) {
           EXPECT_TRUE(is_whole(entry)) << order;
           numbers.push_back(entry.ticks);
         });

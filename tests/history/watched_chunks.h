@@ -37,12 +37,8 @@ class WatchedChunks {
   [[nodiscard]] int wrong_unmaps() const { return wrong_unmaps_; }
 
   DelayedChunk* map() {
-    // Memory of zeros, and what makes a chunk of it is stored as all else.
     chunks_.push_back({std::make_unique<DelayedChunk>(), 0});
-    DelayedChunk* const chunk = chunks_.back().memory.get();
-    chunk->holders = 0;
-    chunk->holders.store(1, std::memory_order_relaxed);
-    return chunk;
+    return chunks_.back().memory.get();
   }
   // Its memory stays as long as this, so that who still uses it does no harm.
   void unmap(const DelayedChunk* memory) {
