@@ -7,7 +7,6 @@
 #include <string>
 
 #include "tests/allocator/every_order.h"
-#include "tests/property.h"
 
 namespace cistern {
 namespace {

@@ -13,7 +13,6 @@
 #include "stats/history_ring.h"
 #include "tests/allocator/every_order.h"
 #include "tests/history/watched_chunks.h"
-#include "tests/property.h"
 
 namespace cistern {
 namespace {
@@ -50,7 +49,7 @@ std::unique_ptr<FilledWorld> world_that_is_filled() {
 
 TEST(HistoryChunkInterleaving, WhoAwaitsTheFillersComesBehindThem) {
   const std::size_t orders = in_every_order(
-      kSanitized ? 4 : 8, world_that_is_filled,
+      8, world_that_is_filled,
       [](FilledWorld& world) {
         fill_in_pieces(world.claimed->entries[0], 1);
         world.stored.store(1, std::memory_order_relaxed);
@@ -71,7 +70,7 @@ TEST(HistoryChunkInterleaving, WhoAwaitsTheFillersComesBehindThem) {
 
 TEST(HistoryChunkInterleaving, FillersThatComeAndGoAtOnceAreCounted) {
   in_every_order(
-      kSanitized ? 4 : 8, world_that_is_filled, [](FilledWorld& world) { DelayedHold::end_filling(world.claimed); },
+      8, world_that_is_filled, [](FilledWorld& world) { DelayedHold::end_filling(world.claimed); },
       [](FilledWorld& world) {
         DelayedHold::Chunk* const own = world.chunk.begin_filling();
         DelayedHold::end_filling(own);
@@ -84,7 +83,7 @@ TEST(HistoryChunkInterleaving, FillersThatComeAndGoAtOnceAreCounted) {
 // A snapshot reads, and goes; the ring writes where nobody else does, and goes, and another snapshot comes.
 TEST(HistoryChunkInterleaving, TheLastHolderFreesIt) {
   const std::size_t orders = in_every_order(
-      kSanitized ? 4 : 8,
+      8,
       [] {
         auto world = std::make_unique<FilledWorld>();
         world->snapshot = world->chunk.share();
@@ -136,7 +135,7 @@ struct SharingWorld {
 
 TEST(HistoryRingInterleaving, WhatASnapshotReadsStaysWhileTheRingGoesOn) {
   const std::size_t orders = in_every_order(
-      kSanitized ? 3 : 6, [] { return std::make_unique<SharingWorld>(); },
+      6, [] { return std::make_unique<SharingWorld>(); },
       [](SharingWorld& world) {
         for (int i = 0; i < 2; ++i) {
           if (!world.is_as_it_was()) ++world.broken;
@@ -196,8 +195,7 @@ struct ClaimingWorld {
 
 TEST(HistoryRingInterleaving, ASnapshotHoldsWhatIsFilledAlone) {
   const std::size_t orders = in_every_order(
-      kSanitized ? 3 : 6, [] { return std::make_unique<ClaimingWorld>(); },
-      [](ClaimingWorld& world) { world.write_of_own(1, 2); },
+      6, [] { return std::make_unique<ClaimingWorld>(); }, [](ClaimingWorld& world) { world.write_of_own(1, 2); },
       [](ClaimingWorld& world) {
         world.write_of_other(10, 2);
         world.look();

@@ -9,7 +9,6 @@
 
 #include "tests/allocator/every_order.h"
 #include "tests/history/watched_chunks.h"
-#include "tests/property.h"
 
 namespace cistern {
 namespace {
@@ -62,11 +61,11 @@ void expect_nothing_lost(SpareWorld& world, const std::string& order) {
   EXPECT_EQ(world.chunks.wrong_unmaps(), 0) << order;
 }
 
-int spare_stops() { return kSanitized ? 3 : 8; }
+constexpr int kSpareStops = 8;
 
 TEST(SpareChunkInterleaving, WhatIsBroughtWhileTheRingTakesAndWantsIsHeldOnce) {
   const std::size_t orders = in_every_order(
-      spare_stops(), world_that_wants, [](SpareWorld& world) { world.spare.provide(); },
+      kSpareStops, world_that_wants, [](SpareWorld& world) { world.spare.provide(); },
       [](SpareWorld& world) {
         world.spare.want();  // again, as who cuts a snapshot does
         world.take();
@@ -80,7 +79,7 @@ TEST(SpareChunkInterleaving, WhatIsBroughtWhileTheRingTakesAndWantsIsHeldOnce) {
 
 TEST(SpareChunkInterleaving, WhatComesWhereHistoryWasTurnedOffGoes) {
   const std::size_t orders = in_every_order(
-      spare_stops(), world_that_wants,
+      kSpareStops, world_that_wants,
       [](SpareWorld& world) {
         world.spare.provide();
         world.spare.provide();
@@ -95,7 +94,7 @@ TEST(SpareChunkInterleaving, WhatComesWhereHistoryWasTurnedOffGoes) {
 
 TEST(SpareChunkInterleaving, TwoThatBringAtOnceBringOne) {
   const std::size_t orders = in_every_order(
-      spare_stops(), world_that_wants, [](SpareWorld& world) { world.spare.provide(); },
+      kSpareStops, world_that_wants, [](SpareWorld& world) { world.spare.provide(); },
       [](SpareWorld& world) { world.spare.provide(); },
       [](SpareWorld& world, const std::string& order) {
         EXPECT_EQ(world.chunks.mapped(), 1U) << order;
