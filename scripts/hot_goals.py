@@ -169,6 +169,8 @@ def metadata_rows(figures):
     totals = [hits.combined(lambda *counts: sum(counts), *(f"{who}_{work}" for work in works))
               for who in ("cistern", "history")]
     some = [f"{work} {hits.median('cistern_' + work):.0f}" for work in works if hits.median("cistern_" + work)]
+    if misses := hits.median("cistern_misses"):
+        some.append(f"{misses:.0f} that called the driver are left out")
     yield Row("host allocations on 50,000 hits", 0, *totals, note=", ".join(some))
 
 

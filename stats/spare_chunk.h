@@ -5,7 +5,8 @@
 // The ring, under the heap's lock, says that it wants one; whoever is about to take the lock next brings
 // it; the ring takes it when it needs it. What did not come in time the ring asks for itself.
 //
-// Thread safety: provide() may be called by any thread at any time; the rest is called under the lock.
+// Thread safety: provide() may be called by any thread at any time; the rest is called under the lock. O(1), and
+// provide() what it takes to map a chunk and touch its pages.
 
 #include "stats/history_entry.h"
 

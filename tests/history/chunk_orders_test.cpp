@@ -206,8 +206,7 @@ TEST(HistoryRingInterleaving, ASnapshotHoldsWhatIsFilledAlone) {
           EXPECT_TRUE(is_whole(entry)) << order;
           numbers.push_back(entry.ticks);
         });
-        const std::vector<std::vector<std::uint64_t>> possible{
-            {10, 11}, {2, 10, 11}, {1, 10, 2}, {10, 11, 1}, {11, 1, 2}};
+        const std::vector<std::vector<std::uint64_t>> possible{{10, 11}, {2, 10, 11}, {11, 1, 2}};
         EXPECT_EQ(std::count(possible.begin(), possible.end(), numbers), 1)
             << order << ": " << ::testing::PrintToString(numbers);
       });
