@@ -8,15 +8,16 @@
 // found must be storage that stays, which says whose it is. (The leaves of a PageDirectory say that for ever, so that
 // it needs no keys.) O(1).
 
-#include "allocator/biased_mutex.h"
+#include "stats/host_atomics.h"
 
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 
 namespace cistern {
 
-template <class Value, std::size_t kPlaces, class Processors = HostProcessors>
+template <class Value, std::size_t kPlaces, class Processors = HostAtomics>
 class LatestFinds {
  public:
   LatestFinds() = default;
@@ -36,7 +37,7 @@ class LatestFinds {
   // Nothing, if the key is not there.
   void erase(std::uint64_t key) noexcept {
     Place& place = places_[key % kPlaces];
-    if (place.key.load(std::memory_order_relaxed) == key) place.key.store(0, std::memory_order_release);
+    if (place.key.load(std::memory_order_relaxed) == key) place.key.store(0, std::memory_order_relaxed);
   }
 
  private:

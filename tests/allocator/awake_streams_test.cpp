@@ -6,7 +6,6 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
 #include <memory>
 #include <string>
 #include <vector>
@@ -19,7 +18,6 @@ namespace cistern {
 namespace {
 
 using testing::DelayingProcessors;
-using testing::TwoProcessors;
 using Delayed = BasicAwakeStreams<DelayingProcessors>;
 
 template <class Awake>
@@ -78,33 +76,31 @@ TEST(StreamLocks, AStreamThatIsMetTwiceIsLockedOnce) {
 }
 
 TEST(AwakeStreamsInterleaving, NoStreamTouchesAnothersBit) {
-  TwoProcessors machine;
-  Choices choices;
-  std::size_t orders = 0;
-  std::array<StreamHeap, 2> heaps;
-  do {
+  struct World {
+    void come_and_go(std::size_t stream) {
+      awake.begin_awaiting(bits[stream], false);
+      numbers[stream] = awake.next_number(false);
+      awake.end_awaiting(bits[stream], false);
+      awake.begin_awaiting(bits[stream], false);
+      is_seen = is_seen && (awake.awaiting() & bits[stream]) != 0;
+    }
+    std::array<StreamHeap, 2> heaps;
     Delayed awake;
-    const Delayed::Bits one = awake.take(heaps[0]);
-    const Delayed::Bits two = awake.take(heaps[1]);
+    std::array<Delayed::Bits, 2> bits{awake.take(heaps[0]), awake.take(heaps[1])};
     std::array<std::uint64_t, 2> numbers{};
-    const auto come_and_go = [&](Delayed::Bits bit, std::uint64_t& number) {
-      awake.begin_awaiting(bit, false);
-      number = awake.next_number(false);
-      awake.end_awaiting(bit, false);
-      awake.begin_awaiting(bit, false);
-      EXPECT_NE(awake.awaiting() & bit, 0U) << choices.to_string();
-    };
-    machine.run(
-        choices, 4, [&] { come_and_go(one, numbers[0]); },
-        [&] {
-          come_and_go(two, numbers[1]);
-          awake.end_awaiting(two, false);
-        });
-    EXPECT_EQ(awaiting_of(awake), (std::vector<StreamHeap*>{&heaps[0]})) << choices.to_string();
-    EXPECT_NE(numbers[0], numbers[1]) << choices.to_string();
-    ++orders;
-  } while (!::testing::Test::HasFailure() && choices.advance());
-  std::printf("%zu orders\n", orders);
+    bool is_seen = true;  // what it began itself
+  };
+  testing::in_every_order(
+      4, [] { return std::make_unique<World>(); }, [](World& world) { world.come_and_go(0); },
+      [](World& world) {
+        world.come_and_go(1);
+        world.awake.end_awaiting(world.bits[1], false);
+      },
+      [](World& world, const std::string& order) {
+        EXPECT_TRUE(world.is_seen) << order;
+        EXPECT_EQ(awaiting_of(world.awake), (std::vector<StreamHeap*>{world.heaps.data()})) << order;
+        EXPECT_NE(world.numbers[0], world.numbers[1]) << order;
+      });
 }
 
 // A bit that was read before may stand for another stream by now: that one is whole.

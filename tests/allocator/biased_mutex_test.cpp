@@ -5,22 +5,20 @@
 
 #include <atomic>
 #include <cstdint>
-#include <cstdio>
+#include <memory>
 #include <mutex>
 #include <set>
+#include <string>
 #include <thread>
-#include <utility>
 #include <vector>
 
-#include "tests/allocator/delaying_processors.h"
+#include "tests/allocator/every_order.h"
 #include "tests/property.h"
-#include "tests/races/choices.h"
 
 namespace cistern {
 namespace {
 
 using testing::DelayingProcessors;
-using testing::TwoProcessors;
 using Mutex = BasicBiasedMutex<DelayingProcessors>;
 
 // What the lock guards: at most one is inside, and each sees what the one before did.
@@ -57,72 +55,54 @@ struct Guarded {
 // Two more at full counts, and fewer under a sanitizer.
 int most_stops() { return kSanitized ? 2 : scaled(10) < 10 ? 3 : 5; }
 
-// As often as the lock takes to lean towards whoever does it, whatever happened before; not one of the
-// steps that are looked at.
-void make_it_lean(Mutex& mutex) {
-  TwoProcessors* const machine = std::exchange(TwoProcessors::current, nullptr);
-  for (int i = 0; i < 200; ++i) {
-    mutex.lock();
-    mutex.unlock();
-  }
-  TwoProcessors::current = machine;
-}
-
-// Runs both programs in every order; returns how many there were.
+// In every order; each entry counts.
 template <class First, class Second>
-std::size_t in_every_order(int most_stops, int entries, const First& first, const Second& second) {
-  TwoProcessors machine;
-  Choices choices;
-  std::size_t orders = 0;
-  do {
-    Guarded guarded;
-    TwoProcessors::self = 0;
-    make_it_lean(guarded.mutex);
-    machine.run(
-        choices, most_stops, [&] { first(guarded); }, [&] { second(guarded); });
-    EXPECT_FALSE(guarded.broken) << choices.to_string();
-    EXPECT_EQ(guarded.count.load(std::memory_order_relaxed), entries) << choices.to_string();
-    ++orders;
-  } while (!::testing::Test::HasFailure() && choices.advance());
-  return orders;
+void expect_no_entry_lost(int entries, const First& first, const Second& second) {
+  const std::size_t orders = testing::in_every_order(
+      most_stops(),
+      [] {
+        auto guarded = std::make_unique<Guarded>();
+        make_it_lean(guarded->mutex);
+        return guarded;
+      },
+      first, second,
+      [&](const Guarded& guarded, const std::string& order) {
+        EXPECT_FALSE(guarded.broken) << order;
+        EXPECT_EQ(guarded.count.load(std::memory_order_relaxed), entries) << order;
+      });
+  EXPECT_GT(orders, 500U);
 }
 
 TEST(BiasedMutex, OneThreadAtATimeWhereAnotherTakesTheBiasAway) {
-  const std::size_t orders = in_every_order(
-      most_stops(), 3,
+  expect_no_entry_lost(
+      3,
       [](Guarded& guarded) {
         guarded.enter();
         guarded.enter();
       },
       [](Guarded& guarded) { guarded.enter(); });
-  std::printf("%zu orders\n", orders);
-  EXPECT_GT(orders, 500U);
 }
 
 TEST(BiasedMutex, WhoEntersAtOnceMissedNobody) {
-  const std::size_t orders = in_every_order(
-      most_stops(), 3,
+  expect_no_entry_lost(
+      3,
       [](Guarded& guarded) {
         guarded.enter();
         guarded.enter_at_once();
       },
       [](Guarded& guarded) { guarded.enter_at_once(); });
-  std::printf("%zu orders\n", orders);
-  EXPECT_GT(orders, 500U);
 }
 
 // The first thread has found that the lock leans towards it, and is stopped; the lock leans towards the
 // second when it goes on.
 TEST(BiasedMutex, WhoComesLateForItsBiasDisturbsNobody) {
-  const std::size_t orders = in_every_order(
-      most_stops(), 3, [](Guarded& guarded) { guarded.enter(); },
+  expect_no_entry_lost(
+      3, [](Guarded& guarded) { guarded.enter(); },
       [](Guarded& guarded) {
         guarded.enter();
         if (guarded.inside == 0) make_it_lean(guarded.mutex);
         guarded.enter();
       });
-  std::printf("%zu orders\n", orders);
-  EXPECT_GT(orders, 500U);
 }
 
 TEST(BiasedMutex, ThreadsOfThisMachineCountWithoutLoss) {

@@ -54,14 +54,13 @@ std::unique_ptr<LatestWorld> new_latest_world() {
 constexpr int kLatestStops = 8;
 
 TEST(LatestFindsInterleaving, AKeyThatComesNeverFindsWhatGoes) {
-  const std::size_t orders = in_every_order(
+  in_every_order(
       kLatestStops, new_latest_world, [](LatestWorld& world) { world.finds.put(17, &world.after); },
       [](LatestWorld& world) { world.found = world.finds.find(17); },
       [](LatestWorld& world, const std::string& order) {
         EXPECT_TRUE(world.found == nullptr || world.found == &world.after) << order;
         EXPECT_EQ(world.finds.find(17), &world.after) << order;
       });
-  EXPECT_GT(orders, 10U);
 }
 
 TEST(LatestFindsInterleaving, AKeyThatGoesFindsWhatItHadOrWhatComes) {

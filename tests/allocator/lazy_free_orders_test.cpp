@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <memory>
 #include <string>
-#include <utility>
 
 #include "allocator/biased_mutex.h"
 #include "allocator/lazy_free.h"
@@ -17,7 +16,7 @@ namespace {
 
 using testing::DelayingProcessors;
 using testing::in_every_order;
-using testing::TwoProcessors;
+using testing::make_it_lean;
 using DelayedLazyFree = BasicLazyFree<DelayingProcessors>;
 
 constexpr std::uint64_t kOwnAddress = 512;
@@ -30,17 +29,8 @@ struct AtTheDoor {
     block.requested = kOwnRequested;
     another.address = 2 * kOwnAddress;
     another.requested = kOwnRequested + 1;
-    TwoProcessors::self = 0;
-    make_it_lean();
+    make_it_lean(mutex);
     lazy.begin(&block, {}, true);
-  }
-  void make_it_lean() {
-    TwoProcessors* const machine = std::exchange(TwoProcessors::current, nullptr);
-    for (int i = 0; i < 200; ++i) {
-      mutex.lock();
-      mutex.unlock();
-    }
-    TwoProcessors::current = machine;
   }
   // As PairHits::let_stand and take_back.
   void free_at_the_door() {
@@ -64,7 +54,7 @@ struct AtTheDoor {
     take_back_at_the_door();
     if (!other_is_done) return;
     // The lock may lean again by the time that the thread asks next.
-    make_it_lean();
+    make_it_lean(mutex);
     take_back_at_the_door();
     free_at_the_door();
   }

@@ -19,7 +19,6 @@ namespace cistern {
 namespace {
 
 using testing::DelayingProcessors;
-using testing::TwoProcessors;
 
 [[maybe_unused]] const bool page_directory_configured = configure_properties("PageDirectoryProperties", 2000, 200);
 
@@ -87,38 +86,39 @@ TEST(PageDirectory, RoomIsThereForAllPagesBetween) {
   EXPECT_EQ(directory.find(2001), nullptr);
 }
 
-using SteppedDirectory = PageDirectory<int, DelayingProcessors>;
-
 // A reader looks for a page whose leaf comes, whose value changes or goes: it finds what was there or what comes,
 // complete, or nothing.
 TEST(PageDirectoryInterleaving, AReaderFindsWhatWasOrWhatComes) {
-  TwoProcessors machine;
-  Choices choices;
-  do {
+  struct World {
+    World() {
+      directory.reserve(1, 1);
+      directory.put(1, &before);
+    }
+    PageDirectory<int, DelayingProcessors> directory;
     int before = 1;
     int after = 2;
-    SteppedDirectory directory;
-    directory.reserve(1, 1);
-    directory.put(1, &before);
     const int* changing = nullptr;
     const int* coming = nullptr;
-    machine.run(
-        choices, kSanitized ? 1 : 2,
-        [&] {
-          directory.put(1, &after);
-          directory.reserve(600, 600);
-          directory.put(600, &after);
-        },
-        [&] {
-          coming = directory.find(600);
-          changing = directory.find(1);
-        });
-    EXPECT_TRUE(changing == nullptr || changing == &before || changing == &after) << choices.to_string();
-    EXPECT_TRUE(coming == nullptr || coming == &after) << choices.to_string();
-    EXPECT_TRUE(coming == nullptr || changing == &after) << choices.to_string();
-    EXPECT_EQ(directory.find(1), &after);
-    EXPECT_EQ(directory.find(600), &after);
-  } while (!::testing::Test::HasFailure() && choices.advance());
+  };
+  testing::in_every_order(
+      kSanitized ? 1 : 2, [] { return std::make_unique<World>(); },
+      [](World& world) {
+        world.directory.put(1, &world.after);
+        world.directory.reserve(600, 600);
+        world.directory.put(600, &world.after);
+      },
+      [](World& world) {
+        world.coming = world.directory.find(600);
+        world.changing = world.directory.find(1);
+      },
+      [](World& world, const std::string& order) {
+        EXPECT_TRUE(world.changing == nullptr || world.changing == &world.before || world.changing == &world.after)
+            << order;
+        EXPECT_TRUE(world.coming == nullptr || world.coming == &world.after) << order;
+        EXPECT_TRUE(world.coming == nullptr || world.changing == &world.after) << order;
+        EXPECT_EQ(world.directory.find(1), &world.after) << order;
+        EXPECT_EQ(world.directory.find(600), &world.after) << order;
+      });
 }
 
 // What a value holds was written before it was put, and so was the leaf that it is found by.

@@ -8,7 +8,6 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
-#include <cstdio>
 #include <map>
 #include <memory>
 #include <string>
@@ -22,7 +21,6 @@ namespace cistern {
 namespace {
 
 using testing::DelayingProcessors;
-using testing::TwoProcessors;
 
 [[maybe_unused]] const bool published_map_configured = configure_properties("PublishedMapProperties", 2000, 200);
 
@@ -73,60 +71,47 @@ std::vector<std::uint64_t> neighbours() {
   return keys;
 }
 
-// A reader looks for `sought` while `change` is made: it finds what was there before or is there
-// afterwards, or does not know. Returns the number of orders.
-template <class Change>
-std::size_t read_during(const Change& change, std::size_t sought, std::size_t keys = 4) {
-  const std::vector<std::uint64_t> numbers = neighbours();
-  TwoProcessors machine;
-  Choices choices;
-  std::size_t orders = 0;
-  do {
-    std::array<int, 5> values{};
-    SteppedMap map;
+struct NeighboursWorld {
+  explicit NeighboursWorld(std::size_t keys) {
     map.reserve(8);
-    for (std::size_t i = 0; i < keys; ++i) map.put(numbers[i], &values[i]);
-    const int* found = nullptr;
-    machine.run(
-        choices, stops(), [&] { change(map, numbers, values); }, [&] { found = map.find(numbers[sought]); });
-    EXPECT_TRUE(found == nullptr || found == &values[sought]) << choices.to_string();
-    ++orders;
-  } while (!::testing::Test::HasFailure() && choices.advance());
-  return orders;
+    for (std::size_t i = 0; i < keys; ++i) put(i);
+  }
+  void put(std::size_t i) { map.put(numbers[i], &values[i]); }
+  void erase(std::size_t i) { map.erase(numbers[i]); }
+
+  std::vector<std::uint64_t> numbers = neighbours();
+  std::array<int, 5> values{};
+  SteppedMap map;
+  const int* found = nullptr;
+};
+
+// A reader looks for `sought` among the first `keys` while `change` is made: it finds what was there before or is there
+// afterwards, or does not know, where `may_miss` says so.
+template <class Change>
+void read_during(const Change& change, std::size_t sought, std::size_t keys, bool may_miss = true) {
+  testing::in_every_order(
+      stops(), [&] { return std::make_unique<NeighboursWorld>(keys); }, change,
+      [&](NeighboursWorld& world) { world.found = world.map.find(world.numbers[sought]); },
+      [&](NeighboursWorld& world, const std::string& order) {
+        EXPECT_TRUE((may_miss && world.found == nullptr) || world.found == &world.values[sought]) << order;
+      });
 }
 
 TEST(PublishedMapInterleaving, AReaderNeverTakesOneKeysValueForAnothers) {
-  std::size_t orders = 0;
   for (std::size_t sought = 0; sought < 5; ++sought) {
-    orders += read_during([](SteppedMap& map, const auto& numbers, auto&) { map.erase(numbers[1]); }, sought, 3);
-    orders += read_during([](SteppedMap& map, const auto& numbers, auto& values) { map.put(numbers[4], &values[4]); },
-                          sought);
-    orders += read_during(
-        [](SteppedMap& map, const auto& numbers, auto& values) {
-          map.erase(numbers[0]);
-          map.put(numbers[4], &values[4]);
+    read_during([](NeighboursWorld& world) { world.erase(1); }, sought, 3);
+    read_during([](NeighboursWorld& world) { world.put(4); }, sought, 4);
+    read_during(
+        [](NeighboursWorld& world) {
+          world.erase(0);
+          world.put(4);
         },
         sought, 1);
   }
-  std::printf("%zu orders\n", orders);
 }
 
-// What is there stays to be found while others come.
 TEST(PublishedMapInterleaving, AReaderFindsWhatNobodyMoves) {
-  const std::vector<std::uint64_t> numbers = neighbours();
-  TwoProcessors machine;
-  Choices choices;
-  do {
-    std::array<int, 5> values{};
-    SteppedMap map;
-    map.reserve(8);
-    map.put(numbers[0], &values[0]);
-    map.put(numbers[1], &values[1]);
-    const int* found = nullptr;
-    machine.run(
-        choices, stops(), [&] { map.put(numbers[2], &values[2]); }, [&] { found = map.find(numbers[1]); });
-    EXPECT_EQ(found, &values[1]) << choices.to_string();
-  } while (!::testing::Test::HasFailure() && choices.advance());
+  read_during([](NeighboursWorld& world) { world.put(2); }, 1, 2, false);
 }
 
 // What a value holds was written before it was put: under a key that is new, and under one that had another.
@@ -160,10 +145,8 @@ TEST(PublishedMapInterleaving, AReaderFindsNoValueThatIsNotWhole) {
 }
 
 TEST(PublishedMapInterleaving, AReaderOfAnOutgrownTableDoesNotKnow) {
-  std::size_t orders = 0;
   for (const std::size_t sought : {std::size_t{0}, std::size_t{1}})
-    orders += read_during([](SteppedMap& map, const auto&, auto&) { map.reserve(10); }, sought, 1);
-  std::printf("%zu orders\n", orders);
+    read_during([](NeighboursWorld& world) { world.map.reserve(10); }, sought, 1);
 }
 
 TEST(PublishedMap, ThreadsReadWhileAnotherChanges) {

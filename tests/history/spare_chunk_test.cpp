@@ -93,7 +93,7 @@ TEST(SpareChunkInterleaving, WhatComesWhereHistoryWasTurnedOffGoes) {
 }
 
 TEST(SpareChunkInterleaving, TwoThatBringAtOnceBringOne) {
-  const std::size_t orders = in_every_order(
+  in_every_order(
       kSpareStops, world_that_wants, [](SpareWorld& world) { world.spare.provide(); },
       [](SpareWorld& world) { world.spare.provide(); },
       [](SpareWorld& world, const std::string& order) {
@@ -102,7 +102,6 @@ TEST(SpareChunkInterleaving, TwoThatBringAtOnceBringOne) {
         EXPECT_EQ(world.taken.size(), 1U) << order;
         expect_nothing_lost(world, order);
       });
-  EXPECT_GT(orders, 10U);
 }
 
 }  // namespace
