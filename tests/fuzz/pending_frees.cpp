@@ -1,10 +1,10 @@
-// Freed blocks that wait for events, of a heap and of three streams that serve themselves, beside lists of them in the
-// order in which they are asked. Events are recorded, become done or fail, are waited for in batches, and are used
-// again; each of them is destroyed in the end, once.
+// Freed blocks of a heap that wait for events, beside lists of them in the order in which they are asked. Events are
+// recorded, become done or fail, are waited for in batches, and are used again; each of them is destroyed in the end,
+// once.
 
 #include "allocator/pending_frees.h"
 
-#include "allocator/awaited_frees.h"
+#include "tests/fuzz/driver_events.h"
 #include "tests/fuzz/property.h"
 #include "tests/fuzz/steps.h"
 
@@ -14,9 +14,7 @@
 #include <deque>
 #include <list>
 #include <map>
-#include <optional>
 #include <set>
-#include <span>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -28,46 +26,9 @@ constexpr int kDevices = 2;
 constexpr std::uint64_t kStreamIds = 4;
 constexpr std::size_t kBlocks = 24;
 
-// Events are their numbers; what is not said of one is done.
-struct Events {
-  Events() {
-    api.event_create = {this, [](void* self, CUevent* event, unsigned) {
-                          auto& events = *static_cast<Events*>(self);
-                          *event = reinterpret_cast<CUevent>(++events.made);
-                          return CUDA_SUCCESS;
-                        }};
-    api.event_destroy = {this, [](void* self, CUevent event) {
-                           require(static_cast<Events*>(self)->destroyed.insert(event).second,
-                                   "an event is destroyed once");
-                           return CUDA_SUCCESS;
-                         }};
-    api.event_query = {this, [](void* self, CUevent event) {
-                         auto& events = *static_cast<Events*>(self);
-                         events.asked.push_back(event);
-                         return events.result_of(event);
-                       }};
-  }
-  [[nodiscard]] CUresult result_of(CUevent event) const {
-    const auto result = results.find(event);
-    return result == results.end() ? CUDA_SUCCESS : result->second;
-  }
-
-  DriverApi api;
-  std::uintptr_t made = 0;
-  std::map<CUevent, CUresult> results;
-  std::vector<CUevent> asked;
-  std::set<CUevent> destroyed;
-};
-
-CUresult result_from(std::uint64_t text) {
-  if (text % 8 < 4) return CUDA_SUCCESS;
-  return text % 8 < 7 ? CUDA_ERROR_NOT_READY : CUDA_ERROR_LAUNCH_FAILED;
-}
-
-// A heap's.
-class PendingProgram {
+class Program {
  public:
-  PendingProgram(Events& events, EventPools& pools) : events_(events), pools_(pools) {}
+  Program(Events& events, EventPools& pools) : events_(events), pools_(pools) {}
 
   void step(Steps& steps) {
     const std::uint64_t kind = steps.byte();
@@ -267,172 +228,15 @@ class PendingProgram {
   std::uint64_t promised_ = 0;
 };
 
-// Those of three streams, which are asked as one.
-class AwaitedProgram {
- public:
-  AwaitedProgram(Events& events, EventPool& pool) : events_(events), pool_(pool) {
-    for (AwaitedFrees& frees : frees_) frees.set_promised(AwaitedFrees::kMost);
-  }
-
-  void step(Steps& steps) {
-    const std::uint64_t kind = steps.byte();
-    switch (kind % 8) {
-      case 0:
-      case 1:
-      case 2:
-        return add(kind / 8 % frees_.size(), kind / 32, steps.byte());
-      case 3:
-        return record(steps.byte());
-      case 4:
-        if (!entries_.empty())
-          if (const CUevent event = entries_[steps.byte() % entries_.size()].event; event != nullptr)
-            events_.results[event] = result_from(kind / 8);
-        return;
-      default:
-        poll(kind / 8);
-    }
-  }
-  void finish() {
-    for (auto& [event, result] : events_.results) result = CUDA_SUCCESS;
-    while (!entries_.empty()) {
-      record(0);
-      poll(1);
-    }
-  }
-
- private:
-  struct Known {
-    std::size_t list = 0;
-    std::uint64_t stream = 0;
-    std::uint64_t number = 0;
-    Block* block = nullptr;
-    CUevent event = nullptr;
-  };
-
-  void add(std::size_t list, std::uint64_t stream, std::uint64_t text) {
-    AwaitedFrees& frees = frees_[list];
-    const auto in_list =
-        std::count_if(entries_.begin(), entries_.end(), [&](const Known& of) { return of.list == list; });
-    require(frees.has_room() == (in_list < static_cast<std::ptrdiff_t>(AwaitedFrees::kMost)), "whether there is room");
-    if (!frees.has_room()) return;
-    Known known{list, stream, next_number_++, &blocks_.emplace_back(), nullptr};
-    frees.add(0, {nullptr, stream}, known.block, known.number);
-    require(entry_of(known).event == nullptr, "an event that was just asked for is being recorded");
-    entries_.push_back(known);
-    std::stable_sort(entries_.begin(), entries_.end(),
-                     [](const Known& a, const Known& b) { return a.stream > b.stream; });
-    if (text % 4 != 0)
-      record(*std::find_if(entries_.begin(), entries_.end(), [&](const Known& of) { return of.block == known.block; }),
-             text / 4);
-    compare();
-  }
-  [[nodiscard]] AwaitedFrees::Entry& entry_of(const Known& known) {
-    AwaitedFrees::Entry* const found = frees_[known.list].find(known.block);
-    require(found != nullptr, "a free that waits is found by its block");
-    return *found;
-  }
-  void record(std::uint64_t text) {
-    for (Known& known : entries_)
-      if (known.event == nullptr) return record(known, text);
-  }
-  void record(Known& known, std::uint64_t text) {
-    AwaitedFrees& frees = frees_[known.list];
-    const bool has_idle = frees.has_idle_event();
-    known.event = frees.take_idle_event();
-    require((known.event != nullptr) == has_idle, "whether an event is at hand");
-    if (known.event == nullptr) require(pool_.acquire(&known.event) == CUDA_SUCCESS, "there is an event");
-    for (const Known& other : entries_)
-      require(&other == &known || other.event != known.event, "nobody else uses an event that is taken");
-    events_.results[known.event] = result_from(text);
-    entry_of(known).event = known.event;
-  }
-
-  // Some of the blocks that are complete may not be taken, which ends the round.
-  void poll(std::uint64_t kind) {
-    const std::size_t most = kind % 2 == 0 ? kind / 2 % 4 : 100;
-    std::vector<std::pair<std::size_t, const Block*>> completed;
-    std::array<AwaitedFrees*, 3> all = {frees_.data(), &frees_[1], &frees_[2]};
-    events_.asked.clear();
-    const CUresult result = AwaitedFrees::Merged<3>(all).poll(events_.api, pool_, [&](std::size_t list, Block& block) {
-      if (completed.size() == most) return false;
-      completed.emplace_back(list, &block);
-      return true;
-    });
-    std::vector<std::pair<std::size_t, const Block*>> expected;
-    std::vector<CUevent> asked;
-    std::vector<Known> left;
-    std::optional<std::uint64_t> behind;
-    CUresult end = CUDA_SUCCESS;
-    for (const Known& known : entries_) {
-      CUresult answer = CUDA_ERROR_NOT_READY;
-      if (end == CUDA_SUCCESS && behind != known.stream && known.event != nullptr) {
-        asked.push_back(known.event);
-        answer = events_.result_of(known.event);
-      }
-      if (answer == CUDA_SUCCESS && expected.size() < most) {
-        expected.emplace_back(known.list, known.block);
-        continue;
-      }
-      left.push_back(known);
-      if (end != CUDA_SUCCESS) continue;
-      if (answer == CUDA_SUCCESS)
-        end = CUDA_ERROR_NOT_READY;
-      else if (answer != CUDA_ERROR_NOT_READY)
-        end = answer;
-      else
-        behind = known.stream;
-    }
-    entries_ = std::move(left);
-    require(events_.asked == asked, "which events of several streams are asked, in which order");
-    require(completed == expected, "which frees are complete, in which order");
-    require(result == end, "what ended the round of several streams");
-    compare();
-  }
-  void compare() {
-    for (std::size_t list = 0; list < frees_.size(); ++list) {
-      std::vector<const Block*> expected;
-      for (const Known& known : entries_) {
-        if (known.list != list) continue;
-        expected.push_back(known.block);
-        const AwaitedFrees::Entry& entry = entry_of(known);
-        require(entry.event == known.event && entry.stream.id == known.stream && entry.number == known.number,
-                "a free that waits is what was added");
-      }
-      std::vector<const Block*> found;
-      for (const AwaitedFrees::Entry& entry : frees_[list].entries()) found.push_back(entry.block);
-      require(found == expected && frees_[list].empty() == expected.empty(), "what a stream waits for, in order");
-    }
-  }
-
-  Events& events_;
-  EventPool& pool_;
-  std::array<AwaitedFrees, 3> frees_;
-  std::deque<Block> blocks_;
-  std::vector<Known> entries_;  // in the order in which they are asked
-  std::uint64_t next_number_ = 0;
-};
-
-void run(Steps steps, Events& events) {
-  EventPools pools(events.api, kDevices);
-  PendingProgram pending(events, pools);
-  AwaitedProgram awaited(events, pools.of(0));
-  while (steps.more()) {
-    if (steps.byte() % 2 == 0)
-      pending.step(steps);
-    else
-      awaited.step(steps);
-  }
-  pending.finish();
-  awaited.finish();
-}
-
 }  // namespace
 }  // namespace cistern
 
 int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace cistern;
   Events events;
-  run(Steps(data, size), events);
-  require(events.destroyed.size() == events.made, "no event is left");
+  EventPools pools(events.api, kDevices);
+  Program program(events, pools);
+  for (Steps steps(data, size); steps.more();) program.step(steps);
+  program.finish();
   return 0;
 }
