@@ -160,6 +160,30 @@ TEST(Soak, NothingGrowsInPagedMemory) {
   soak.allocator().check();
 }
 
+// What stood for a stream that is over stands for one that comes.
+TEST(Soak, StreamsThatComeAndGoLeaveNothingInPagedMemory) {
+  SimulatedDriver driver({.capacity_bytes = 256 * kMega, .backing = Backing::none});
+  CachingAllocator allocator(
+      {.driver = &driver.api(), .options = AllocatorOptions::parse("oom_dump:off,policy:paged")});
+  const auto host_bytes_after = [&](int streams) {
+    for (; streams > 0; --streams) {
+      const StreamHandle stream = driver.create_stream();
+      allocator.deallocate(allocator.allocate(kMega, stream));
+      allocator.release_stream(stream);
+      allocator.empty_cache();
+      driver.destroy_stream(stream);
+    }
+    return static_cast<std::int64_t>(mallinfo2().uordblks);
+  };
+  const std::int64_t first = host_bytes_after(500);
+  const std::int64_t second = host_bytes_after(1500);
+  std::printf("%lld, then %lld bytes\n", static_cast<long long>(first), static_cast<long long>(second));
+  if (!kSanitized) {
+    EXPECT_LE(second, first + static_cast<std::int64_t>(kMega)) << "what stands for a stream takes some 4 KiB";
+  }
+  allocator.check();
+}
+
 // The race detector sees an unmap that overtakes work.
 TEST(Soak, MappingsAreGivenUpBehindTheWorkThatUsedThem) {
   Soak soak("oom_dump:off,policy:paged", true);
