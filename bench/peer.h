@@ -1,12 +1,13 @@
 #pragma once
 
 // The one foreign allocator of this process, to compare with: CISTERN_BENCH_PEER names it
-// (tcmalloc, which is the default, mimalloc, jemalloc, glibc, cub or none). One a process: two
-// host allocators in one would share pages, caches and luck.
+// (tcmalloc, which is the default, mimalloc, jemalloc, glibc, cub, torch, driver_pool or none). One a
+// process: two host allocators in one would share pages, caches and luck.
 //
 // All but glibc's are loaded with dlopen beside the C library's, so that only calls through this
 // reach them. Host allocators serve the same sizes; their memory is never touched. cub is the
-// CUDA Toolkit's CachingDeviceAllocator over the simulated driver (cub_peer.cpp).
+// CUDA Toolkit's CachingDeviceAllocator over the simulated driver (cub_peer.cpp). torch (torch_peer.cpp) and
+// driver_pool (driver_pool_peer.cpp) need a real device.
 
 #include <cstddef>
 
@@ -18,6 +19,8 @@ struct Peer {
   void (*release_function)(void* pointer) = nullptr;
   // Where an allocator knows streams: for the n-th of its own; else null.
   void* (*allocate_on_function)(std::size_t bytes, unsigned stream) = nullptr;
+  // Where it has a record_stream: the block is used by the n-th of its streams too; else null.
+  void (*record_function)(void* pointer, unsigned stream) = nullptr;
 
   [[nodiscard]] void* allocate(std::size_t bytes) const { return allocate_function(bytes); }
   void release(void* pointer) const { release_function(pointer); }
@@ -38,7 +41,7 @@ struct Peer::OnStream {
 };
 inline Peer::OnStream Peer::on_stream(unsigned stream) const { return {this, stream}; }
 
-// Null where it is not installed, or was not built, or none is asked for. Throws InvalidArgument for
+// Null where it is not installed, or was not built, or lacks the device that it needs, or none is asked for. Throws InvalidArgument for
 // a name that is none of the above.
 [[nodiscard]] const Peer* process_peer();
 

@@ -7,15 +7,18 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 . "$root/scripts/device.sh"
 # shellcheck source=scripts/replay_table.sh
 . "$root/scripts/replay_table.sh"
+# shellcheck source=scripts/device_peers.sh
+. "$root/scripts/device_peers.sh"
 
 usage() {
   cat <<'USAGE'
 usage: ./dev gpu [--device cuda|simulated] [--build DIR]
        ./dev gpu --prepare
 Runs the device tests and, where nvcc made it, the CUDA program of examples/, asks the driver
-every statement of docs/conformance.md, times its calls and replays every workload and real trace
-on the device; writes bench/results/DEVICE.md, with every statement that did not hold, and
-bench/costs.json.
+every statement of docs/conformance.md, times its calls, replays every workload and real trace
+on the device and, where python3 is, times the hot path beside PyTorch's allocator, if that is
+there, and the driver's own pool; writes bench/results/DEVICE.md, with every statement that did
+not hold, and bench/costs.json.
 
   --device simulated   the same script over the simulated device, e.g. where there is no
                        GPU. What it says of costs is modelled, so it writes build/gpu-simulated/
@@ -25,17 +28,20 @@ bench/costs.json.
   --prepare            builds the binaries and puts them, with the libraries that they need,
                        into build/gpu, small enough to carry to the machine with the device
 
-Exit status: 3 where there is no device, 1 if a test failed.
+Exit status: 3 where there is no device, 1 if a test failed or a peer that is there could not be timed.
 USAGE
 }
 
 binaries=(tools/cistern tests/gpu/cistern_gpu_tests tests/conformance/cistern_conformance bench/cistern_driver_costs)
+# What times the hot path beside other allocators: release builds alone have it.
+peer_binaries=(bench/cistern_bench bench/libcistern_driver_pool_peer.so)
 # Made where there is a compiler for kernels, and run on a real device alone: the simulated one has none.
 cuda_program=examples/cistern_cuda_program
 
 prepare() {
   # shellcheck source=scripts/build.sh
   . "$root/scripts/build.sh"
+  binaries+=("${peer_binaries[@]}")
   compile_quietly release "${binaries[@]}"
   if grep -q '^CISTERN_NVCC:FILEPATH=/' "$root/build/release/CMakeCache.txt"; then
     compile_quietly release "$cuda_program"
@@ -52,6 +58,9 @@ prepare() {
       grep -vE '/(libc|libm|libdl|librt|libpthread|ld-linux[^/]*)\.so' |
       while read -r library; do cp -Lu "$library" "$into/lib/"; done
   done
+  # A comparator of the hot path, where it is installed.
+  library=$({ ldconfig -p 2>/dev/null || /sbin/ldconfig -p; } | awk '/libtcmalloc_minimal\.so\.4 / { print $NF; exit }')
+  if [[ -n $library ]]; then cp -L "$library" "$into/lib/"; fi
   echo "prepared build/gpu: $(du -sh "$into" | cut -f1)"
 }
 
@@ -185,6 +194,13 @@ mapfile -t traces <"$scratch/traces"
 # Not policy direct: millions of real driver calls, whose cost the table above already says.
 replay_table "$build/tools/cistern" classic "${traces[@]}" | tee "$scratch/replays.md"
 
+rm -f "$scratch/peers.md"
+peers_timed=yes
+if [[ $device == cuda && -x $build/${peer_binaries[0]} ]] && command -v python3 >/dev/null; then
+  echo "== the hot path beside allocators of the device"
+  device_peers | tee "$scratch/peers.md" || peers_timed=no
+fi
+
 name=$(sed -n 's/.*"device":"\([^"]*\)".*/\1/p' "$scratch/replay.json")
 slug=$(tr '[:upper:] ' '[:lower:]-' <<<"${name:-$device}" | tr -cd 'a-z0-9.-')
 {
@@ -214,6 +230,12 @@ slug=$(tr '[:upper:] ' '[:lower:]-' <<<"${name:-$device}" | tr -cd 'a-z0-9.-')
   echo "## Replays: policy \`classic\`"
   echo
   cat "$scratch/replays.md"
+  if [[ -s $scratch/peers.md ]]; then
+    echo
+    echo "## The hot path beside allocators of the device"
+    echo
+    cat "$scratch/peers.md"
+  fi
 } >"$scratch/$slug.md"
 
 if [[ $device == cuda ]]; then
@@ -224,4 +246,4 @@ if [[ $device == cuda ]]; then
 else
   echo "written: build/gpu-simulated/$slug.md and costs.json there"
 fi
-[[ $tests_passed == yes ]]
+[[ $tests_passed == yes && $peers_timed == yes ]]
