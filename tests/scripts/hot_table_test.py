@@ -14,6 +14,8 @@ sys.path.insert(0, str(SCRIPTS))
 sys.dont_write_bytecode = True
 
 import compare_benchmarks  # noqa: E402
+import device_peers  # noqa: E402
+import hot_figures  # noqa: E402
 import hot_table  # noqa: E402
 
 
@@ -52,6 +54,35 @@ class Folder:
         rows = [line for line in self.table().splitlines() if line.startswith(f"| {beginning}")]
         assert len(rows) == 1, rows
         return [cell.strip() for cell in rows[0].strip("|").split("|")]
+
+
+class DevicePeers(unittest.TestCase):
+    """The table of ./dev gpu beside allocators that need a device."""
+
+    @staticmethod
+    def rows(**runs):
+        folder = Folder()
+        for run, figures in runs.items():
+            (folder.path / f"1.{run}.json").write_text(json.dumps({"benchmarks": figures}))
+        return [[cell.strip() for cell in line.strip("|").split("|")]
+                for line in device_peers.table(hot_figures.Figures(folder.path))]
+
+    def test_ours_are_those_taken_in_turn_with_pytorch(self):
+        rows = self.rows(torch=[pair(10, 400)], torch_paged=[pair(20, 400)], driver_pool=[pair(11, 700)],
+                         tcmalloc=[pair(12, 5)])
+        self.assertEqual(rows[0][-3:], ["PyTorch", "the driver's pool", "tcmalloc"])
+        self.assertEqual(rows[2], ["warm_pair/4096", "10.0", "20.0", "20.0", "40.0", "400", "700", "5.0"])
+
+    def test_without_pytorch_ours_are_those_beside_the_drivers_pool(self):
+        rows = self.rows(driver_pool=[pair(11, 700)])
+        self.assertEqual(rows[0], ["work", "cistern, `classic`", "with the ring on", "the driver's pool"])
+        self.assertEqual(rows[2], ["warm_pair/4096", "11.0", "22.0", "700"])
+
+    def test_a_turn_that_one_of_them_cannot_make_is_a_gap(self):
+        turn = bench("recorded_turn", cistern_ns=500, history_ns=600, cistern_plain_ns=9, history_plain_ns=30)
+        rows = self.rows(torch=[{**turn, "peer_ns": 1400, "peer_plain_ns": 450}], driver_pool=[turn])
+        self.assertEqual(rows[2], ["recorded_turn, the plain pair", "9.0", "30.0", "450", "–"])
+        self.assertEqual(rows[3], ["recorded_turn", "500", "600", "1,400", "–"])
 
 
 class HotTable(unittest.TestCase):
