@@ -62,7 +62,7 @@ class BasicBiasedMutex {
   // False: it does not lean towards the calling thread. Otherwise nobody else was inside since that was last, and
   // `leave` follows.
   [[nodiscard, gnu::always_inline]] bool try_enter() {
-    Bias* const bias = bias_.load(std::memory_order_acquire);
+    Bias* const bias = bias_.load(std::memory_order_acquire);  // as in lock
     return bias->thread == Processors::this_thread_if_known() && enter(*bias);
   }
   [[gnu::always_inline]] void leave() { entered_by_->inside.store(false, std::memory_order_release); }
@@ -86,8 +86,8 @@ class BasicBiasedMutex {
   };
   [[nodiscard, gnu::always_inline]] bool enter(Bias& bias) {
     bias.inside.store(true, std::memory_order_relaxed);
-    Processors::keep_order();  // the processor's part of it is the other side's barrier
-    if (bias_.load(std::memory_order_acquire) == &bias) {
+    Processors::keep_order();                              // the processor's part of it is the other side's barrier
+    if (bias_.load(std::memory_order_relaxed) == &bias) {  // its thread gave it to itself
       entered_by_ = &bias;
       ++bias.entries;
       return true;

@@ -22,15 +22,14 @@ class BasicReturnedBlocks {
  public:
   template <class T>
   using Atomic = typename Processors::template Atomic<T>;
+  using Thread = typename Processors::Thread;
   static constexpr std::size_t kPlaces = 64;
 
   // False: there is no room. Requires: neither 0 nor ~0.
   [[nodiscard]] bool put(std::uint64_t address) noexcept {
     tell_if_several_return();
-    std::uint64_t place = next_.load(std::memory_order_relaxed);
-    do {
-      if (!is_empty(place)) return false;
-    } while (!next_.compare_exchange_strong(place, place + 1, std::memory_order_seq_cst));
+    std::uint64_t place = 0;
+    if (!take_place(place)) return false;
     places_[place % kPlaces].store(address, std::memory_order_seq_cst);
     return true;
   }
@@ -52,10 +51,11 @@ class BasicReturnedBlocks {
     first_ = front_;
     return address;
   }
-  // Whether no place is filled, or about to be: then there is none. Without a loop.
+  // Whether no place is filled, or about to be: then there is none. Without a loop. For a stream that is not asleep:
+  // who puts to one that falls asleep meanwhile may be missed.
   [[nodiscard, gnu::always_inline]] bool is_surely_empty() const noexcept {
-    return places_[front_ % kPlaces].load(std::memory_order_seq_cst) == 0 &&
-           (!several_return_.load(std::memory_order_seq_cst) || next_.load(std::memory_order_seq_cst) == front_);
+    return places_[front_ % kPlaces].load(std::memory_order_relaxed) == 0 &&
+           (!several_return_.load(std::memory_order_relaxed) || next_.load(std::memory_order_relaxed) == front_);
   }
   // Returns the next one. Requires: the last of these calls found one.
   std::uint64_t drop_first() noexcept {
@@ -64,18 +64,22 @@ class BasicReturnedBlocks {
       return first();
     }
     std::uint64_t address = kTaken;
-    for (; address == kTaken; address = places_[front_ % kPlaces].load(std::memory_order_seq_cst))
+    for (; address == kTaken; address = places_[front_ % kPlaces].load(std::memory_order_acquire))
       places_[front_++ % kPlaces].store(0, std::memory_order_relaxed);
     emptied_.store(front_, std::memory_order_release);
     first_ = front_;
     return address != 0 ? address : first();
   }
 
- private:
-  using Thread = typename Processors::Thread;
-  static constexpr std::size_t kLine = 64;
-  static constexpr std::uint64_t kTaken = ~std::uint64_t{0};  // before its turn
-
+ protected:
+  // The next place, which is to be filled; a test stops in between. False: there is no room.
+  [[nodiscard]] bool take_place(std::uint64_t& place) noexcept {
+    place = next_.load(std::memory_order_relaxed);
+    do {
+      if (!is_empty(place)) return false;
+    } while (!next_.compare_exchange_strong(place, place + 1, std::memory_order_seq_cst));
+    return true;
+  }
   // As long as one thread returns all blocks no place is empty before one that is filled, and who empties need not look
   // at what each put changes, which would have to fetch that line again. Told once, for the same reason.
   void tell_if_several_return() noexcept {
@@ -83,12 +87,17 @@ class BasicReturnedBlocks {
     Thread before = returns_.load(std::memory_order_acquire);
     if (self != Thread{}) {
       if (before == self) return;
-      if (before == Thread{} && returns_.compare_exchange_strong(before, self, std::memory_order_seq_cst)) return;
+      if (before == Thread{} && returns_.compare_exchange_strong(before, self, std::memory_order_relaxed)) return;
     }
     if (before == Processors::nobody()) return;
     several_return_.store(true, std::memory_order_seq_cst);
     returns_.store(Processors::nobody(), std::memory_order_release);
   }
+
+ private:
+  static constexpr std::size_t kLine = 64;
+  static constexpr std::uint64_t kTaken = ~std::uint64_t{0};  // before its turn
+
   // Behind places that are about to be filled, if there are any.
   [[nodiscard, gnu::noinline]] std::uint64_t first_filled() noexcept {
     const std::uint64_t end = next_.load(std::memory_order_seq_cst);

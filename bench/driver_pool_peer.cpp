@@ -22,7 +22,7 @@ class DriverPool {
     stream_of_thread_ = streams_[stream % streams_.size()];
     CUdeviceptr address = 0;
     return mem_alloc_async_(&address, bytes, stream_of_thread_) == CUDA_SUCCESS ? reinterpret_cast<void*>(address)
-                                                                                 : nullptr;
+                                                                                : nullptr;
   }
   // On the stream of the thread's last request: in these workloads each thread has one.
   void release(void* pointer) {
@@ -44,10 +44,10 @@ class DriverPool {
     decltype(&cuStreamCreate) stream_create = nullptr;
     decltype(&cuDeviceGetDefaultMemPool) default_pool = nullptr;
     decltype(&cuMemPoolSetAttribute) set_attribute = nullptr;
-    if (!find(init, "cuInit") || !find(retain, "cuDevicePrimaryCtxRetain") ||
-        !find(stream_create, "cuStreamCreate") || !find(default_pool, "cuDeviceGetDefaultMemPool") ||
-        !find(set_attribute, "cuMemPoolSetAttribute") || !find(ctx_set_current_, "cuCtxSetCurrent") ||
-        !find(mem_alloc_async_, "cuMemAllocAsync") || !find(mem_free_async_, "cuMemFreeAsync"))
+    if (!find(init, "cuInit") || !find(retain, "cuDevicePrimaryCtxRetain") || !find(stream_create, "cuStreamCreate") ||
+        !find(default_pool, "cuDeviceGetDefaultMemPool") || !find(set_attribute, "cuMemPoolSetAttribute") ||
+        !find(ctx_set_current_, "cuCtxSetCurrent") || !find(mem_alloc_async_, "cuMemAllocAsync") ||
+        !find(mem_free_async_, "cuMemFreeAsync"))
       return false;
     CUmemoryPool pool = nullptr;
     cuuint64_t threshold = UINT64_MAX;

@@ -36,13 +36,13 @@ inline AllocatorOptions hot_options() { return AllocatorOptions::parse(policy_te
 // Makes the process's device one that has no bytes, and more memory than any of the workloads asks for, whatever
 // CISTERN_DEVICE said, and its heap one of the policy: only bookkeeping is measured here. There are addresses for 32
 // times the memory, of which paged memory reserves four times it for each of up to eight streams of a heap. Before the
-// first use of the device. CISTERN_BENCH_DEVICE names another, for recorded_turn_bench.cpp: most others ask the simulated
-// driver what was called.
+// first use of the device. CISTERN_BENCH_DEVICE names another, for recorded_turn_bench.cpp: most others ask the
+// simulated driver what was called.
 inline void use_accounting_device() {
   const char* named = std::getenv("CISTERN_BENCH_DEVICE");
   const char* device = named != nullptr ? named : "simulated:backing=none,capacity=256GiB";
-  static const int set = ::setenv("CISTERN_DEVICE", device, 1) |
-                         ::setenv("CISTERN_ALLOC_CONF", policy_text().c_str(), 1);
+  static const int set =
+      ::setenv("CISTERN_DEVICE", device, 1) | ::setenv("CISTERN_ALLOC_CONF", policy_text().c_str(), 1);
   static_cast<void>(set);
 }
 

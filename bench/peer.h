@@ -41,8 +41,8 @@ struct Peer::OnStream {
 };
 inline Peer::OnStream Peer::on_stream(unsigned stream) const { return {this, stream}; }
 
-// Null where it is not installed, or was not built, or lacks the device that it needs, or none is asked for. Throws InvalidArgument for
-// a name that is none of the above.
+// Null where it is not installed, or was not built, or lacks the device that it needs, or none is asked for. Throws
+// InvalidArgument for a name that is none of the above.
 [[nodiscard]] const Peer* process_peer();
 
 }  // namespace cistern

@@ -103,6 +103,25 @@ TEST(AwakeStreamsInterleaving, NoStreamTouchesAnothersBit) {
       });
 }
 
+// Whose bit another stream had before.
+TEST(AwakeStreamsInterleaving, AStreamWhoseFreesWaitIsFoundByItsBit) {
+  struct World {
+    World() { awake.give_back(awake.take(heaps[0])); }
+    std::array<StreamHeap, 2> heaps;
+    Delayed awake;
+    int others = 0;
+  };
+  for (const bool alone : {true, false})
+    testing::in_every_order(
+        8, [] { return std::make_unique<World>(); },
+        [alone](World& world) { world.awake.begin_awaiting(world.awake.take(world.heaps[1]), alone); },
+        [](World& world) {
+          world.awake.for_each(world.awake.awaiting(),
+                               [&](const StreamHeap& heap) { world.others += &heap != &world.heaps[1]; });
+        },
+        [](World& world, const std::string& order) { EXPECT_EQ(world.others, 0) << order; });
+}
+
 // A bit that was read before may stand for another stream by now: that one is whole.
 TEST(AwakeStreamsInterleaving, AStreamThatTakesABitIsWholeForWhoFindsItByThat) {
   struct World {

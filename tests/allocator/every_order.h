@@ -51,6 +51,7 @@ void make_it_lean(Mutex& mutex) {
     mutex.unlock();
   }
   TwoProcessors::current = machine;
+  if (machine != nullptr) machine->learn_all();  // what whoever had it released
 }
 
 }  // namespace cistern::testing

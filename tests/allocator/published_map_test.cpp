@@ -59,7 +59,7 @@ TEST(PublishedMap, FindsNothingBeforeAnythingIsThere) {
 
 using SteppedMap = PublishedMap<int, DelayingProcessors>;
 
-// At full counts of 3 stops, which take a minute.
+// At full counts of 3 stops.
 int stops() { return kSanitized ? 1 : scaled(10) < 10 ? 2 : 3; }
 
 // Numbers that begin their search at the same of 16 places, so that they lie behind each other and move

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -18,7 +19,18 @@ namespace {
 
 using testing::DelayingProcessors;
 using testing::in_every_order;
-using Returned = BasicReturnedBlocks<DelayingProcessors>;
+using testing::TwoProcessors;
+// One of whose returning threads stops where it has a place, and has not filled it.
+class Returned : public BasicReturnedBlocks<DelayingProcessors> {
+ public:
+  void stop_in_a_place() {
+    TwoProcessors::self = 2;  // a third thread
+    tell_if_several_return();
+    std::uint64_t place = 0;
+    EXPECT_TRUE(take_place(place));
+    TwoProcessors::self = 0;
+  }
+};
 
 void take_all(Returned& returned, std::vector<std::uint64_t>& taken) {
   for (std::uint64_t address = returned.first(); address != 0; address = returned.drop_first()) {
@@ -36,6 +48,16 @@ struct ReturningWorld {
   int refused = 0;
 };
 std::unique_ptr<ReturningWorld> new_returning_world() { return std::make_unique<ReturningWorld>(); }
+std::unique_ptr<ReturningWorld> world_where_one_has_stopped() {
+  auto world = new_returning_world();
+  world->returned.stop_in_a_place();
+  return world;
+}
+std::unique_ptr<ReturningWorld> world_with_a_full_ring() {
+  auto world = new_returning_world();
+  for (std::uint64_t i = 1; i <= Returned::kPlaces; ++i) EXPECT_TRUE(world->returned.put(i));
+  return world;
+}
 
 TEST(ReturnedBlocks, HoldsSoManyInTheirOrder) {
   ReturnedBlocks returned;
@@ -119,9 +141,64 @@ TEST(ReturnedBlocksInterleaving, OneThatStopsInTheMiddleHoldsUpNobody) {
       });
 }
 
-TEST(ReturnedBlocksInterleaving, WhatComesWhileAStreamFallsAsleepIsSeenByOneOfBoth) {
+// Who takes them sees what was done to them before.
+TEST(ReturnedBlocksInterleaving, WhatWasReturnedIsWholeForWhoTakesIt) {
+  struct World : ReturningWorld {
+    std::array<DelayingProcessors::Atomic<int>, 3> uses{};
+    int not_whole = 0;
+  };
   in_every_order(
-      4, new_returning_world,
+      kSanitized ? 2 : 4, [] { return std::make_unique<World>(); },
+      [](World& world) {
+        for (const std::uint64_t address : {1, 2}) {
+          world.uses[address].store(1, std::memory_order_relaxed);
+          EXPECT_TRUE(world.returned.put(address));
+        }
+      },
+      [](World& world) {
+        for (std::uint64_t address = world.returned.first(); address != 0; address = world.returned.drop_first())
+          world.not_whole += world.uses[address].load(std::memory_order_relaxed) != 1;
+      },
+      [](World& world, const std::string& order) { EXPECT_EQ(world.not_whole, 0) << order; });
+}
+
+// Who empties returns one itself, so that what it saw of the empty places is there for the other.
+TEST(ReturnedBlocksInterleaving, AnEmptyPlaceThatAnotherSawIsEmpty) {
+  in_every_order(
+      kSanitized ? 1 : 2, world_with_a_full_ring,
+      [](ReturningWorld& world) {
+        for (int i = 0; i < 2; ++i) {
+          world.taken.push_back(world.returned.first());
+          world.returned.drop_first();
+        }
+        if (!world.returned.put(Returned::kPlaces + 1)) ++world.refused;
+      },
+      [](ReturningWorld& world) {
+        if (!world.returned.put(Returned::kPlaces + 2)) ++world.refused;
+      },
+      [](ReturningWorld& world, const std::string& order) {
+        take_all(world.returned, world.taken);
+        EXPECT_EQ(world.taken.size() + static_cast<std::size_t>(world.refused), Returned::kPlaces + 2) << order;
+      });
+}
+
+// A third thread has a place before theirs, and has not filled it.
+TEST(ReturnedBlocksInterleaving, WhoReturnedOneFindsItBehindOneThatStopped) {
+  in_every_order(
+      kSanitized ? 2 : 4, world_where_one_has_stopped,
+      [](ReturningWorld& world) { EXPECT_TRUE(world.returned.put(1)); },
+      [](ReturningWorld& world) {
+        EXPECT_TRUE(world.returned.put(2));
+        if (!world.returned.is_surely_empty()) take_all(world.returned, world.taken);
+        world.is_found = std::count(world.taken.begin(), world.taken.end(), 2) == 1;
+      },
+      [](ReturningWorld& world, const std::string& order) { EXPECT_TRUE(world.is_found) << order; });
+}
+
+template <class Make>
+void expect_one_of_both_sees_it(const Make& make) {
+  in_every_order(
+      4, make,
       [](ReturningWorld& world) {
         world.found_asleep = world.returned.put(512, world.is_awake) == Returned::Put::to_who_sleeps;
         static_cast<void>(world.is_awake.load(std::memory_order_relaxed));  // it may be stopped here, too
@@ -133,6 +210,14 @@ TEST(ReturnedBlocksInterleaving, WhatComesWhileAStreamFallsAsleepIsSeenByOneOfBo
       [](ReturningWorld& world, const std::string& order) {
         EXPECT_TRUE(world.found_asleep || !world.taken.empty()) << order;
       });
+}
+
+TEST(ReturnedBlocksInterleaving, WhatComesWhileAStreamFallsAsleepIsSeenByOneOfBoth) {
+  expect_one_of_both_sees_it(new_returning_world);
+}
+
+TEST(ReturnedBlocksInterleaving, WhatComesBehindOneThatStoppedWhileAStreamFallsAsleepIsSeenByOneOfBoth) {
+  expect_one_of_both_sees_it(world_where_one_has_stopped);
 }
 
 TEST(ReturnedBlocks, ThreadsOfThisMachineLoseNothing) {

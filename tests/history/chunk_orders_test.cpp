@@ -109,6 +109,32 @@ TEST(HistoryChunkInterleaving, TheLastHolderFreesIt) {
       });
 }
 
+// Whatever another holder did with it is over when the last one gives its memory back.
+TEST(HistoryChunkInterleaving, WhoFreesItComesBehindAllThatHeldIt) {
+  in_every_order(
+      8,
+      [] {
+        auto world = std::make_unique<FilledWorld>();
+        world->snapshot = world->chunk.share();
+        world->chunks.when_unmapped = [seen = world.get()] {
+          if (seen->stored.load(std::memory_order_relaxed) != 2) ++seen->broken;
+        };
+        return world;
+      },
+      [](FilledWorld& world) {
+        world.stored.fetch_add(1, std::memory_order_relaxed);
+        world.snapshot.reset();
+      },
+      [](FilledWorld& world) {
+        world.stored.fetch_add(1, std::memory_order_relaxed);
+        world.chunk.reset();
+      },
+      [](FilledWorld& world, const std::string& order) {
+        EXPECT_EQ(world.broken, 0) << order;
+        EXPECT_EQ(world.chunks.live(), 0U) << order;
+      });
+}
+
 // A ring of two chunks whose first one a snapshot shares, and is about to be overwritten.
 struct SharingWorld {
   SharingWorld() {

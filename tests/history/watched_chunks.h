@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -45,7 +46,9 @@ class WatchedChunks {
     const auto chunk =
         std::find_if(chunks_.begin(), chunks_.end(), [&](const Chunk& each) { return each.memory.get() == memory; });
     if (chunk == chunks_.end() || chunk->times_unmapped++ != 0) ++wrong_unmaps_;
+    if (when_unmapped) when_unmapped();
   }
+  std::function<void()> when_unmapped;  // by who does it; may be empty
 
   static inline WatchedChunks* current = nullptr;
 
