@@ -56,14 +56,14 @@ class BasicBiasedMutex {
   [[gnu::always_inline]] void lock() {
     const Thread self = Processors::this_thread();
     Bias* const bias = bias_.load(std::memory_order_acquire);  // whose thread was written before
-    if (bias->thread == self && enter(*bias)) return;
+    if (bias->thread.load(std::memory_order_relaxed) == self && enter(*bias)) return;
     lock_for_all(self);
   }
   // False: it does not lean towards the calling thread. Otherwise nobody else was inside since that was last, and
   // `leave` follows.
   [[nodiscard, gnu::always_inline]] bool try_enter() {
     Bias* const bias = bias_.load(std::memory_order_acquire);  // as in lock
-    return bias->thread == Processors::this_thread_if_known() && enter(*bias);
+    return bias->thread.load(std::memory_order_relaxed) == Processors::this_thread_if_known() && enter(*bias);
   }
   [[gnu::always_inline]] void leave() { entered_by_->inside.store(false, std::memory_order_release); }
   [[gnu::always_inline]] void unlock() {
@@ -80,7 +80,7 @@ class BasicBiasedMutex {
 
   // Of one thread, for ever.
   struct Bias {
-    Thread thread{};
+    Atomic<Thread> thread{Thread{}};
     Atomic<bool> inside{false};
     std::uint32_t entries = 0;  // since it was given; its thread's while it is inside
   };
@@ -92,6 +92,7 @@ class BasicBiasedMutex {
       ++bias.entries;
       return true;
     }
+    // Who took the bias has passed a barrier since this thread was inside; ThreadSanitizer knows of none.
     bias.inside.store(false, std::memory_order_release);
     return false;
   }
@@ -155,8 +156,9 @@ void BasicBiasedMutex<Processors>::consider_bias(Thread self) {
 template <class Processors>
 typename BasicBiasedMutex<Processors>::Bias* BasicBiasedMutex<Processors>::bias_of(Thread self) {
   for (Bias& bias : biases_) {
-    if (bias.thread == Thread{}) bias.thread = self;
-    if (bias.thread == self) return &bias;
+    const Thread thread = bias.thread.load(std::memory_order_relaxed);
+    if (thread == Thread{}) bias.thread.store(self, std::memory_order_relaxed);
+    if (thread == Thread{} || thread == self) return &bias;
   }
   return nullptr;
 }
