@@ -80,14 +80,14 @@ class BasicBiasedMutex {
 
   // Of one thread, for ever.
   struct Bias {
-    Atomic<Thread> thread{Thread{}};
+    Atomic<Thread> thread{Thread{}};  // written before it is found; atomic for tests, which see a missing order so
     Atomic<bool> inside{false};
     std::uint32_t entries = 0;  // since it was given; its thread's while it is inside
   };
   [[nodiscard, gnu::always_inline]] bool enter(Bias& bias) {
     bias.inside.store(true, std::memory_order_relaxed);
     Processors::keep_order();                              // the processor's part of it is the other side's barrier
-    if (bias_.load(std::memory_order_relaxed) == &bias) {  // its thread gave it to itself
+    if (bias_.load(std::memory_order_relaxed) == &bias) {  // whose thread gave it to itself
       entered_by_ = &bias;
       ++bias.entries;
       return true;

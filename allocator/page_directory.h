@@ -50,7 +50,7 @@ class PageDirectory {
   }
   // Nothing, if the page is not there. O(1).
   void erase(std::uint64_t page) noexcept {
-    if (Leaf* const leaf = leaf_of(page)) leaf->values[page % kPagesOfLeaf].store(nullptr, std::memory_order_release);
+    if (Leaf* const leaf = leaf_of(page)) leaf->values[page % kPagesOfLeaf].store(nullptr, std::memory_order_relaxed);
   }
 
  private:

@@ -55,9 +55,9 @@ Sectors PagePlacement::tail_of(const PageRequest& request) {
   return fills_pages ? page.down(run->sectors) : run->sectors;
 }
 
-std::int64_t PagePlacement::pages_within_peak(const PageRequest& request) const {
+std::int64_t PagePlacement::pages_to_create(const PageRequest& request) const {
   const Sectors peak = std::max(peak_live_, live_ + request.sectors);
-  return std::min(table_.page().whole(peak + peak / kShareOverPeak), page_limit_);
+  return std::min(std::max(table_.page().whole(peak + peak / kShareOverPeak), settling_pages_), page_limit_);
 }
 
 // Small requests create some pages at once: a set-access for each would cost more than they are.
@@ -161,7 +161,7 @@ void PagePlacement::plan_miss(PagePlan& plan) {
 
   std::vector<FreeHandle> donors;
   std::int64_t created = needed;
-  if (table_.pages() + needed > pages_within_peak(request)) {
+  if (table_.pages() + needed > pages_to_create(request)) {
     DonorSearch search = donors_for(request, end - tail, end);
     donors = search.choose(needed);
     for (const FreeHandle& donor : donors) created -= donor.pages;
@@ -205,7 +205,7 @@ bool PagePlacement::plan_window_of_parts(PagePlan& plan, bool of_all_streams) {
   for (const FreeHandle& donor : donors) created -= donor.pages;
   if (created > page_limit_ - table_.pages()) return false;
   // Beyond what was ever live memory is created for want of free handles alone, be they too large for the window.
-  if (created > 0 && table_.pages() + created > pages_within_peak(request) && search.first_left()) return false;
+  if (created > 0 && table_.pages() + created > pages_to_create(request) && search.first_left()) return false;
 
   plan.kind = PlanKind::placed;
   plan.keeps_exact = true;

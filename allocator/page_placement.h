@@ -270,6 +270,7 @@ class PagePlacement {
   // page_retirement.cpp
   void forget_places() noexcept;
   void cut_ends() noexcept;
+  void give_room_to_settle() noexcept;
 
   // page_decay.cpp
   void note_uses() const noexcept;
@@ -289,7 +290,9 @@ class PagePlacement {
   [[nodiscard]] bool is_long(PageTable::Arena arena) const;
   void set_addresses(PagePlan& plan, bool goes_on_at_end);
   [[nodiscard]] Sectors tail_of(const PageRequest& request);
-  [[nodiscard]] std::int64_t pages_within_peak(const PageRequest& request) const;
+  // Up to so many there are to be before whole free handles are gathered: what was ever live, and what steps need that
+  // do not come to rest with that.
+  [[nodiscard]] std::int64_t pages_to_create(const PageRequest& request) const;
   [[nodiscard]] std::int64_t with_growth(const PageRequest& request, std::int64_t pages) const;
   [[nodiscard]] std::int32_t pages_of_new(const PageRequest& request, std::int64_t missing) const;
   void add_mapped(PagePlan& plan, PageTable::Handle handle, std::int32_t pages, bool moves_home);
@@ -346,6 +349,8 @@ class PagePlacement {
   PagePlan own_plan_;                             // likewise
   std::vector<Retiree> retiring_;                 // the next ones last
   std::int64_t retire_beyond_ = 0;                // mapped pages
+  std::int64_t settling_pages_ = 0;               // see give_room_to_settle
+  int growths_to_settle_ = 0;
 };
 
 }  // namespace cistern

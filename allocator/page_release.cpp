@@ -83,6 +83,8 @@ void PagePlacement::left(const Departure& departure) {
     if (leaving.is_gone) {
       remove_handle(leaving.handle);
       spending_.gone(leaving.pages);
+      settling_pages_ = 0;  // others have need of it
+      growths_to_settle_ = 0;
       continue;
     }
     for (std::size_t i = 0; i < leaving.pieces; ++i) {

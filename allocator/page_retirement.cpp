@@ -17,6 +17,10 @@ constexpr std::int64_t kManyMapped = 524288;
 constexpr std::int64_t kMostOfManyPages = 8;
 constexpr std::int64_t kFewMapped = 4096;
 
+// Of the memory that there is, as often as it at most doubles.
+constexpr std::int64_t kShareToSettle = 8;
+constexpr int kMostGrowthsToSettle = 6;
+
 std::int64_t most_mapped(std::int64_t pages) {
   return std::max(kFewMapped, std::min(kMostOfAPage * pages, kManyMapped + kMostOfManyPages * pages));
 }
@@ -53,6 +57,16 @@ void PagePlacement::begin_retirement() {
   std::reverse(retiring.begin(), retiring.end());  // the lowest addresses go first
   retiring_.swap(retiring);
   forget_places();
+  give_room_to_settle();
+}
+
+// Steps that come again have made all their mappings long before. Others find no bytes that are free together when they
+// ask, step after step, as where blocks wait for other streams; in more memory they come to rest. The traces studied
+// retire nothing.
+void PagePlacement::give_room_to_settle() noexcept {
+  if (growths_to_settle_ == kMostGrowthsToSettle) return;
+  ++growths_to_settle_;
+  settling_pages_ = table_.pages() + std::max<std::int64_t>(table_.pages() / kShareToSettle, 1);
 }
 
 void PagePlacement::abandon_retirement() noexcept {

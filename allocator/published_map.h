@@ -149,8 +149,9 @@ void PublishedMap<Value, Processors>::erase(std::uint64_t key) noexcept {
     entries[gap].key.store(moved, std::memory_order_release);
     gap = i;
   }
-  entries[gap].key.store(0, std::memory_order_release);
-  entries[gap].value.store(nullptr, std::memory_order_release);
+  // Who reads these finds nothing, whatever else it reads.
+  entries[gap].key.store(0, std::memory_order_relaxed);
+  entries[gap].value.store(nullptr, std::memory_order_relaxed);
   --size_;
 }
 

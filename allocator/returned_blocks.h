@@ -87,7 +87,9 @@ class BasicReturnedBlocks {
     Thread before = returns_.load(std::memory_order_acquire);
     if (self != Thread{}) {
       if (before == self) return;
-      if (before == Thread{} && returns_.compare_exchange_strong(before, self, std::memory_order_relaxed)) return;
+      if (before == Thread{} &&
+          returns_.compare_exchange_strong(before, self, std::memory_order_relaxed, std::memory_order_acquire))
+        return;
     }
     if (before == Processors::nobody()) return;
     several_return_.store(true, std::memory_order_seq_cst);

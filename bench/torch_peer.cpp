@@ -1,6 +1,6 @@
 // PyTorch's caching allocator as a peer (peer.h): a library of its own, which scripts/device_peers.sh
-// compiles on the machine that has PyTorch and a device, against the PyTorch that is there. Every
-// function does what a tensor's storage does: raw_alloc and raw_delete are behind its DataPtr.
+// compiles on the machine that has PyTorch and a device, against the PyTorch that is there. A block takes the
+// allocator's steps that a tensor's storage takes, without the storage.
 
 #include <ATen/Context.h>
 #include <c10/cuda/CUDACachingAllocator.h>

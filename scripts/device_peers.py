@@ -30,8 +30,8 @@ WORKS = [("two_threads", "_one", "two_threads, one"), ("two_threads", "_two", "t
 def table(figures):
     works = [(name, "", name) for prefix in ("warm_pair/", "mixed_sizes/", "trace_replay/")
              for name in sorted(figures.names(prefix), key=by_size)]
-    columns = [(title, run if who == "peer" or figures.has_run(run) else "driver_pool", who) for title, run, who in COLUMNS
-               if figures.has_run(run) or run == "torch" and who != "peer"]
+    columns = [(title, run if figures.has_run(run) else "driver_pool", who) for title, run, who in COLUMNS
+               if figures.has_counter(run, f"{who}_") or run == "torch" and who != "peer"]
     lines = ["| work | " + " | ".join(title for title, _, _ in columns) + " |",
              "| --- | " + " | ".join(["---:"] * len(columns)) + " |"]
     for name, middle, title in works + WORKS:

@@ -59,7 +59,7 @@ prepare() {
       while read -r library; do cp -Lu "$library" "$into/lib/"; done
   done
   # A comparator of the hot path, where it is installed.
-  library=$({ ldconfig -p 2>/dev/null || /sbin/ldconfig -p; } | awk '/libtcmalloc_minimal\.so\.4 / { print $NF; exit }')
+  library=$({ ldconfig -p 2>/dev/null || /sbin/ldconfig -p; } | awk '/libtcmalloc_minimal\.so\.4 / && !found++ { print $NF }')
   if [[ -n $library ]]; then cp -L "$library" "$into/lib/"; fi
   echo "prepared build/gpu: $(du -sh "$into" | cut -f1)"
 }
@@ -228,6 +228,8 @@ slug=$(tr '[:upper:] ' '[:lower:]-' <<<"${name:-$device}" | tr -cd 'a-z0-9.-')
   cat "$scratch/costs.md"
   echo
   echo "## Replays: policy \`classic\`"
+  echo
+  echo "Driver time is modelled, by the costs that \`bench/costs.json\` had before this run."
   echo
   cat "$scratch/replays.md"
   if [[ -s $scratch/peers.md ]]; then

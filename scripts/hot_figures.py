@@ -16,7 +16,7 @@ def nanoseconds(value):
 
 
 class Figures:
-    """`values`: "RUN BENCHMARK COUNTER" to the repetitions' values. RUN is a peer, metadata or callgrind."""
+    """`values`: "RUN BENCHMARK COUNTER" to the repetitions' values. RUN is a peer, metadata, callgrind or a name of the script's that ran it."""
 
     def __init__(self, folder):
         self.values = {}
@@ -48,6 +48,9 @@ class Figures:
 
     def has_run(self, run):
         return any(key.startswith(f"{run} ") for key in self.values)
+
+    def has_counter(self, run, beginning):
+        return any(key.startswith(f"{run} ") and key.split(" ")[2].startswith(beginning) for key in self.values)
 
 
 class Bench:

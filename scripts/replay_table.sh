@@ -47,7 +47,7 @@ markdown_rows() {
 replay_table() {
   local command=$1 policy=$2 file status
   shift 2
-  echo "| trace | ops | peak live MiB | peak reserved MiB | ratio | repeat driver calls | host syncs | driver ms | ns/op | retries | ooms |"
+  echo "| trace | ops | peak live MiB | peak reserved MiB | ratio | repeat driver calls | host syncs | modelled driver ms | ns/op | retries | ooms |"
   echo "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"
   for file in "$@"; do
     status=0

@@ -124,6 +124,89 @@ TEST_F(PageRetirementTest, MuchMemoryHasFewerMappingsOfAPage) {
   audit();
 }
 
+// Steps of 20 sizes, each of whose blocks is freed at once and waits for 21 more requests, as for another stream: every
+// one asks when the bytes that it had before are not free.
+class WaitingSteps : public PageRetirementTest {
+ protected:
+  // Returns how often bytes were gathered in the last of so many steps.
+  std::int64_t run(int steps, int last) {
+    std::int64_t before = 0;
+    for (int step = 0; step < steps; ++step) {
+      if (step == steps - last) before = gathered();
+      for (const Sectors sectors : sizes_) turn(sectors);
+    }
+    return gathered() - before;
+  }
+  void turn(Sectors sectors) {
+    retire();
+    waiting_.push_back(allocate(sectors));
+    placement_.freed(waiting_.back());
+    if (waiting_.size() <= 21) return;
+    placement_.settle(waiting_.front());
+    waiting_.erase(waiting_.begin());
+  }
+  void give_all_back() {
+    for (const PagedBlock& block : waiting_) placement_.settle(block);
+    waiting_.clear();
+    Departure departure = placement_.leave(placement_.table().pages());
+    for (Departure::Leaving& leaving : departure.handles) {
+      for (std::size_t i = 0; i < leaving.mappings; ++i) {
+        Departure::Mapping& mapping = departure.mappings[leaving.first_mapping + i];
+        driver_.unmap(leaving.handle, mapping.address);
+        mapping.is_gone = true;
+      }
+      leaving.is_gone = true;
+      driver_.release(leaving.handle);
+    }
+    placement_.left(departure);
+  }
+  [[nodiscard]] std::int64_t pages() const { return placement_.table().pages(); }
+  [[nodiscard]] std::int64_t gathered() const { return placement_.counts().misses + placement_.counts().chosen; }
+
+  std::vector<PagedBlock> waiting_;
+  const std::vector<Sectors> sizes_ = [] {
+    std::mt19937_64 random(20261127);
+    std::vector<Sectors> sizes;
+    for (int i = 0; i < 20; ++i)
+      sizes.push_back(128 * (Sectors{1} << random() % 6) + static_cast<Sectors>(random() % 128));
+    return sizes;
+  }();
+};
+
+TEST_F(WaitingSteps, ComeToRestInMoreMemory) {
+  EXPECT_EQ(run(6000, 100), 0);
+  EXPECT_GT(begun_, 0) << "they did not by themselves";
+  audit();
+}
+
+// However often mappings retire.
+TEST_F(WaitingSteps, HaveAtMostTwiceTheMemory) {
+  run(10, 1);
+  const std::int64_t before = pages();
+  for (int times = 0; times < 20; ++times) {
+    placement_.begin_retirement();
+    retire(1000000);
+    run(10, 1);
+    ASSERT_LE(pages(), before * 21 / 10) << "after " << times;
+  }
+  EXPECT_GT(pages(), before * 3 / 2);
+  audit();
+}
+
+TEST_F(WaitingSteps, HaveNoMoreOnceMemoryWasGivenBack) {
+  run(1, 1);
+  const std::int64_t of_one = pages();
+  placement_.begin_retirement();
+  retire(1000000);
+  run(10, 1);
+  ASSERT_GT(pages(), of_one * 17 / 16);
+  give_all_back();
+  ASSERT_EQ(pages(), 0);
+  run(1, 1);
+  EXPECT_LT(pages(), of_one * 17 / 16);
+  audit();
+}
+
 TEST_F(PageRetirementTest, WhatIsUsedStays) {
   const PagedBlock window = allocate_window();
   std::vector<PagedBlock> kept;

@@ -9,6 +9,7 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "tests/allocator/every_order.h"
@@ -21,15 +22,23 @@ using testing::DelayingProcessors;
 using testing::in_every_order;
 using testing::TwoProcessors;
 // One of whose returning threads stops where it has a place, and has not filled it.
-class Returned : public BasicReturnedBlocks<DelayingProcessors> {
+struct ManyThreads : DelayingProcessors {
+  [[nodiscard]] static Thread this_thread() noexcept { return identity != 0 ? identity : TwoProcessors::self + 1; }
+  static inline thread_local Thread identity = 0;  // a third thread's, whose steps one of the two takes
+};
+class Returned : public BasicReturnedBlocks<ManyThreads> {
  public:
   void stop_in_a_place() {
-    TwoProcessors::self = 2;  // a third thread
-    tell_if_several_return();
     std::uint64_t place = 0;
+    begin_as_a_third();
     EXPECT_TRUE(take_place(place));
-    TwoProcessors::self = 0;
   }
+  void begin_as_a_third() {
+    const Thread before = std::exchange(ManyThreads::identity, 3);
+    tell_if_several_return();
+    ManyThreads::identity = before;
+  }
+  using BasicReturnedBlocks<ManyThreads>::tell_if_several_return;
 };
 
 void take_all(Returned& returned, std::vector<std::uint64_t>& taken) {
@@ -191,6 +200,22 @@ TEST(ReturnedBlocksInterleaving, WhoReturnedOneFindsItBehindOneThatStopped) {
         EXPECT_TRUE(world.returned.put(2));
         if (!world.returned.is_surely_empty()) take_all(world.returned, world.taken);
         world.is_found = std::count(world.taken.begin(), world.taken.end(), 2) == 1;
+      },
+      [](ReturningWorld& world, const std::string& order) { EXPECT_TRUE(world.is_found) << order; });
+}
+
+// Both come when none did, and a third: who is told by that several return, has what that thread told before.
+TEST(ReturnedBlocksInterleaving, WhoIsNotTheFirstToReturnFindsItBehindOneThatStopped) {
+  in_every_order(
+      kSanitized ? 2 : 4, new_returning_world,
+      [](ReturningWorld& world) {
+        EXPECT_TRUE(world.returned.put(1));
+        if (!world.returned.is_surely_empty()) take_all(world.returned, world.taken);
+        world.is_found = std::count(world.taken.begin(), world.taken.end(), 1) == 1;
+      },
+      [](ReturningWorld& world) {
+        world.returned.stop_in_a_place();
+        world.returned.tell_if_several_return();
       },
       [](ReturningWorld& world, const std::string& order) { EXPECT_TRUE(world.is_found) << order; });
 }

@@ -80,9 +80,14 @@ class DevicePeers(unittest.TestCase):
 
     def test_a_turn_that_one_of_them_cannot_make_is_a_gap(self):
         turn = bench("recorded_turn", cistern_ns=500, history_ns=600, cistern_plain_ns=9, history_plain_ns=30)
-        rows = self.rows(torch=[{**turn, "peer_ns": 1400, "peer_plain_ns": 450}], driver_pool=[turn])
-        self.assertEqual(rows[2], ["recorded_turn, the plain pair", "9.0", "30.0", "450", "–"])
-        self.assertEqual(rows[3], ["recorded_turn", "500", "600", "1,400", "–"])
+        rows = self.rows(torch=[{**turn, "peer_ns": 1400, "peer_plain_ns": 450}], driver_pool=[pair(11, 700), turn])
+        self.assertEqual(rows[-2], ["recorded_turn, the plain pair", "9.0", "30.0", "450", "–"])
+        self.assertEqual(rows[-1], ["recorded_turn", "500", "600", "1,400", "–"])
+
+    def test_a_peer_that_was_not_there_has_no_column(self):
+        alone = pair(10, 400)
+        del alone["peer_ns"]
+        self.assertEqual(self.rows(driver_pool=[pair(11, 700)], tcmalloc=[alone])[0][-1], "the driver's pool")
 
 
 class HotTable(unittest.TestCase):
