@@ -12,7 +12,7 @@ namespace {
 
 // A block whose last page would be filled to 1 - 1/64 begins at a page edge rather than in a tail.
 constexpr Sectors kFilled = 64;
-// Memory may exceed what was ever live by this share before whole free handles are gathered.
+// Memory may exceed what was ever live by this share before whole free handles are gathered, where no room was given.
 constexpr Sectors kShareOverPeak = 500;
 // A handle is at most this share of the request that it is made for: what is left of it serves others badly.
 constexpr Sectors kLeastHandlesOfRequest = 96;
@@ -55,7 +55,7 @@ Sectors PagePlacement::tail_of(const PageRequest& request) {
   return fills_pages ? page.down(run->sectors) : run->sectors;
 }
 
-std::int64_t PagePlacement::pages_to_create(const PageRequest& request) const {
+std::int64_t PagePlacement::pages_before_gathering(const PageRequest& request) const {
   const Sectors peak = std::max(peak_live_, live_ + request.sectors);
   return std::min(std::max(table_.page().whole(peak + peak / kShareOverPeak), settling_pages_), page_limit_);
 }
@@ -161,7 +161,7 @@ void PagePlacement::plan_miss(PagePlan& plan) {
 
   std::vector<FreeHandle> donors;
   std::int64_t created = needed;
-  if (table_.pages() + needed > pages_to_create(request)) {
+  if (table_.pages() + needed > pages_before_gathering(request)) {
     DonorSearch search = donors_for(request, end - tail, end);
     donors = search.choose(needed);
     for (const FreeHandle& donor : donors) created -= donor.pages;
@@ -205,7 +205,7 @@ bool PagePlacement::plan_window_of_parts(PagePlan& plan, bool of_all_streams) {
   for (const FreeHandle& donor : donors) created -= donor.pages;
   if (created > page_limit_ - table_.pages()) return false;
   // Beyond what was ever live memory is created for want of free handles alone, be they too large for the window.
-  if (created > 0 && table_.pages() + created > pages_to_create(request) && search.first_left()) return false;
+  if (created > 0 && table_.pages() + created > pages_before_gathering(request) && search.first_left()) return false;
 
   plan.kind = PlanKind::placed;
   plan.keeps_exact = true;

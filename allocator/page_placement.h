@@ -187,6 +187,9 @@ class PagePlacement {
   void begin_retirement();
   void abandon_retirement() noexcept;
   [[nodiscard]] bool retires() const { return !retiring_.empty(); }
+  // Memory beyond what was ever live is not created any more before free handles are gathered, where steps that wait
+  // got room for that: the device has none, or it is wanted elsewhere.
+  void end_room_to_settle() noexcept;
   // Throws std::bad_alloc, unchanged.
   [[nodiscard]] std::vector<Retiree> take_retirees(std::size_t most);
   void retired(const std::vector<Retiree>& batch) noexcept;
@@ -270,6 +273,7 @@ class PagePlacement {
   // page_retirement.cpp
   void forget_places() noexcept;
   void cut_ends() noexcept;
+  void stop_retirement() noexcept;
   void give_room_to_settle() noexcept;
 
   // page_decay.cpp
@@ -290,9 +294,9 @@ class PagePlacement {
   [[nodiscard]] bool is_long(PageTable::Arena arena) const;
   void set_addresses(PagePlan& plan, bool goes_on_at_end);
   [[nodiscard]] Sectors tail_of(const PageRequest& request);
-  // Up to so many there are to be before whole free handles are gathered: what was ever live, and what steps need that
-  // do not come to rest with that.
-  [[nodiscard]] std::int64_t pages_to_create(const PageRequest& request) const;
+  // Up to so many there are to be before whole free handles are gathered: what was ever live, or what steps that wait
+  // need to come to rest.
+  [[nodiscard]] std::int64_t pages_before_gathering(const PageRequest& request) const;
   [[nodiscard]] std::int64_t with_growth(const PageRequest& request, std::int64_t pages) const;
   [[nodiscard]] std::int32_t pages_of_new(const PageRequest& request, std::int64_t missing) const;
   void add_mapped(PagePlan& plan, PageTable::Handle handle, std::int32_t pages, bool moves_home);
@@ -349,8 +353,9 @@ class PagePlacement {
   PagePlan own_plan_;                             // likewise
   std::vector<Retiree> retiring_;                 // the next ones last
   std::int64_t retire_beyond_ = 0;                // mapped pages
-  std::int64_t settling_pages_ = 0;               // see give_room_to_settle
-  int growths_to_settle_ = 0;
+  bool needs_room_ = false;                       // steps that wait do, once all that retires is gone
+  std::int64_t settling_pages_ = 0;               // what may be created for them; 0: what was ever live alone
+  std::int64_t settled_from_ = 0;                 // the pages that there were before; 0: they have no more
 };
 
 }  // namespace cistern

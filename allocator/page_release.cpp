@@ -41,7 +41,7 @@ Departure PagePlacement::leave(FreeHandles free, std::int64_t pages) {
     free_.take(table_.home_of(leaving.handle), table_.sectors_of(leaving.handle), departure.taken);
   if (departure.empty()) return departure;
   ++departures_;
-  retiring_.clear();
+  stop_retirement();
   return departure;
 }
 
@@ -83,8 +83,6 @@ void PagePlacement::left(const Departure& departure) {
     if (leaving.is_gone) {
       remove_handle(leaving.handle);
       spending_.gone(leaving.pages);
-      settling_pages_ = 0;  // others have need of it
-      growths_to_settle_ = 0;
       continue;
     }
     for (std::size_t i = 0; i < leaving.pieces; ++i) {
@@ -93,6 +91,7 @@ void PagePlacement::left(const Departure& departure) {
     }
   }
   free_.drop_room(departure.room);
+  end_room_to_settle();
   forget_places();
   cut_ends();
 }

@@ -17,9 +17,10 @@ constexpr std::int64_t kManyMapped = 524288;
 constexpr std::int64_t kMostOfManyPages = 8;
 constexpr std::int64_t kFewMapped = 4096;
 
-// Of the memory that there is, as often as it at most doubles.
+// Of the memory that there is: what has to wait of it for steps that wait to be what finds no rest, and what they get
+// each time. In all they get as much again as there was.
 constexpr std::int64_t kShareToSettle = 8;
-constexpr int kMostGrowthsToSettle = 6;
+constexpr std::int64_t kMostToSettle = 2;
 
 std::int64_t most_mapped(std::int64_t pages) {
   return std::max(kFewMapped, std::min(kMostOfAPage * pages, kManyMapped + kMostOfManyPages * pages));
@@ -36,12 +37,14 @@ void PagePlacement::begin_retirement() {
   catch_up();
   // By arena and page: whether a block lies there.
   std::vector<std::vector<bool>> is_used;
+  Sectors placed = 0;
   for (PageTable::Arena arena = 0; arena < table_.arenas(); ++arena)
     is_used.emplace_back(static_cast<std::size_t>(table_.slots(arena)));
   const auto page_of = [this](Sectors address) {
     return static_cast<std::size_t>(table_.page().whole(address - PageTable::begin_of(PageTable::arena_of(address))));
   };
   places_.for_each_live([&](const KnownPlace& place) {
+    placed += place.sectors;
     auto& used = is_used[static_cast<std::size_t>(PageTable::arena_of(place.address))];
     const std::size_t last = page_of(place.address + place.sectors - 1);
     for (std::size_t page = page_of(place.address); page <= last; ++page) used[page] = true;
@@ -56,21 +59,26 @@ void PagePlacement::begin_retirement() {
   });
   std::reverse(retiring.begin(), retiring.end());  // the lowest addresses go first
   retiring_.swap(retiring);
+  if (retiring_.empty()) retire_beyond_ = 2 * table_.mapped_pages();
+  needs_room_ = !retiring_.empty() && kShareToSettle * (placed - live_) >= table_.page().sectors(table_.pages());
   forget_places();
-  give_room_to_settle();
 }
 
-// Steps that come again have made all their mappings long before. Others find no bytes that are free together when they
-// ask, step after step, as where blocks wait for other streams; in more memory they come to rest. The traces studied
-// retire nothing.
+// Steps that come again have made all their mappings long before, where their blocks are free at once. Those that wait
+// for other streams leave bytes that are free together only by chance, and in the least memory each step makes mappings
+// for others; in more it comes to rest. The traces studied retire nothing.
 void PagePlacement::give_room_to_settle() noexcept {
-  if (growths_to_settle_ == kMostGrowthsToSettle) return;
-  ++growths_to_settle_;
-  settling_pages_ = table_.pages() + std::max<std::int64_t>(table_.pages() / kShareToSettle, 1);
+  if (settled_from_ == 0) settled_from_ = table_.pages();
+  const std::int64_t more = std::max<std::int64_t>(table_.pages() / kShareToSettle, 1);
+  settling_pages_ = std::min(table_.pages() + more, kMostToSettle * settled_from_);
+}
+void PagePlacement::end_room_to_settle() noexcept {
+  settling_pages_ = 0;
+  if (table_.pages() <= settled_from_) settled_from_ = 0;
 }
 
 void PagePlacement::abandon_retirement() noexcept {
-  retiring_.clear();
+  stop_retirement();
   retire_beyond_ = 2 * table_.mapped_pages();
 }
 
@@ -90,7 +98,13 @@ void PagePlacement::retired(const std::vector<Retiree>& batch) noexcept {
   if (!retiring_.empty()) return;
   // What the driver refuses to unmap is not asked for at once again.
   retire_beyond_ = table_.mapped_pages() > most_mapped(table_.pages()) ? 2 * table_.mapped_pages() : 0;
+  if (std::exchange(needs_room_, false) && retire_beyond_ == 0) give_room_to_settle();
   cut_ends();
+}
+
+void PagePlacement::stop_retirement() noexcept {
+  retiring_.clear();
+  needs_room_ = false;
 }
 
 void PagePlacement::forget_places() noexcept {

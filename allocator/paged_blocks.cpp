@@ -158,6 +158,7 @@ std::optional<PagedBlock> DeviceAllocator::try_place(const Request& request, Gro
       continue;
     }
     if (outcome.result == CUDA_ERROR_OUT_OF_MEMORY) {
+      placement.end_room_to_settle();  // or each miss would ask in vain
       const bool has_less = outcome.call == DriverEntryId::mem_create && outcome.created < refusals.pages_left;
       refusals.pages_left = outcome.call == DriverEntryId::mem_create ? outcome.created : 0;
       if (growth == Growth::left && has_less) continue;

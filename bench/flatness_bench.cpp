@@ -1,6 +1,6 @@
-// Is a hit as cheap among a million free blocks as among none? A warm pair in heaps of the same
-// pool with N free blocks of other sizes, in turn. None of them has exactly the size, so that
-// the pair splits a block and merges it again in every heap, as it does where there are no others.
+// Is a warm pair as cheap among a million free blocks as among none? In heaps of the same pool with N free blocks of
+// other sizes, in turn. None of them is looked at: a free and the same request after it cancel each other (LazyFree).
+// What a search among many takes is in mixed_sizes_bench.cpp.
 
 #include <memory>
 

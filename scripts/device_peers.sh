@@ -29,7 +29,7 @@ run_beside() {
   fi
   if ! time_benchmarks '^(warm_pair|mixed_sizes|trace_replay|two_threads)' "$run.json" ||
     ! CISTERN_BENCH_DEVICE=cuda time_benchmarks '^recorded_turn' "$run.recorded.json"; then
-    echo "./dev gpu: the hot path could not be timed beside $peer:" >&2
+    echo "- The hot path could not be timed beside $run."
     tail -n 20 "$peers/log" >&2
     rm -f "$peers/1.$run".*json  # what is cut off is no figure
     return 1
@@ -38,7 +38,7 @@ run_beside() {
 
 # time_benchmarks REGEX FILE
 time_benchmarks() {
-  "$build/bench/cistern_bench" --benchmark_filter="$1" --benchmark_out="$peers/1.$2" --benchmark_out_format=json \
+  timeout 300 "$build/bench/cistern_bench" --benchmark_filter="$1" --benchmark_out="$peers/1.$2" --benchmark_out_format=json \
     >"$peers/log" 2>&1
 }
 

@@ -55,7 +55,7 @@ prepare() {
     strip -o "$into/$binary" "$root/build/release/$binary"
     # All but the C library's own, which must be the other machine's.
     ldd "$root/build/release/$binary" | awk '$2 == "=>" && $3 ~ /^\// { print $3 }' |
-      grep -vE '/(libc|libm|libdl|librt|libpthread|ld-linux[^/]*)\.so' |
+      { grep -vE '/(libc|libm|libdl|librt|libpthread|ld-linux[^/]*)\.so' || true; } |
       while read -r library; do cp -Lu "$library" "$into/lib/"; done
   done
   # A comparator of the hot path, where it is installed.
@@ -196,7 +196,11 @@ replay_table "$build/tools/cistern" classic "${traces[@]}" | tee "$scratch/repla
 
 rm -f "$scratch/peers.md"
 peers_timed=yes
-if [[ $device == cuda && -x $build/${peer_binaries[0]} ]] && command -v python3 >/dev/null; then
+if [[ $device == simulated ]]; then
+  : # it is no place for the others
+elif [[ ! -x $build/${peer_binaries[0]} ]] || ! command -v python3 >/dev/null; then
+  echo "./dev gpu: without python3 and $build/${peer_binaries[0]} the hot path is not timed beside others" >&2
+else
   echo "== the hot path beside allocators of the device"
   device_peers | tee "$scratch/peers.md" || peers_timed=no
 fi

@@ -89,6 +89,30 @@ TEST_F(PagedBoundTest, RandomProgramsKeepToIt) {
   }
 }
 
+// What retires gives no room where no block waits.
+TEST_F(PagedBoundTest, ProgramsWhoseMappingsRetireKeepToIt) {
+  std::mt19937_64 random(20261129);
+  int retired = 0;
+  for (int i = 0; i < 4000 && !HasFatalFailure(); ++i) {
+    if (live_.size() < 30 || random() % 2 == 0)
+      allocate(static_cast<Sectors>(1 + random() % (1 + random() % 3000)));
+    else
+      free(random() % live_.size());
+    while (live_.size() > 40) free(random() % live_.size());
+    if (i % 200 != 199) continue;
+    placement_.begin_retirement();
+    std::vector<PagePlacement::Retiree> all = placement_.take_retirees(1000000);
+    for (PagePlacement::Retiree& one : all) {
+      driver_.unmap(one.handle, one.address);
+      one.is_gone = true;
+    }
+    retired += static_cast<int>(all.size());
+    if (!all.empty()) placement_.retired(all);
+  }
+  EXPECT_GT(retired, 100);
+  placement_.audit();
+}
+
 // Every second block of one size goes, and the next size fits into none of the holes.
 TEST_F(PagedBoundTest, SizesThatGrowKeepToIt) {
   for (Sectors sectors = 20; sectors < 1200 && !HasFatalFailure(); sectors += sectors / 3) {

@@ -1,3 +1,4 @@
+#include <fmt/format.h>
 #include <cstdlib>
 #include <optional>
 #include <set>
@@ -259,6 +260,37 @@ TEST_F(ReplayCommandTest, EventLagKeepsBlocksPendingForThatManyOperations) {
   };
   EXPECT_EQ(active_after("0"), (std::vector<std::int64_t>{1, 1, 1, 1, 2, 3, 2, 1, 0, 0}));
   EXPECT_EQ(active_after("3"), (std::vector<std::int64_t>{1, 1, 1, 2, 3, 3, 2, 1, 0, 0}));
+}
+
+// Steps of 20 sizes whose blocks stream 1 uses, too: each asks while those of the step before are pending.
+std::string waiting_steps(int steps) {
+  constexpr int kMiB[] = {2, 16, 1, 4, 32, 8, 1, 2, 16, 4, 1, 32, 8, 2, 4, 16, 1, 8, 2, 32};
+  std::string text;
+  for (int step = 0; step < steps; ++step)
+    for (int i = 0; i < 20; ++i)
+      text += fmt::format("a {0} {1} 0\nr {0} 1\nf {0}\n", i, kMiB[i] * (1 << 20) + 512 * (i * 37 % 512));
+  return text;
+}
+
+TEST_F(ReplayCommandTest, StepsThatWaitForOtherStreamsComeToRest) {
+  const std::string trace = write("waiting.trace", waiting_steps(2000));
+  const auto replay = run({"replay", trace, "--policy", "paged", "--json", "--event-lag", "32"}).objects();
+  ASSERT_EQ(replay.size(), 1U);
+  EXPECT_EQ(replay[0]["repeat_driver_calls"], 0);
+  EXPECT_GT(replay[0]["driver_calls"]["cuMemUnmap"], 0) << "they did not by themselves";
+}
+
+// The device has less than they would take for it: it is asked for that once in a while, not with each miss.
+TEST_F(ReplayCommandTest, StepsThatWaitAreServedWhereTheDeviceHasNoRoomForThem) {
+  const std::string trace = write("waiting.trace", waiting_steps(1000));
+  const std::string most = std::to_string(run({"replay", trace, "--policy", "paged", "--json", "--event-lag", "64"})
+                                              .objects()[0]["peak_reserved_bytes"]
+                                              .get<std::int64_t>() *
+                                          95 / 100);
+  const auto replay =
+      run({"replay", trace, "--policy", "paged", "--json", "--event-lag", "64", "--capacity", most}).objects();
+  EXPECT_EQ(replay[0]["ooms"], 0);
+  EXPECT_LT(replay[0]["driver_calls"]["cuMemCreate"], 400);
 }
 
 TEST_F(ReplayCommandTest, SettingsOfTheSimulatedDeviceAreRefusedOnARealOne) {
