@@ -4,6 +4,7 @@
 //
 // A copy goes through the arena from end to end, as fast as the memory allows; in the order of their segments
 // blocks lie anywhere. Only where most of the arena is free are the segments followed instead.
+// Complexity: a copy O(room in the arena), or O(blocks); to visit them O(chunks log chunks), and O(log chunks) a block.
 // Not thread-safe: a snapshot's own. What is copied is guarded by the heap's lock.
 
 #include "allocator/block.h"

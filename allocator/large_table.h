@@ -4,6 +4,7 @@
 // kernel has them (Linux, Documentation/admin-guide/mm/transhuge.rst: "madvise"). A table of some MiB in small pages
 // costs a fault each 4 KiB when it is made, and a walk of the page tables at most looks. All of it is there from the
 // start, so that nobody waits for a large page under a stream's lock. LeakSanitizer looks for no pointers in it.
+// Complexity: O(bytes) to make one.
 
 #include <cstddef>
 #include <limits>

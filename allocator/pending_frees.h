@@ -7,6 +7,7 @@
 // another's finished frees. Queues are visited with the legacy default stream first, then
 // by descending stream id: the order in which PyTorch's recorded runs did.
 // Only add takes host memory: when memory runs out, what is pending is waited for without any.
+// Complexity: to add or to end one O(queues), to poll O(queues and events that are done), to visit or take O(entries).
 // Not thread-safe: the owning DeviceAllocator holds its lock around every call.
 
 #include "allocator/block.h"

@@ -2,7 +2,7 @@
 
 // Retired: what the heap has let go, and what may run a user's code or a driver call when it ends: so it ends
 // after the heap's lock was given up. Putting it here takes no host memory, which may be why it goes.
-// Not thread-safe: the heap's lock is held.
+// Complexity: O(1) to put something here. Not thread-safe: the heap's lock is held.
 
 #include "allocator/block.h"
 #include "allocator/use_nodes.h"

@@ -3,6 +3,7 @@
 // SegmentList: segments that somebody has chosen, to give them back or to move them. Linked through
 // the segments themselves: what is done when memory runs out takes none of the host's.
 //
+// Complexity: O(1), but for sort.
 // Not thread-safe. Under the heap's lock a segment may be put into a list; what is in one while the
 // lock is given up is marked `releasing`, and its link belongs to the list's owner.
 

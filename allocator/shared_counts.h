@@ -7,8 +7,8 @@
 // them leaves a free for later (LazyFree) or follows what it did before (Recurrence), for the room that these rely on
 // is all streams'. So they part after a while, to see whether there is more room by then. Threads whose streams want
 // the same give way to each other.
-// Thread safety: the mutex guards the rest and the recorder's shared ledger against other streams that share; it comes
-// behind a stream's. Whoever has the heap's lock has the locks of all of these.
+// Complexity: O(1). Thread safety: the mutex guards the rest and the recorder's shared ledger against other streams
+// that share; it comes behind a stream's. Whoever has the heap's lock has the locks of all of these.
 
 #include "allocator/biased_mutex.h"
 #include "allocator/thread_mark.h"

@@ -1,6 +1,6 @@
 #pragma once
 
-// HistoryEntry: one event of a device's history, and the chunks that hold them.
+// HistoryEntry: one event of a device's history, and the chunks that hold them. O(1), but to touch a chunk.
 
 #include "stats/host_atomics.h"
 

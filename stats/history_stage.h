@@ -2,7 +2,7 @@
 
 // HistoryStage: events of one stream on their way to its device's history.
 //
-// Not thread-safe: guarded by the lock of what it is part of.
+// Complexity: O(1). Not thread-safe: guarded by the lock of what it is part of.
 
 #include <array>
 #include <cstddef>

@@ -3,6 +3,7 @@
 // RawFrames: the return addresses of one stack, which never change; and FramesHold, by which those who copied
 // a table of stacks go on reading them whatever the table forgets.
 //
+// Complexity: O(depth) to make, O(1) to share or give up.
 // Thread safety: different holders may be used and destroyed by different threads. Frames are made and given
 // up, and holds shared, under the lock of the heap whose table it is.
 

@@ -6,7 +6,8 @@
 // without scopes; at a cut they go to the newest scope alone. The peak of a scope is then the
 // highest of its own, of those of all newer scopes, and of the recorder's. A scope that ends leaves
 // its peaks to the next older one.
-// Not thread-safe: the heap that reports holds its lock around every call.
+// Complexity: O(1), but where it says otherwise. Not thread-safe: the heap that reports holds its lock around every
+// call.
 
 #include <cistern/stats.h>
 

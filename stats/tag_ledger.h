@@ -3,7 +3,8 @@
 // TagLedger: one heap's memory by tag, and who held it when the heap held most.
 //
 // Kept from the first tagged block on: until then all is untagged, and the heap's own figures say
-// what that has. Not thread-safe: the heap that reports holds its lock around every call.
+// what that has. Complexity: O(1) a block, also at a new peak; O(tags) for a reset.
+// Not thread-safe: the heap that reports holds its lock around every call.
 
 #include <cistern/stats.h>
 
