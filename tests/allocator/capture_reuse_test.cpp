@@ -22,7 +22,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr PoolId kGraph{7, 0};
+constexpr PoolId kPoolOfGraph{7, 0};
 
 class CaptureReuseTest : public ::testing::Test {
  protected:
@@ -45,13 +45,13 @@ class CaptureReuseTest : public ::testing::Test {
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
     cuuint64_t id = 0;
     ASSERT_EQ(api_.stream_get_capture_info(stream_, &status, &id, nullptr, nullptr, nullptr), CUDA_SUCCESS);
-    allocator_.begin_allocate_to_pool(0, kGraph, PoolFilter::capture(id));
+    allocator_.begin_allocate_to_pool(0, kPoolOfGraph, PoolFilter::capture(id));
   }
   // Ends the capture, and runs its graph twice.
   void end() {
     CUgraph graph = nullptr;
     CUgraphExec exec = nullptr;
-    allocator_.end_allocate_to_pool(0, kGraph);
+    allocator_.end_allocate_to_pool(0, kPoolOfGraph);
     ASSERT_EQ(api_.stream_end_capture(stream_, &graph), CUDA_SUCCESS);
     ASSERT_EQ(api_.graph_instantiate(&exec, graph, 0), CUDA_SUCCESS);
     for (int i = 0; i < 2; ++i) ASSERT_EQ(api_.graph_launch(exec, stream_), CUDA_SUCCESS);
@@ -187,9 +187,9 @@ TEST_F(CaptureReuseTest, OnlyItsOwnStreamGetsTheBlock) {
 }
 
 TEST_F(CaptureReuseTest, AUseFromBeforeTheCaptureIsWaitedForAfterIt) {
-  allocator_.begin_allocate_to_pool(0, kGraph, PoolFilter::stream(stream_));
+  allocator_.begin_allocate_to_pool(0, kPoolOfGraph, PoolFilter::stream(stream_));
   void* block = take(stream_);
-  allocator_.end_allocate_to_pool(0, kGraph);
+  allocator_.end_allocate_to_pool(0, kPoolOfGraph);
   order(stream_, other_);
   read(block, other_);
   allocator_.record_stream(block, other_);
@@ -234,7 +234,7 @@ TEST_F(CaptureReuseTest, ABlockOfTheDefaultPoolStaysPutOff) {
   order(fork_, stream_);
   static_cast<void>(take(stream_));
   EXPECT_EQ(active(), 2) << "the graph may use it until its capture is over";
-  allocator_.end_allocate_to_pool(0, kGraph);
+  allocator_.end_allocate_to_pool(0, kPoolOfGraph);
   CUgraph graph = nullptr;
   EXPECT_EQ(api_.stream_end_capture(stream_, &graph), CUDA_SUCCESS);
 }
