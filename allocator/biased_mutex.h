@@ -86,8 +86,9 @@ class BasicBiasedMutex {
   };
   [[nodiscard, gnu::always_inline]] bool enter(Bias& bias) {
     bias.inside.store(true, std::memory_order_relaxed);
-    Processors::keep_order();                              // the processor's part of it is the other side's barrier
-    if (bias_.load(std::memory_order_relaxed) == &bias) {  // whose thread gave it to itself
+    Processors::keep_order();  // the processor's part of it is the other side's barrier
+    // Relaxed: its own thread gave it the bias.
+    if (bias_.load(std::memory_order_relaxed) == &bias) {
       entered_by_ = &bias;
       ++bias.entries;
       return true;

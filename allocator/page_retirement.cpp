@@ -59,8 +59,7 @@ void PagePlacement::begin_retirement() {
   });
   std::reverse(retiring.begin(), retiring.end());  // the lowest addresses go first
   retiring_.swap(retiring);
-  if (retiring_.empty()) retire_beyond_ = 2 * table_.mapped_pages();
-  needs_room_ = !retiring_.empty() && kShareToSettle * (placed - live_) >= table_.page().sectors(table_.pages());
+  needs_room_ = kShareToSettle * (placed - live_) >= table_.page().sectors(table_.pages());
   forget_places();
 }
 
@@ -98,7 +97,7 @@ void PagePlacement::retired(const std::vector<Retiree>& batch) noexcept {
   if (!retiring_.empty()) return;
   // What the driver refuses to unmap is not asked for at once again.
   retire_beyond_ = table_.mapped_pages() > most_mapped(table_.pages()) ? 2 * table_.mapped_pages() : 0;
-  if (std::exchange(needs_room_, false) && retire_beyond_ == 0) give_room_to_settle();
+  if (needs_room_ && retire_beyond_ == 0) give_room_to_settle();
   cut_ends();
 }
 

@@ -51,8 +51,8 @@ class BasicReturnedBlocks {
     first_ = front_;
     return address;
   }
-  // Whether no place is filled, or about to be: then there is none. Without a loop. For a stream that is not asleep:
-  // who puts to one that falls asleep meanwhile may be missed.
+  // Whether no place is filled, or about to be: then there is none. Without a loop. Sees what
+  // was put before; what is put at the same time may be missed, so that it is not for who puts a stream to sleep.
   [[nodiscard, gnu::always_inline]] bool is_surely_empty() const noexcept {
     return places_[front_ % kPlaces].load(std::memory_order_relaxed) == 0 &&
            (!several_return_.load(std::memory_order_relaxed) || next_.load(std::memory_order_relaxed) == front_);

@@ -72,6 +72,18 @@ class HotHeap {
   CachingAllocator allocator_{{.options = hot_options()}};
 };
 
+// A heap for blocks of the owner's stream that the user's uses, too.
+struct RecordedHeap {
+  CachingAllocator* allocator;
+  const Stream* owner;
+  const Stream* user;
+  [[nodiscard]] void* allocate(std::size_t bytes) const { return allocator->allocate(bytes, *owner); }
+  void release(void* pointer) const {
+    allocator->record_stream(pointer, *user);
+    allocator->deallocate(pointer);
+  }
+};
+
 // The process's own heap through the free functions, which look up the current device and stream.
 struct ProcessHeap {
   [[nodiscard]] void* allocate(std::size_t bytes) const { return cistern::allocate(bytes); }

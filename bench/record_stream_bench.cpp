@@ -22,17 +22,6 @@ constexpr std::size_t kBytes = 4096;
 constexpr std::size_t kPairs = 2000;
 constexpr int kRounds = 101;
 
-struct Recorded {
-  CachingAllocator* allocator;
-  const Stream* owner;
-  const Stream* user;
-  [[nodiscard]] void* allocate(std::size_t bytes) const { return allocator->allocate(bytes, *owner); }
-  void release(void* pointer) const {
-    allocator->record_stream(pointer, *user);
-    allocator->deallocate(pointer);
-  }
-};
-
 void require(CUresult result) {
   if (result != CUDA_SUCCESS) throw std::runtime_error("the simulated driver refused a call");
 }
@@ -92,7 +81,7 @@ class BareCalls {
 
 using Calls = std::map<std::string, std::uint64_t>;
 
-Calls calls_of_pairs(const Recorded& recorded) {
+Calls calls_of_pairs(const RecordedHeap& recorded) {
   run_pairs(recorded, kBytes, 100);
   const Calls before = simulated::driver().calls_by_name();
   run_pairs(recorded, kBytes, kPairs);
@@ -109,8 +98,8 @@ void record_stream_pair(benchmark::State& state) {
   HotHeap plain_on(Ring::on);
   const Stream owner = Stream::create();
   const Stream user = Stream::create();
-  const Recorded recorded{&off.allocator(), &owner, &user};
-  const Recorded recorded_on{&on.allocator(), &owner, &user};
+  const RecordedHeap recorded{&off.allocator(), &owner, &user};
+  const RecordedHeap recorded_on{&on.allocator(), &owner, &user};
   const Calls calls = calls_of_pairs(recorded);
   BareCalls bare(user);
   std::vector<std::function<void()>> driver_work;

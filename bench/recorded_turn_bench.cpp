@@ -14,18 +14,6 @@ constexpr std::size_t kBytes = 4096;
 constexpr std::size_t kPairs = 2000;
 constexpr int kRounds = 101;
 
-// On the owner's stream, used by another.
-struct Recorded {
-  HotHeap* heap;
-  const Stream* owner;
-  const Stream* user;
-  [[nodiscard]] void* allocate(std::size_t bytes) const { return heap->allocator().allocate(bytes, *owner); }
-  void release(void* pointer) const {
-    heap->allocator().record_stream(pointer, *user);
-    heap->release(pointer);
-  }
-};
-
 struct PeerRecorded {
   const Peer* peer;
   [[nodiscard]] void* allocate(std::size_t bytes) const { return peer->on_stream(0).allocate(bytes); }
@@ -47,8 +35,8 @@ void recorded_turn(benchmark::State& state) {
   HotHeap plain_on(Ring::on);
   const Stream owner = Stream::create();
   const Stream user = Stream::create();
-  std::vector<NamedWay> ways = {{"cistern_ns", pairs_way(Recorded{&off, &owner, &user})},
-                                {"history_ns", pairs_way(Recorded{&on, &owner, &user})},
+  std::vector<NamedWay> ways = {{"cistern_ns", pairs_way(RecordedHeap{&off.allocator(), &owner, &user})},
+                                {"history_ns", pairs_way(RecordedHeap{&on.allocator(), &owner, &user})},
                                 {"cistern_plain_ns", pairs_way(plain_off.on_stream(owner))},
                                 {"history_plain_ns", pairs_way(plain_on.on_stream(owner))}};
   if (const Peer* peer = process_peer(); peer != nullptr && peer->record_function != nullptr) {

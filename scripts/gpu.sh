@@ -196,13 +196,13 @@ replay_table "$build/tools/cistern" classic "${traces[@]}" | tee "$scratch/repla
 
 rm -f "$scratch/peers.md"
 peers_timed=yes
-if [[ $device == simulated ]]; then
-  : # it is no place for the others
-elif [[ ! -x $build/${peer_binaries[0]} ]] || ! command -v python3 >/dev/null; then
-  echo "./dev gpu: without python3 and $build/${peer_binaries[0]} the hot path is not timed beside others" >&2
-else
-  echo "== the hot path beside allocators of the device"
-  device_peers | tee "$scratch/peers.md" || peers_timed=no
+if [[ $device == cuda ]]; then
+  if [[ -x $build/${peer_binaries[0]} ]] && command -v python3 >/dev/null; then
+    echo "== the hot path beside allocators of the device"
+    device_peers | tee "$scratch/peers.md" || peers_timed=no
+  else
+    echo "./dev gpu: without python3 and $build/${peer_binaries[0]} the hot path is not timed beside others" >&2
+  fi
 fi
 
 name=$(sed -n 's/.*"device":"\([^"]*\)".*/\1/p' "$scratch/replay.json")

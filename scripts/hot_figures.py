@@ -16,7 +16,8 @@ def nanoseconds(value):
 
 
 class Figures:
-    """`values`: "RUN BENCHMARK COUNTER" to the repetitions' values. RUN is a peer, metadata, callgrind or a name of the script's that ran it."""
+    """`values`: "RUN BENCHMARK COUNTER" to the repetitions' values. RUN is a peer, metadata,
+    callgrind or another name that the script gave it."""
 
     def __init__(self, folder):
         self.values = {}

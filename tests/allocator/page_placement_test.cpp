@@ -367,18 +367,7 @@ TEST_F(PagePlacementTest, NoMoreLeavesThanIsAskedAndAnEmptyArenaIsNobodys) {
   release(allocate(10 * 128));
   EXPECT_FALSE(placement_.take_empty_arena());
   for (const std::int64_t asked : {3, 100}) {
-    Departure departure = placement_.leave(asked);
-    EXPECT_EQ(departure.pages, asked == 3 ? 3 : 7);
-    for (Departure::Leaving& leaving : departure.handles) {
-      leaving.is_gone = true;
-      for (std::size_t i = 0; i < leaving.mappings; ++i) {
-        Departure::Mapping& mapping = departure.mappings[leaving.first_mapping + i];
-        driver_.unmap(leaving.handle, mapping.address);
-        mapping.is_gone = true;
-      }
-      driver_.release(leaving.handle);
-    }
-    placement_.left(departure);
+    EXPECT_EQ(give_back(placement_, driver_, asked), asked == 3 ? 3 : 7);
     placement_.audit();
   }
   EXPECT_EQ(placement_.table().pages(), 0);

@@ -290,19 +290,6 @@ TEST_F(PageShortcutTest, AHandOverThatIsAbandonedLeavesTheBytesWhoseTheyWere) {
 TEST_F(PageShortcutTest, ItChangesNoDecision) {
   PagePlacement plain(kPageOf128);
   ScriptedDriver plain_driver;
-  const auto give_back = [](PagePlacement& placement, ScriptedDriver& driver, std::int64_t pages) {
-    Departure departure = placement.leave(pages);
-    for (Departure::Leaving& leaving : departure.handles) {
-      for (std::size_t i = 0; i < leaving.mappings; ++i) {
-        Departure::Mapping& mapping = departure.mappings[leaving.first_mapping + i];
-        driver.unmap(leaving.handle, mapping.address);
-        mapping.is_gone = true;
-      }
-      driver.release(leaving.handle);
-      leaving.is_gone = true;
-    }
-    placement.left(departure);
-  };
   const auto place = [](PagePlacement& placement, ScriptedDriver& driver, const PageRequest& request) {
     PagePlan made = placement.plan(request);
     if (made.kind == PlanKind::refused_by_limit) return std::optional<PagedBlock>();

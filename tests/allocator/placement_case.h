@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cstddef>
+#include <cstdint>
 #include <vector>
 
 #include "allocator/page_placement.h"
@@ -11,6 +13,22 @@
 #include "tests/allocator/page_sizes.h"
 
 namespace cistern {
+
+// Wholly free handles that hold so many pages go back to the driver. Returns how many pages went.
+inline std::int64_t give_back(PagePlacement& placement, ScriptedDriver& driver, std::int64_t pages) {
+  Departure departure = placement.leave(pages);
+  for (Departure::Leaving& leaving : departure.handles) {
+    for (std::size_t i = 0; i < leaving.mappings; ++i) {
+      Departure::Mapping& mapping = departure.mappings[leaving.first_mapping + i];
+      driver.unmap(leaving.handle, mapping.address);
+      mapping.is_gone = true;
+    }
+    driver.release(leaving.handle);
+    leaving.is_gone = true;
+  }
+  placement.left(departure);
+  return departure.pages;
+}
 
 class PlacementCase : public ::testing::Test {
  protected:
