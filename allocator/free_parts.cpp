@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <map>
 #include <tuple>
 #include <utility>
@@ -56,8 +57,6 @@ void FreeParts::add_stream(StreamNumber stream) {
 
 HandleCounts FreeParts::handles_in(const FreeRun& run, Sectors begin, Sectors end) const {
   HandleCounts found;
-  const PageSize page = table_.page();
-  if (page.up(run.address) >= page.down(run.end())) return found;
   while (begin < end) {
     const PageTable::Handle handle = table_.handle_at(begin);
     const Sectors home = table_.home_of(handle);
@@ -78,44 +77,86 @@ void FreeParts::remove_class(StreamNumber stream, int size_class) noexcept {
   --having_[static_cast<std::size_t>(size_class)];
 }
 
-void FreeParts::add_handles(const FreeRun& run, const HandleCounts& handles) {
+void FreeParts::add_handles(IndexedRun& run, const HandleCounts& handles) noexcept {
+  const FreeRun& bytes = run.run;
   handles.for_each([&](int size_class, std::int32_t count) {
-    of(run.stream).runs[static_cast<std::size_t>(size_class)].try_emplace({run.sectors, run.address}, count);
-    add_class(run.stream, size_class);
+    of(bytes.stream).runs[static_cast<std::size_t>(size_class)].try_emplace({bytes.sectors, bytes.address}, count);
+    add_class(bytes.stream, size_class);
   });
+  run.classes = handles.classes();
+  run.found |= IndexedRun::kHandles;
 }
 
-HandleCounts FreeParts::remove_handles(const FreeRun& run, Classes classes) noexcept {
+HandleCounts FreeParts::remove_handles(const IndexedRun& run) noexcept {
   HandleCounts found;
-  for (; classes != 0; classes &= classes - 1) {
+  const FreeRun& bytes = run.run;
+  for (Classes classes = run.classes; classes != 0; classes &= classes - 1) {
     const int size_class = std::countr_zero(classes);
-    Runs& runs = of(run.stream).runs[static_cast<std::size_t>(size_class)];
-    const auto entry = runs.find({run.sectors, run.address});
+    Runs& runs = of(bytes.stream).runs[static_cast<std::size_t>(size_class)];
+    const auto entry = runs.find({bytes.sectors, bytes.address});
     found.add(size_class, entry->second);
     runs.erase(entry);
-    if (runs.empty()) remove_class(run.stream, size_class);
+    if (runs.empty()) remove_class(bytes.stream, size_class);
   }
   return found;
 }
 
+// What was not found of runs that go lies beside what came.
+void FreeParts::join_handles(std::span<const IndexedRun> gone, Sectors begin, Sectors end, IndexedRun& comes) noexcept {
+  HandleCounts handles;
+  for (const IndexedRun& run : gone) {
+    if ((run.found & IndexedRun::kHandles) != 0) {
+      handles += remove_handles(run);
+    } else {
+      begin = std::min(begin, run.run.address);
+      end = std::max(end, run.run.end());
+    }
+  }
+  if (has_no_page(comes.run)) comes.found |= IndexedRun::kHandles;
+  if (comes.run.sectors < long_) return;
+  handles += handles_in(comes.run, begin, end);
+  add_handles(comes, handles);
+}
+
+// A rest that is long is of a run that was, whose handles were all counted: the smaller rest's are counted, and the
+// other has what is left.
+void FreeParts::part_handles(const IndexedRun& gone, Sectors begin, Sectors end, std::span<IndexedRun> rests) noexcept {
+  HandleCounts left = remove_handles(gone);
+  const bool has_none = (gone.found & IndexedRun::kHandles) != 0 && gone.classes == 0;
+  for (IndexedRun& rest : rests)
+    if (has_none || has_no_page(rest.run)) rest.found |= IndexedRun::kHandles;
+  if (has_none || rests.empty()) return;
+  const bool is_first = rests.size() == 1 || rests.front().run.sectors >= rests.back().run.sectors;
+  IndexedRun& longer = is_first ? rests.front() : rests.back();
+  if (longer.run.sectors < long_) return;
+  left -= handles_in(gone.run, begin, end);
+  if (rests.size() == 2) {
+    IndexedRun& smaller = is_first ? rests.back() : rests.front();
+    const HandleCounts counted = handles_in(smaller.run, smaller.run.address, smaller.run.end());
+    left -= counted;
+    if (smaller.run.sectors >= long_) add_handles(smaller, counted);
+  }
+  add_handles(longer, left);
+}
+
 template <class Visit>
 void FreeParts::for_each_edge(OfStream& stream, Visit&& visit) {
-  visit(EdgedRun::kEnding, ending_of, stream.endings,
+  visit(IndexedRun::kEnding, ending_of, stream.endings,
         [this](const PageTable::Slot& slot) { return ends_handle(slot); });
-  visit(EdgedRun::kBeginning, beginning_of, stream.beginnings, begins_handle);
+  visit(IndexedRun::kBeginning, beginning_of, stream.beginnings, begins_handle);
 }
 
 // Most runs change at one end alone.
-void FreeParts::change_edges(std::span<const EdgedRun> gone, std::span<EdgedRun> come) noexcept {
+void FreeParts::change_edges(std::span<const IndexedRun> gone, std::span<IndexedRun> come) noexcept {
   const PageSize page = table_.page();
   const FreeRun& any = gone.empty() ? come.front().run : gone.front().run;
-  for_each_edge(of(any.stream), [&](EdgedRun::Edge edge, auto part_of, Fragments& fragments, auto is_of_handle) {
+  for_each_edge(of(any.stream), [&](IndexedRun::Part edge, auto part_of, Fragments& fragments, auto is_of_handle) {
     std::array<PagePart, 2> parts;  // of those that come
     for (std::size_t i = 0; i < come.size(); ++i) {
       parts[i] = part_of(come[i].run, page);
       if (parts[i].sectors == 0) come[i].found |= edge;
     }
-    for (const EdgedRun& run : gone) {
+    for (const IndexedRun& run : gone) {
       if ((run.found & edge) == 0) continue;
       const PagePart part = part_of(run.run, page);
       if (part.sectors == 0) continue;
@@ -128,15 +169,21 @@ void FreeParts::change_edges(std::span<const EdgedRun> gone, std::span<EdgedRun>
   });
 }
 
-void FreeParts::find_edges(EdgedRun& run) {
-  for_each_edge(of(run.run.stream), [&](EdgedRun::Edge edge, auto part_of, Fragments& fragments, auto is_of_handle) {
+void FreeParts::find_edges(IndexedRun& run) noexcept {
+  for_each_edge(of(run.run.stream), [&](IndexedRun::Part edge, auto part_of, Fragments& fragments, auto is_of_handle) {
     if ((run.found & edge) != 0) return;
+    run.found |= edge;
     const PagePart part = part_of(run.run, table_.page());
     if (part.sectors == 0) return;
     if (const PageTable::Slot slot = table_.slot_at(part.address); is_of_handle(slot))
       fragments.add({part.sectors, part.address, slot});
   });
-  run.found = EdgedRun::kBoth;
+}
+
+void FreeParts::find(IndexedRun& run) noexcept {
+  find_edges(run);
+  if ((run.found & IndexedRun::kHandles) == 0)
+    add_handles(run, handles_in(run.run, run.run.address, run.run.end()));
 }
 
 void FreeParts::add_if_shared(PageTable::Handle handle, const FreeRuns& runs) {

@@ -3,15 +3,17 @@
 // What free runs offer to a request that no run holds, found without looking at all of them: handles that are wholly
 // free, and fragments at the edges of handles.
 //
-// FreeRuns says which runs come and go, and when the edges of those that came are to be found: fragments are asked for
-// much less often than they come and go. Kept of each stream: its runs by how many handles of a size they have whole,
-// in the order in which handles are given up, and its fragments by size; and of all streams the handles that are free
-// in parts of several. A handle has one of the first, or of the others at most three, so that what comes and goes takes
-// no host memory if there is room for all handles.
+// FreeRuns says which runs come and go, and when what those that came offer is to be found: it is asked for much less
+// often than they come and go. Kept of each stream: its runs by how many handles of a size they have whole, in the
+// order in which handles are given up, and its fragments by size; and of all streams the handles that are free in parts
+// of several. A handle has one of the first, or of the others at most three, so that what comes and goes takes no host
+// memory if there is room for all handles. The handles of a long run are counted at once, so that no search has more
+// than those of a short one to count for each run that came.
 //
-// Complexity: a change of a run O(log n) for each size of handles in
-// it, and O(handles) that what was given or taken touches, each with its runs up to the first gap; what is cut out of
-// the middle of a run, O(handles) in the smaller rest of it. Not thread-safe: the heap's lock is held.
+// Complexity: a change of a run that is found O(log n) for each size of handles in it, and of a long one O(handles)
+// that what was given or taken touches; O(runs) up to the first gap, beside runs of other streams; what is cut out of
+// the middle of a long run, O(handles) in the smaller rest of it. To find what a short run offers, O(handles in it).
+// Not thread-safe: the heap's lock is held.
 
 #include <array>
 #include <cstddef>
@@ -33,11 +35,12 @@ namespace cistern {
 
 class FreeRuns;
 
-// A run, and which of its edges its fragments are found by.
-struct EdgedRun {
-  enum Edge : std::uint32_t { kEnding = 1, kBeginning = 2, kBoth = 3 };  // of a page
+// A run, and what of it is found: the fragments at its edges of pages, and its handles.
+struct IndexedRun {
+  enum Part : std::uint32_t { kEnding = 1, kBeginning = 2, kHandles = 4, kAll = 7 };
   FreeRun run;
   std::uint32_t found = 0;
+  HandleCounts::Classes classes = 0;  // of its handles, once these are found
 };
 
 class FreeParts {
@@ -46,7 +49,11 @@ class FreeParts {
   using Runs = std::pmr::map<std::pair<Sectors, Sectors>, std::int32_t>;
   using Classes = HandleCounts::Classes;
 
-  explicit FreeParts(const PageTable& table) : table_(table) {}
+  // From so many pages on a run is long.
+  static constexpr std::int64_t kPagesOfLong = 64;
+
+  explicit FreeParts(const PageTable& table, std::int64_t pages_of_long = kPagesOfLong)
+      : table_(table), long_(table.page().sectors(pages_of_long)) {}
   FreeParts(const FreeParts&) = delete;
   FreeParts& operator=(const FreeParts&) = delete;
 
@@ -55,17 +62,16 @@ class FreeParts {
   // The stream's runs can be kept. Throws std::bad_alloc, unchanged.
   void add_stream(StreamNumber stream);
 
-  // Handles that lie in the run whole and have a byte of [begin, end), which it has.
-  [[nodiscard]] HandleCounts handles_in(const FreeRun& run, Sectors begin, Sectors end) const;
-  // A run with these handles comes; and goes, of which the sizes are known.
-  void add_handles(const FreeRun& run, const HandleCounts& handles);
-  HandleCounts remove_handles(const FreeRun& run, Classes classes) noexcept;
   // Runs make way for others of the same stream, one at least on either side: what was found of those that go is not
   // any more, but for edges that stay as they were. Says which edges of those that come are found: the ones that stay,
   // and those without a fragment.
-  void change_edges(std::span<const EdgedRun> gone, std::span<EdgedRun> come) noexcept;
-  // From here on both are found.
-  void find_edges(EdgedRun& run);
+  void change_edges(std::span<const IndexedRun> gone, std::span<IndexedRun> come) noexcept;
+  // Likewise of their handles, where a run gets bytes and those of the runs beside it; and where bytes of a run are
+  // taken, which leaves the rests before and behind them. Found are those of a long run, and where there are none.
+  void join_handles(std::span<const IndexedRun> gone, Sectors begin, Sectors end, IndexedRun& comes) noexcept;
+  void part_handles(const IndexedRun& gone, Sectors begin, Sectors end, std::span<IndexedRun> rests) noexcept;
+  // From here on all is found.
+  void find(IndexedRun& run) noexcept;
   // A run came, beside others that it touches or not; and bytes of one run were taken: what that makes of handles that
   // are free in parts of several streams.
   void came_beside(const FreeRun& run, bool touches_before, bool touches_behind, const FreeRuns& runs);
@@ -75,7 +81,7 @@ class FreeParts {
   [[nodiscard]] Classes classes_of(StreamNumber stream) const;
   // Of all other streams. O(classes).
   [[nodiscard]] Classes classes_beside(StreamNumber stream) const;
-  // Requires: the stream has the class.
+  // As far as they are found. Requires: the stream has the class.
   [[nodiscard]] const Runs& runs_of(StreamNumber stream, int size_class) const;
   // Those found of the stream, or of all; for a handle is mapped whole and the window goes on beside it.
   [[nodiscard]] FragmentLists endings(StreamNumber stream, bool of_all_streams) const {
@@ -87,7 +93,7 @@ class FreeParts {
   // The homes of handles that are free in parts of several streams.
   [[nodiscard]] const std::pmr::set<Sectors>& shared() const { return shared_; }
 
-  // Throws std::logic_error unless it is what the runs are. Requires: all edges are found. O(n log n).
+  // Throws std::logic_error unless it is what the runs are. Requires: all is found. O(n log n).
   void audit(const FreeRuns& runs) const;
 
  private:
@@ -113,12 +119,22 @@ class FreeParts {
   // such fragments are, and whether a slot with one is at that edge of its handle.
   template <class Visit>
   void for_each_edge(OfStream& stream, Visit&& visit);
+  // Whether the run has no page whole, and so no handle.
+  [[nodiscard]] bool has_no_page(const FreeRun& run) const {
+    return table_.page().up(run.address) >= table_.page().down(run.end());
+  }
+  // Handles that lie in the run whole and have a byte of [begin, end), which it has.
+  [[nodiscard]] HandleCounts handles_in(const FreeRun& run, Sectors begin, Sectors end) const;
+  void add_handles(IndexedRun& run, const HandleCounts& handles) noexcept;
+  HandleCounts remove_handles(const IndexedRun& run) noexcept;
+  void find_edges(IndexedRun& run) noexcept;
   void add_class(StreamNumber stream, int size_class) noexcept;
   void remove_class(StreamNumber stream, int size_class) noexcept;
   void add_if_shared(PageTable::Handle handle, const FreeRuns& runs);
   void audit_handles(const FreeRuns& runs) const;
 
   const PageTable& table_;
+  Sectors long_;
   SpareNodes nodes_;
   std::vector<std::unique_ptr<OfStream>> streams_;
   std::vector<Classes> classes_;                               // of each stream

@@ -10,7 +10,7 @@
 namespace cistern {
 namespace {
 
-// Of so many runs the edges of one may be noted one by one; a walk over all takes less than finding more.
+// Of so many runs one may be noted that is to be found; a walk over all takes less than finding more.
 constexpr std::size_t kRunsOfUnfound = 8;
 constexpr std::size_t kFewestUnfound = 64;
 
@@ -36,11 +36,11 @@ void FreeRuns::add_stream(StreamNumber stream) {
   if (parts_ != nullptr) parts_->add_stream(stream);
 }
 
-void FreeRuns::add(const EdgedRun& run, std::uint32_t classes) noexcept {
-  runs_.insert({run, classes});
+void FreeRuns::add(const IndexedRun& run) noexcept {
+  runs_.insert(Run(run));
   by_size_.add(run.run);
   sectors_ += run.run.sectors;
-  if (run.found != EdgedRun::kBoth) note_edges(run.run.address);
+  if (run.found != IndexedRun::kAll) note_unfound(run.run.address);
 }
 
 void FreeRuns::remove(Place place) noexcept {
@@ -50,16 +50,16 @@ void FreeRuns::remove(Place place) noexcept {
   runs_.erase(place);
 }
 
-void FreeRuns::change(Place place, const EdgedRun& to, std::uint32_t classes) noexcept {
-  const EdgedRun from = runs_[place].edged();
+void FreeRuns::change(Place place, const IndexedRun& to) noexcept {
+  const IndexedRun from = runs_[place].indexed();
   by_size_.change(from.run, to.run);
   sectors_ += to.run.sectors - from.run.sectors;
-  runs_.replace(place, {to, classes});
-  const bool is_noted = from.found != EdgedRun::kBoth && from.run.address == to.run.address;
-  if (to.found != EdgedRun::kBoth && !is_noted) note_edges(to.run.address);
+  runs_.replace(place, Run(to));
+  const bool is_noted = from.found != IndexedRun::kAll && from.run.address == to.run.address;
+  if (to.found != IndexedRun::kAll && !is_noted) note_unfound(to.run.address);
 }
 
-void FreeRuns::note_edges(Sectors address) noexcept {
+void FreeRuns::note_unfound(Sectors address) noexcept {
   if (parts_ == nullptr) return;
   if (unfound_.size() < unfound_.capacity())
     unfound_.push_back(address);
@@ -67,19 +67,19 @@ void FreeRuns::note_edges(Sectors address) noexcept {
     has_more_unfound_ = true;
 }
 
-void FreeRuns::find_edges(Place place) noexcept {
-  EdgedRun run = runs_[place].edged();
-  if (run.found == EdgedRun::kBoth) return;
-  parts_->find_edges(run);
-  runs_.replace(place, {run, runs_[place].classes});
+void FreeRuns::find_parts(Place place) noexcept {
+  IndexedRun run = runs_[place].indexed();
+  if (run.found == IndexedRun::kAll) return;
+  parts_->find(run);
+  runs_.replace(place, Run(run));
 }
 
-void FreeRuns::find_edges() noexcept {
+void FreeRuns::find_parts() noexcept {
   if (has_more_unfound_) {
-    for (Place at = runs_.begin(); at != runs_.end(); at = runs_.next(at)) find_edges(at);
+    for (Place at = runs_.begin(); at != runs_.end(); at = runs_.next(at)) find_parts(at);
   } else {
     for (const Sectors address : unfound_)
-      if (const Place at = holding(address); at != runs_.end()) find_edges(at);
+      if (const Place at = holding(address); at != runs_.end()) find_parts(at);
   }
   unfound_.clear();
   has_more_unfound_ = false;
@@ -88,19 +88,14 @@ void FreeRuns::find_edges() noexcept {
 void FreeRuns::give(Sectors address, Sectors count, StreamNumber stream) {
   add_stream(stream);
   FreeRun run{address, count, stream};
-  std::array<EdgedRun, 2> gone;
+  std::array<IndexedRun, 2> gone;
   std::size_t merged = 0;
-  HandleCounts handles;
-  const auto merge = [&](const Run& part) {
-    gone[merged++] = part.edged();
-    if (parts_ != nullptr) handles += parts_->remove_handles(part.run(), part.classes);
-  };
   const Place next = runs_.lower_bound(address);
   const Place before = next == runs_.begin() ? runs_.end() : runs_.previous(next);
   bool is_beside_next = next != runs_.end() && runs_[next].address == run.end();
   const bool joins_next = is_beside_next && runs_[next].run().stream == stream;
   if (joins_next) {
-    merge(runs_[next]);
+    gone[merged++] = runs_[next].indexed();
     run.sectors += runs_[next].sectors;
     const Place behind = runs_.next(next);
     is_beside_next = behind != runs_.end() && runs_[behind].address == run.end();
@@ -108,26 +103,26 @@ void FreeRuns::give(Sectors address, Sectors count, StreamNumber stream) {
   bool is_beside_before = before != runs_.end() && runs_[before].end() == address;
   const bool joins_before = is_beside_before && runs_[before].run().stream == stream;
   if (joins_before) {
-    merge(runs_[before]);
+    gone[merged++] = runs_[before].indexed();
     run.address = runs_[before].address;
     run.sectors += runs_[before].sectors;
     is_beside_before = before != runs_.begin() && runs_[runs_.previous(before)].end() == run.address;
   }
   if (merged == 0) provide(1);
-  EdgedRun comes{run};
+  IndexedRun comes{run};
   if (parts_ != nullptr) {
-    handles += parts_->handles_in(run, address, address + count);
-    parts_->change_edges(std::span(gone).first(merged), std::span(&comes, 1));
-    parts_->add_handles(run, handles);
+    const auto all_gone = std::span(gone).first(merged);
+    parts_->change_edges(all_gone, std::span(&comes, 1));
+    parts_->join_handles(all_gone, address, address + count, comes);
   }
   if (joins_before) {
     // The one behind last: to remove it moves others.
-    change(before, comes, handles.classes());
+    change(before, comes);
     if (joins_next) remove(next);
   } else if (joins_next) {
-    change(next, comes, handles.classes());
+    change(next, comes);
   } else {
-    add(comes, handles.classes());
+    add(comes);
   }
   if (parts_ != nullptr) parts_->came_beside(run, is_beside_before, is_beside_next, *this);
 }
@@ -147,36 +142,23 @@ FreeRun FreeRuns::take_first(Sectors address, Sectors end) {
   const Sectors until = std::min(end, whole.end());
   const FreeRun before{whole.address, address - whole.address, whole.stream};
   const FreeRun behind{until, whole.end() - until, whole.stream};
-  std::array<EdgedRun, 2> come;
-  std::size_t rests = 0;
-  if (before.sectors > 0) come[rests++].run = before;
-  if (behind.sectors > 0) come[rests++].run = behind;
-  if (rests == 2) provide(1);
-  HandleCounts of_before;
-  HandleCounts of_behind;
+  std::array<IndexedRun, 2> come;
+  std::size_t count = 0;
+  if (before.sectors > 0) come[count++].run = before;
+  if (behind.sectors > 0) come[count++].run = behind;
+  if (count == 2) provide(1);
   if (parts_ != nullptr) {
-    HandleCounts left = parts_->remove_handles(whole, runs_[place].classes);
-    if (left.classes() != 0) {
-      // The smaller rest is counted, and the other has what is left.
-      left -= parts_->handles_in(whole, address, until);
-      const bool is_before = before.sectors < behind.sectors;
-      const FreeRun& smaller = is_before ? before : behind;
-      const HandleCounts counted = parts_->handles_in(smaller, smaller.address, smaller.end());
-      left -= counted;
-      (is_before ? of_before : of_behind) = counted;
-      (is_before ? of_behind : of_before) = left;
-    }
-    const EdgedRun gone = runs_[place].edged();
-    parts_->change_edges(std::span(&gone, 1), std::span(come).first(rests));
-    parts_->add_handles(before, of_before);
-    parts_->add_handles(behind, of_behind);
+    const auto rests = std::span(come).first(count);
+    const IndexedRun gone = runs_[place].indexed();
+    parts_->change_edges(std::span(&gone, 1), rests);
+    parts_->part_handles(gone, address, until, rests);
     parts_->took(address, until);
   }
-  if (rests == 0) {
+  if (count == 0) {
     remove(place);
   } else {
-    change(place, come[0], before.sectors > 0 ? of_before.classes() : of_behind.classes());
-    if (rests == 2) add(come[1], of_behind.classes());
+    change(place, come[0]);
+    if (count == 2) add(come[1]);
   }
   return {address, until - address, whole.stream};
 }

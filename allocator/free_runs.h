@@ -1,7 +1,7 @@
 #pragma once
 
 // The free bytes of handles at home, as maximal runs of one stream: found by address and by size. What else is to be
-// found in them is told of each that comes or goes; of edges of those that came, when it is asked for.
+// found in them is told of each that goes, and of those that came when it is asked for.
 //
 // Invariant: runs do not overlap, and those of one stream do not touch.
 // Complexity: as SortedChunks a run touched, and what `parts` takes.
@@ -78,9 +78,9 @@ class FreeRuns {
     if (at == runs_.end()) at = runs_.lower_bound(address);
     while (at != runs_.end() && visit(runs_[at].run())) at = runs_.next(at);
   }
-  // Their edges are found in `parts`. O(log n) for each run that came since the last time, and O(n) where these were
-  // many.
-  void find_edges() noexcept;
+  // What they offer is found in `parts`. For each run that came since the last time, O(log n) and what `parts` takes;
+  // also O(n) where these were many.
+  void find_parts() noexcept;
 
   [[nodiscard]] Sectors sectors() const { return sectors_; }
   [[nodiscard]] Sectors sectors_of(StreamNumber stream) const;
@@ -89,24 +89,24 @@ class FreeRuns {
   void audit() const;
 
  private:
-  static constexpr std::uint32_t kStreamMask = (std::uint32_t{1} << 30) - 1;  // there are never so many
+  static constexpr std::uint32_t kStreamMask = (std::uint32_t{1} << 29) - 1;  // there are never so many
   struct Run {
     Sectors address;
     Sectors sectors;
-    // As FreeParts has them: the edges that are found, and the classes of the handles in it.
-    std::uint32_t stream : 30;
-    std::uint32_t found : 2;
-    std::uint32_t classes;
+    // As IndexedRun has them.
+    std::uint32_t stream : 29;
+    std::uint32_t found : 3;
+    HandleCounts::Classes classes;
     Run() = default;
-    Run(const EdgedRun& edged, std::uint32_t its_classes)
-        : address(edged.run.address),
-          sectors(edged.run.sectors),
-          stream(static_cast<std::uint32_t>(edged.run.stream) & kStreamMask),
-          found(edged.found & EdgedRun::kBoth),
-          classes(its_classes) {}
+    explicit Run(const IndexedRun& indexed)
+        : address(indexed.run.address),
+          sectors(indexed.run.sectors),
+          stream(static_cast<std::uint32_t>(indexed.run.stream) & kStreamMask),
+          found(indexed.found & IndexedRun::kAll),
+          classes(indexed.classes) {}
     [[nodiscard]] Sectors end() const { return address + sectors; }
     [[nodiscard]] FreeRun run() const { return {address, sectors, static_cast<StreamNumber>(stream)}; }
-    [[nodiscard]] EdgedRun edged() const { return {run(), found}; }
+    [[nodiscard]] IndexedRun indexed() const { return {run(), found, classes}; }
   };
   struct Address {
     [[nodiscard]] Sectors operator()(const Run& run) const { return run.address; }
@@ -117,13 +117,13 @@ class FreeRuns {
   // So many more can come. Throws std::bad_alloc, unchanged in what shows.
   void provide(std::size_t runs);
   // Requires: it is provided for.
-  void add(const EdgedRun& run, std::uint32_t classes) noexcept;
+  void add(const IndexedRun& run) noexcept;
   void remove(Place place) noexcept;
   // The same run has other bounds, between the same others.
-  void change(Place place, const EdgedRun& to, std::uint32_t classes) noexcept;
-  // Its edges are to be found.
-  void note_edges(Sectors address) noexcept;
-  void find_edges(Place place) noexcept;
+  void change(Place place, const IndexedRun& to) noexcept;
+  // What it offers is to be found.
+  void note_unfound(Sectors address) noexcept;
+  void find_parts(Place place) noexcept;
   // The end: none does.
   [[nodiscard]] Place holding(Sectors address) const;
 
@@ -132,7 +132,7 @@ class FreeRuns {
   RunsBySize by_size_;
   Sectors sectors_ = 0;
   std::size_t kept_ = 0;  // room for so many runs is kept
-  // Where runs began of which not all edges are found: as many as there is room for.
+  // Where runs began of which not all is found: as many as there is room for.
   std::vector<Sectors> unfound_;
   bool has_more_unfound_ = false;
 };

@@ -162,6 +162,7 @@ void PagePlacement::plan_miss(PagePlan& plan) {
   std::vector<FreeHandle> donors;
   std::int64_t created = needed;
   if (table_.pages() + needed > pages_before_gathering(request)) {
+    free_.find_parts();
     DonorSearch search = donors_for(request, end - tail, end);
     donors = search.choose(needed);
     for (const FreeHandle& donor : donors) created -= donor.pages;
@@ -194,7 +195,7 @@ void PagePlacement::plan_miss(PagePlan& plan) {
 
 bool PagePlacement::plan_window_of_parts(PagePlan& plan, bool of_all_streams) {
   const PageRequest& request = plan.request;
-  free_.find_edges();
+  free_.find_parts();
   const auto window = plan_window(parts_.endings(request.stream, of_all_streams),
                                   parts_.beginnings(request.stream, of_all_streams), request.sectors, table_.page());
   if (!window) return false;

@@ -281,7 +281,7 @@ void PagePlacement::audit() const {
   places_.audit();
   table_.audit();
   free_.audit();
-  free_.find_edges();
+  free_.find_parts();
   parts_.audit(free_);
   log_.audit();
   free_.for_each([this](const FreeRun& run) {

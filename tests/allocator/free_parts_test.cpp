@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <limits>
 #include <memory_resource>
 #include <optional>
@@ -20,6 +21,8 @@ namespace {
 
 class FreePartsTest : public ::testing::Test {
  protected:
+  explicit FreePartsTest(std::int64_t pages_of_long = FreeParts::kPagesOfLong) : parts_(table_, pages_of_long) {}
+
   using Numbers = std::vector<PageTable::Handle>;
 
   PageTable::Handle settle(std::int32_t pages) {
@@ -33,8 +36,11 @@ class FreePartsTest : public ::testing::Test {
     table_.map(handle, address);
     table_.move_home(handle, address);
   }
-  [[nodiscard]] DonorSearch search(const DonorRequest& request) const { return {parts_, runs_, table_, request}; }
-  [[nodiscard]] Numbers donors(const DonorRequest& request, std::int64_t pages, bool may_exceed) const {
+  [[nodiscard]] DonorSearch search(const DonorRequest& request) {
+    runs_.find_parts();
+    return {parts_, runs_, table_, request};
+  }
+  [[nodiscard]] Numbers donors(const DonorRequest& request, std::int64_t pages, bool may_exceed) {
     DonorSearch found = search(request);
     Numbers numbers;
     for (const FreeHandle& handle : found.choose(pages)) {
@@ -47,18 +53,18 @@ class FreePartsTest : public ::testing::Test {
       if (const auto larger = found.first_left()) numbers.push_back(larger->handle);
     return numbers;
   }
-  [[nodiscard]] Numbers all_donors(const DonorRequest& request) const {
+  [[nodiscard]] Numbers all_donors(const DonorRequest& request) {
     return donors(request, std::numeric_limits<std::int64_t>::max(), false);
   }
   [[nodiscard]] PlainFragments fragments(StreamNumber stream, bool of_all_streams) {
-    runs_.find_edges();
+    runs_.find_parts();
     return {all_of(parts_.endings(stream, of_all_streams)), all_of(parts_.beginnings(stream, of_all_streams))};
   }
 
   PageTable table_{kPageOf8};
   PageTable::Arena arena_ = table_.add_arena();
   Sectors base_ = PageTable::begin_of(arena_);
-  FreeParts parts_{table_};
+  FreeParts parts_;
   FreeRuns runs_{&parts_};
 };
 
@@ -148,8 +154,15 @@ TEST_F(FreePartsTest, TheSizesOfFragmentsAreFoundOneAfterTheOther) {
   }
 }
 
+// The parameter: from how many pages on a run is long.
+class FreePartsOfLongRuns : public FreePartsTest, public ::testing::WithParamInterface<std::int64_t> {
+ protected:
+  FreePartsOfLongRuns() : FreePartsTest(GetParam()) {}
+};
+INSTANTIATE_TEST_SUITE_P(Pages, FreePartsOfLongRuns, ::testing::Values(0, 3, FreeParts::kPagesOfLong));
+
 // Bytes come free and are taken in random pieces by three streams, and handles find other homes.
-TEST_F(FreePartsTest, RandomProgramsFindWhatAWalkOverAllRunsFinds) {
+TEST_P(FreePartsOfLongRuns, RandomProgramsFindWhatAWalkOverAllRunsFinds) {
   std::mt19937_64 random(20261123);
   const auto below = [&](Sectors most) { return static_cast<Sectors>(random() % static_cast<std::uint64_t>(most)); };
   std::vector<PageTable::Handle> handles;
@@ -172,10 +185,10 @@ TEST_F(FreePartsTest, RandomProgramsFindWhatAWalkOverAllRunsFinds) {
       bring(handle);
       if (random() % 4 != 0) runs_.give(table_.home_of(handle), sectors, 0);
     }
-    // Edges are looked for now after each change, now after many: an audit of a placement looks for them, too.
+    // All is looked for now after each change, now after many: an audit of a placement looks for them, too.
     if (random() % (round % 2000 < 1000 ? 1 : 300) != 0) continue;
     runs_.audit();
-    runs_.find_edges();
+    runs_.find_parts();
     parts_.audit(runs_);
 
     DonorRequest request{static_cast<StreamNumber>(random() % 3), random() % 2 == 0};
@@ -198,7 +211,7 @@ TEST_F(FreePartsTest, RandomProgramsFindWhatAWalkOverAllRunsFinds) {
 }
 
 // More than are noted one by one.
-TEST_F(FreePartsTest, EdgesOfManyRunsThatCameAtOnceAreFound) {
+TEST_F(FreePartsTest, WhatManyRunsThatCameAtOnceOfferIsFound) {
   for (int i = 0; i < 1000; ++i) {
     const Sectors home = table_.home_of(settle(1));
     parts_.provide(static_cast<std::size_t>(i) + 1);
@@ -215,7 +228,7 @@ TEST_F(FreePartsTest, EdgesOfManyRunsThatCameAtOnceAreFound) {
 TEST_F(FreePartsTest, TheAuditMissesNothing) {
   for (const int pages : {1, 2, 1}) settle(pages);
   runs_.give(base_ + 3, 27, 0);
-  runs_.find_edges();
+  runs_.find_parts();
   EXPECT_NO_THROW(parts_.audit(runs_));
   FreeParts other(table_);
   FreeRuns less(&other);

@@ -25,7 +25,8 @@ class LastWindowTest : public ::testing::Test {
   }
   void give(Sectors begin, Sectors count, StreamNumber stream = 0) { runs_.give(base_ + begin, count, stream); }
   [[nodiscard]] std::optional<LastWindow> window(Sectors sectors, std::int64_t most_created = 0,
-                                                 bool of_all_streams = false) const {
+                                                 bool of_all_streams = false) {
+    runs_.find_parts();
     return last_window(parts_, runs_, table_, 0, of_all_streams, sectors, most_created);
   }
 

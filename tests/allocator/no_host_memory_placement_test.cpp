@@ -82,7 +82,7 @@ TEST(NoHostMemoryPlacementTest, EdgesOfFreeRunsAreFoundWithoutHostMemory) {
     const HostMemoryIsGone none;
     runs.give(address, 50, 0);
     runs.give(address + 50, 78, 1);
-    if (i % 100 == 99) runs.find_edges();
+    if (i % 100 == 99) runs.find_parts();
   }
   EXPECT_EQ(parts.shared().size(), std::size_t{kHandles});
   EXPECT_NO_THROW(parts.audit(runs));

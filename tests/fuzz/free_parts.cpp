@@ -1,6 +1,6 @@
 // What free runs offer beside a walk over all of them: handles that are wholly free and in which order they are given
 // up, fragments at the edges of handles, and the windows that are made of these. Bytes come free and are taken in any
-// pieces by several streams, handles come and find other homes, and edges are looked for at once or later.
+// pieces by several streams, handles come and find other homes, and what they offer is looked for at once or later.
 
 #include "allocator/free_parts.h"
 
@@ -13,6 +13,7 @@
 #include "tests/fuzz/steps.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <limits>
 #include <optional>
 #include <tuple>
@@ -101,7 +102,7 @@ class Program {
   }
 
   void compare() {
-    runs_.find_edges();
+    runs_.find_parts();
     parts_.audit(runs_);
     // Of one stream more than there are.
     const std::uint64_t kind = steps_.byte();
@@ -221,7 +222,8 @@ class Program {
   Steps steps_;
   PageTable table_{kPageOf8};
   PageTable::Arena arena_ = table_.add_arena();
-  FreeParts parts_{table_};
+  static constexpr std::int64_t kPagesOfLong = 3;  // runs of both kinds
+  FreeParts parts_{table_, kPagesOfLong};
   FreeRuns runs_{&parts_};
   std::vector<Handle> handles_;
 };
