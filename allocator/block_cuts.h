@@ -9,6 +9,7 @@
 #include "allocator/block.h"
 #include "allocator/block_pool.h"
 #include "allocator/block_spares.h"
+#include "allocator/prefetch.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -69,7 +70,7 @@ struct FreeNeighbours {
   // Has the processor bring a neighbour's links in a tree while the cache line that says whether it is in one is
   // under way.
   static void fetch_links(const Block* neighbour) {
-    if (neighbour != nullptr) __builtin_prefetch(&neighbour->left, 1);
+    if (neighbour != nullptr) prefetch(&neighbour->left);
   }
   [[nodiscard]] static Block* free_or_null(Block* block) {
     // By masks, for what lies beside a block cannot be foreseen: a jump on it would be mispredicted every third time.

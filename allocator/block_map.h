@@ -9,6 +9,7 @@
 // Not thread-safe: guarded by the lock of the stream or heap whose blocks these are.
 
 #include "allocator/block.h"
+#include "allocator/prefetch.h"
 
 #include <bit>
 #include <cassert>
@@ -36,9 +37,7 @@ class BlockMap {
     bucket.put(block, home.mark);
   }
   // Has the processor bring the place of an address that is about to be inserted. Requires: room.
-  void fetch_place_of(std::uint64_t address) const noexcept {
-    __builtin_prefetch(&buckets_[home_of(address).bucket], 1);
-  }
+  void fetch_place_of(std::uint64_t address) const noexcept { prefetch(&buckets_[home_of(address).bucket]); }
   // Makes the next `blocks` insertions succeed without allocating. Throws std::bad_alloc, unchanged.
   void reserve(std::size_t blocks);
   // Where a block is, until the map changes.

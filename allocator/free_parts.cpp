@@ -182,8 +182,7 @@ void FreeParts::find_edges(IndexedRun& run) noexcept {
 
 void FreeParts::find(IndexedRun& run) noexcept {
   find_edges(run);
-  if ((run.found & IndexedRun::kHandles) == 0)
-    add_handles(run, handles_in(run.run, run.run.address, run.run.end()));
+  if ((run.found & IndexedRun::kHandles) == 0) add_handles(run, handles_in(run.run, run.run.address, run.run.end()));
 }
 
 void FreeParts::add_if_shared(PageTable::Handle handle, const FreeRuns& runs) {

@@ -1,5 +1,7 @@
 #include "allocator/known_places.h"
 
+#include "allocator/prefetch.h"
+
 #include <algorithm>
 #include <bit>
 #include <stdexcept>
@@ -15,7 +17,7 @@ constexpr std::size_t kSparse = 16;
 
 bool KnownPlaces::has_room(std::size_t places, std::size_t most) const noexcept {
   const bool is_crowded = came_ >= places_.size() / 2 && size() >= 2 * most && changed_.empty();
-  if (!unused_.empty()) __builtin_prefetch(&places_[unused_.back()], 1);
+  if (!unused_.empty()) prefetch(&places_[unused_.back()]);
   return room() >= places && !is_crowded;
 }
 
@@ -35,7 +37,7 @@ void KnownPlaces::provide(std::size_t places, std::size_t most) {
 }
 
 void KnownPlaces::fetch(Sectors address, Sectors sectors) const noexcept {
-  if (!slots_.empty()) __builtin_prefetch(&slots_[hash_of(address, sectors) & (slots_.size() - 1)], 1);
+  if (!slots_.empty()) prefetch(&slots_[hash_of(address, sectors) & (slots_.size() - 1)]);
 }
 
 KnownPlaces::Number KnownPlaces::obtain(Sectors address, Sectors sectors) noexcept {

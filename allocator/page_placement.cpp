@@ -146,6 +146,10 @@ PlacementLog::Number PagePlacement::choose_logged(const PagePlan& plan) {
     if (number != PlacementLog::kNone && is_usable_as_logged(plan.request, number)) return number;
   }
   for (const PlacementLog::Position& position : positions_of(plan)) {
+    const PlacementLog::Number number = log_.expected(position, plan.request.sectors);
+    if (number != PlacementLog::kNone && is_usable_as_logged(plan.request, number)) return number;
+  }
+  for (const PlacementLog::Position& position : positions_of(plan)) {
     log_.candidates(position, plan.request.sectors, candidates_);
     for (const PlacementLog::Number number : candidates_)
       if (is_usable_as_logged(plan.request, number)) return number;
@@ -268,6 +272,7 @@ void PagePlacement::freed(KnownPlaces::Number known) {
   ++turnover_[static_cast<std::size_t>(place.stream)].went;
   const bool is_whole = place.less == 0;
   log_.left(place.stream, is_whole ? place.mark : PlacementLog::mark_of({place.address, place.sectors + place.less}));
+  log_.fetch_state_of(place.stream);
   harm_.ended_of_class(place.size_class, place.stream, table_.pages() > place.pages_then);
 }
 

@@ -61,6 +61,7 @@ void PagePlacement::count_come(KnownPlace& place, std::uint32_t less, bool moves
   place.pages_then = static_cast<std::int32_t>(table_.pages());
   const Sectors logged = place.sectors + less;
   log_.arrived(place.stream, less == 0 ? place.mark : PlacementLog::mark_of({place.address, logged}), place.mark);
+  log_.fetch_state_of(place.stream);
   live_ += place.sectors;
   if (moves_peak) peak_live_ = std::max(peak_live_, live_);
   ++blocks_;

@@ -1,8 +1,10 @@
 #include "allocator/placement_log.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <limits>
+#include <span>
 #include <stdexcept>
 #include <tuple>
 #include <utility>
@@ -40,7 +42,7 @@ PlacementLog::Key PlacementLog::mark_of_bound(std::int32_t handle, Sectors offse
 
 std::size_t PlacementLog::slot_of(const Key& key) const {
   const Number tag = tag_of(key);
-  const std::size_t last = slots_.size() - 1;
+  const std::size_t last = last_slot();
   std::size_t slot = first_slot(tag);
   for (; slots_[slot].oldest != kNone; slot = (slot + 1) & last)
     if (slots_[slot].tag == tag && ring_[slots_[slot].oldest].position.key == key) break;
@@ -69,10 +71,17 @@ void PlacementLog::candidates(const Position& position, Sectors sectors, std::ve
   };
   const Number first = exact(position, sectors);
   if (first != kNone) entries.push_back(first);
+  // All of their entries are on their way before the first is looked at.
+  std::array<Number, kMostLookedAt> found;
+  std::size_t count = 0;
   int looked_at = 0;
   for (Number at = slots_[slot_of(position.key)].oldest; at != kNone && looked_at < kMostLookedAt;
        at = links_[at].next, ++looked_at) {
     if (!may_serve(at, sectors) || at == first) continue;
+    prefetch(&ring_[at]);
+    found[count++] = at;
+  }
+  for (const Number at : std::span(found).first(count)) {
     if (ring_[at].asked() != sectors && !serves(at, sectors)) continue;
     const auto after =
         std::upper_bound(entries.begin(), entries.end(), at, [&](Number a, Number b) { return rank(a) < rank(b); });
@@ -80,15 +89,23 @@ void PlacementLog::candidates(const Position& position, Sectors sectors, std::ve
   }
 }
 
+PlacementLog::Number PlacementLog::expected(const Position& position, Sectors sectors) const {
+  if (!has(expected_) || !keeps(position)) return kNone;
+  return ring_[expected_].position.key == position.key && serves(expected_, sectors) ? expected_ : kNone;
+}
+
 PlacementLog::Number PlacementLog::exact(const Position& position, Sectors sectors) const {
   if (size_ == 0 || !keeps(position)) return kNone;
   if (next_ < ring_.size() && ring_[next_].is_foremost && is_exact(next_, position, sectors)) return next_;
-  return exact_[exact_slot_of(position, sectors)].entry;
+  const Chain& chain = slots_[slot_of(position.key)];
+  if (chain.oldest != chain.newest) return exact_[exact_slot_of(position, sectors)].entry;
+  if (chain.oldest == kNone || !ring_[chain.oldest].is_foremost) return kNone;
+  return is_exact(chain.oldest, position, sectors) ? chain.oldest : kNone;
 }
 
 std::size_t PlacementLog::exact_slot_of(const Position& position, Sectors sectors) const {
   const Number tag = tag_of(position, sectors);
-  const std::size_t last = exact_.size() - 1;
+  const std::size_t last = last_slot();
   std::size_t slot = first_slot(tag);
   for (; exact_[slot].entry != kNone; slot = (slot + 1) & last)
     if (exact_[slot].tag == tag && is_exact(exact_[slot].entry, position, sectors)) break;
@@ -97,31 +114,41 @@ std::size_t PlacementLog::exact_slot_of(const Position& position, Sectors sector
 
 void PlacementLog::fetch(const Position& position, Sectors sectors) const noexcept {
   if (size_ == 0 || !keeps(position)) return;
-  __builtin_prefetch(&slots_[first_slot(tag_of(position.key))], 1);
-  __builtin_prefetch(&exact_[first_slot(tag_of(position, sectors))], 1);
+  prefetch(&slots_[first_slot(tag_of(position.key))]);
+  prefetch(&exact_[first_slot(tag_of(position, sectors))]);
 }
 
 // It makes way for the next one, once the ring is full.
 void PlacementLog::fetch_oldest() const noexcept {
   const Entry& oldest = ring_[oldest_];
-  __builtin_prefetch(&slots_[first_slot(tag_of(oldest.position.key))], 1);
-  __builtin_prefetch(&exact_[first_slot(tag_of(oldest.position, oldest.asked()))], 1);
-  __builtin_prefetch(&ring_[behind(oldest_)]);
+  prefetch(&slots_[first_slot(tag_of(oldest.position.key))]);
+  if (oldest.is_indexed) prefetch(&exact_[first_slot(tag_of(oldest.position, oldest.asked()))]);
+  prefetch(&ring_[behind(oldest_)]);
 }
 
-// Unless an older entry is found in its place.
+// Unless an older entry is found in its place. Requires: it is in its chain.
 void PlacementLog::make_foremost(Number place) {
+  const Chain& chain = slots_[slot_of(ring_[place].position.key)];
+  if (chain.oldest != chain.newest) return index(place);
+  ring_[place].is_foremost = true;
+}
+
+void PlacementLog::index(Number place) {
   Entry& entry = ring_[place];
   Exact& slot = exact_[exact_slot_of(entry.position, entry.asked())];
-  entry.is_foremost = slot.entry == kNone;
-  if (entry.is_foremost) slot = {place, tag_of(entry.position, entry.asked())};
+  entry.is_foremost = entry.is_indexed = slot.entry == kNone;
+  if (entry.is_foremost)
+    slot = {place, tag_of(entry.position, entry.asked())};
+  else
+    ring_[slot.entry].has_heirs = true;
 }
 
 // Those that are found by way of its slot move up.
 void PlacementLog::make_unfound(Number place) {
   Entry& entry = ring_[place];
-  if (!std::exchange(entry.is_foremost, false)) return;
-  const std::size_t last = exact_.size() - 1;
+  entry.is_foremost = false;
+  if (!std::exchange(entry.is_indexed, false)) return;
+  const std::size_t last = last_slot();
   std::size_t slot = exact_slot_of(entry.position, entry.asked());
   for (std::size_t at = (slot + 1) & last; exact_[at].entry != kNone; at = (at + 1) & last) {
     const std::size_t first = first_slot(exact_[at].tag);
@@ -143,7 +170,8 @@ void PlacementLog::append(const Position& position, const LoggedPlace& place, Nu
   if (size_ == ring_.size()) drop_oldest();
   const auto at = static_cast<Number>((oldest_ + size_) % ring_.size());
   ++size_;
-  ring_[at] = {position, place, known, by.less, served_by, false};
+  ring_[at] = {position, place, known, by.less, served_by, false, false, false};
+  is_lost_ = true;
   link(at);
   if (size_ < ring_.size()) return;
   room_ = reach_.room(size_, capacity_);
@@ -166,15 +194,18 @@ void PlacementLog::pass_over(Number number) {
 // Puts the entry at the end of its key's chain.
 void PlacementLog::link(Number place) {
   links_[place] = {kNone, static_cast<std::uint32_t>(std::min(ring_[place].asked(), kLongest))};
-  make_foremost(place);
-  const Key& key = ring_[place].position.key;
-  Chain& chain = slots_[slot_of(key)];
-  if (chain.oldest == kNone) {
-    chain = {place, place, tag_of(key)};
+  Entry& entry = ring_[place];
+  Chain& chain = slots_[slot_of(entry.position.key)];
+  entry.is_indexed = entry.has_heirs = false;
+  entry.is_foremost = chain.oldest == kNone;
+  if (entry.is_foremost) {
+    chain = {place, place, tag_of(entry.position.key)};
     return;
   }
+  if (ring_[chain.oldest].is_foremost && !ring_[chain.oldest].is_indexed) index(chain.oldest);
   links_[chain.newest].next = place;
   chain.newest = place;
+  index(place);
 }
 
 void PlacementLog::forget() {
@@ -195,11 +226,16 @@ void PlacementLog::grow(std::size_t capacity) {
 void PlacementLog::find_another(Number place) {
   const Entry& passed = ring_[place];
   make_unfound(place);
+  if (!passed.has_heirs) return;
   int looked_at = 0;
   Number heir = links_[place].next;
-  while (heir != kNone && !is_exact(heir, passed.position, passed.asked()))
-    heir = ++looked_at < kMostLookedAt ? links_[heir].next : kNone;
-  if (heir != kNone) make_foremost(heir);
+  const auto is_heir = [&](Number number) {
+    return links_[number].asked == links_[place].asked && is_exact(number, passed.position, passed.asked());
+  };
+  while (heir != kNone && !is_heir(heir)) heir = ++looked_at < kMostLookedAt ? links_[heir].next : kNone;
+  if (heir == kNone) return;
+  make_foremost(heir);
+  ring_[heir].has_heirs = true;
 }
 
 // The oldest entry of all is the oldest of its key.
@@ -218,7 +254,7 @@ void PlacementLog::drop_oldest() {
 
 // Chains that are found by way of this slot move up.
 void PlacementLog::empty_slot(std::size_t slot) {
-  const std::size_t last = slots_.size() - 1;
+  const std::size_t last = last_slot();
   for (std::size_t at = (slot + 1) & last; slots_[at].oldest != kNone; at = (at + 1) & last) {
     const std::size_t first = first_slot(slots_[at].tag);
     if (((at - first) & last) < ((at - slot) & last)) continue;
@@ -280,10 +316,16 @@ void PlacementLog::audit() const {
     if (exact_[slot].entry == kNone) continue;
     ++found;
     const Entry& entry = ring_[exact_[slot].entry];
-    if (!entry.is_foremost || exact_slot_of(entry.position, entry.asked()) != slot)
+    if (!entry.is_foremost || !entry.is_indexed || exact_slot_of(entry.position, entry.asked()) != slot)
       throw std::logic_error("an entry of the placement log is not found by its size and sums");
   }
-  for (std::size_t i = 0; i < size_; ++i) found -= ring_[(oldest_ + i) % ring_.size()].is_foremost ? 1 : 0;
+  for (std::size_t i = 0; i < size_; ++i) {
+    const Entry& entry = ring_[(oldest_ + i) % ring_.size()];
+    found -= entry.is_indexed ? 1 : 0;
+    const Chain& chain = slots_[slot_of(entry.position.key)];
+    if (entry.is_foremost && !entry.is_indexed && chain.oldest != chain.newest)
+      throw std::logic_error("an entry of the placement log is not found among others of its state");
+  }
   if (found != 0) throw std::logic_error("an entry of the placement log is found that is not there");
 }
 

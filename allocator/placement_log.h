@@ -12,8 +12,8 @@
 // Both sums are there of each stream's blocks and bytes, and of all streams'. A place whose bytes were the stream's
 // is known by what the stream's own were, whatever others do meanwhile: nobody else's block is there as long as they
 // are the stream's. One that had bytes of others is known by all.
-// Entries are found by state, and by state, size and second sum: what comes again comes behind the one that it came
-// behind, mostly, and is looked for there first.
+// Entries are found by state, and where a state has several, by state, size and second sum: what comes again comes
+// behind the one that it came behind, mostly, and is looked for there first.
 // Host memory: a ring of at most `capacity` entries, fewer where nothing that is old is asked for, and of some states
 // alone (log_reach.h), in which the oldest makes way; 64 bytes an entry, 8 of what is looked at in chains, and 40 of
 // two tables. Complexity: O(1) expected, and O(64) for candidates.
@@ -27,6 +27,7 @@
 #include "allocator/large_table.h"
 #include "allocator/log_reach.h"
 #include "allocator/page_size.h"
+#include "allocator/prefetch.h"
 
 namespace cistern {
 
@@ -62,6 +63,8 @@ class PlacementLog {
     std::uint32_t less = 0;    // sectors that the request was smaller than the place's
     Number served_by = kNone;  // the entry that said so, if it was smaller
     bool is_foremost = false;  // `exact` finds it: of its key, size and second sum the oldest that was not passed over
+    bool is_indexed = false;   // by the table of these; else it is alone in its chain
+    bool has_heirs = false;    // others may be found in its place
     [[nodiscard]] Sectors asked() const { return place.sectors - static_cast<Sectors>(less); }
   };
 
@@ -116,6 +119,12 @@ class PlacementLog {
   // Has the processor bring what `candidates` and `append` look at, before they do: most of it lies in no cache.
   void fetch(const Position& position, Sectors sectors) const noexcept;
 
+  // The same of the state that the stream is in now, whatever is asked for next, if what came last was not known.
+  void fetch_state_of(StreamNumber stream) const noexcept {
+    if (!is_lost_) return;
+    prefetch(&slots_[first_slot(tag_of(own_position(stream).key))]);
+  }
+
   // What places are known under, now: those whose bytes were the stream's own, and those that had others' too.
   [[nodiscard]] Position own_position(StreamNumber stream) const {
     const auto index = static_cast<std::size_t>(stream);
@@ -128,6 +137,8 @@ class PlacementLog {
   void candidates(const Position& position, Sectors sectors, std::vector<Number>& entries) const;
   // The first of these, if it was of just that size, and its place free when just these bytes were taken; else none.
   [[nodiscard]] Number exact(const Position& position, Sectors sectors) const;
+  // The entry that came behind what was followed last, if it is of this state and may serve such a request; else none.
+  [[nodiscard]] Number expected(const Position& position, Sectors sectors) const;
   // Whether an entry has the number. It is another one's once the log has grown, or become shorter.
   [[nodiscard]] bool has(Number number) const { return number < ring_.size() && age_of(number) < size_; }
   // Until the log changes.
@@ -135,6 +146,7 @@ class PlacementLog {
   // The request was served as the entry says.
   void follow(Number number) {
     reach_.asked_for(size_ - 1 - age_of(number));
+    is_lost_ = false;
     const Number by = ring_[number].served_by;
     expected_ = behind(by < ring_.size() ? by : number);
     next_ = behind(number);
@@ -178,7 +190,7 @@ class PlacementLog {
     Number next = kNone;      // of the key; none: it is the newest
     std::uint32_t asked = 0;  // sectors, of an entry as large as this or larger
   };
-  // Of an entry that `exact` finds; none: an empty one.
+  // Of an entry that `exact` finds among others of its key; none: an empty one.
   struct Exact {
     Number entry = kNone;
     Number tag = 0;
@@ -198,6 +210,7 @@ class PlacementLog {
   // Its upper bits are the number of the slot where it belongs: what lies beside a slot tells by itself whether it may
   // move there. Requires: there are slots.
   [[nodiscard]] std::size_t first_slot(Number tag) const { return tag >> shift_; }
+  [[nodiscard]] std::size_t last_slot() const { return ~Number{0} >> shift_; }
   [[nodiscard]] static Number tag_of(std::uint64_t hash) { return static_cast<Number>(hash >> 32); }
   [[nodiscard]] static Number tag_of(const Key& key) { return tag_of(key.hash * 0x9E3779B97F4A7C15ULL); }
   [[nodiscard]] static Number tag_of(const Position& position, Sectors sectors) {
@@ -225,6 +238,7 @@ class PlacementLog {
   void link(Number place);
   void empty_slot(std::size_t slot);
   void make_foremost(Number place);
+  void index(Number place);
   void make_unfound(Number place);
   void find_another(Number place);
   void drop_oldest();
@@ -245,6 +259,7 @@ class PlacementLog {
   int shift_ = 0;
   Number expected_ = kNone;  // behind what was followed last, or what served that first
   Number next_ = kNone;      // behind what was followed last
+  bool is_lost_ = false;     // what came last was not known
 };
 
 }  // namespace cistern

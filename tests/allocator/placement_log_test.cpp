@@ -138,6 +138,50 @@ TEST(PlacementLogTest, ASmallerRequestPrefersWhatCameNextAndGetsTheSameAgain) {
   log.audit();
 }
 
+TEST(PlacementLogTest, WhatCameNextIsKnownWithoutAWalkWhereItIsOfThisState) {
+  TestedLog log(100);
+  const PlacementLog::Position here = log.own_position(0);
+  EXPECT_EQ(log.expected(here, 78), PlacementLog::kNone);
+  log.note({1, 80});
+  log.note({2, 84});
+  EXPECT_EQ(log.expected(here, 78), PlacementLog::kNone) << "nothing was followed";
+  log.follow(0);
+  EXPECT_EQ(log.expected(here, 78), 1U);
+  EXPECT_EQ(log.expected(here, 70), PlacementLog::kNone) << "too small for it";
+  EXPECT_EQ(log.expected(here, 85), PlacementLog::kNone);
+  arrive(log, {1, 78});
+  EXPECT_EQ(log.expected(log.own_position(0), 78), PlacementLog::kNone) << "another state";
+  leave(log, {1, 78});
+  log.follow(1);
+  EXPECT_EQ(log.expected(here, 78), PlacementLog::kNone) << "nothing came behind it";
+}
+
+// A state has one entry, then others, then one again.
+TEST(PlacementLogTest, TheFirstOfAStateIsFoundAloneAndBesideOthers) {
+  TestedLog log(LogReach::kFewest);
+  const PlacementLog::Position here = log.own_position(0);
+  log.note({1, 80});
+  EXPECT_EQ(log.exact(here, 80), 0U);
+  EXPECT_EQ(log.exact(here, 81), PlacementLog::kNone);
+  log.note({2, 90});
+  EXPECT_EQ(log.exact(here, 80), 0U);
+  EXPECT_EQ(log.exact(here, 90), 1U);
+  log.note({3, 80});
+  log.note({4, 80});
+  log.audit();
+  arrive(log, {5, 8});
+  const auto drop = [&](Sectors entries) {
+    for (Sectors i = 0; i < entries; ++i) log.note({100 + i, 500});
+  };
+  drop(static_cast<Sectors>(LogReach::kFewest) - 3);
+  EXPECT_EQ(log.entry(log.exact(here, 80)).place.address, 3) << "the next of its kind";
+  log.audit();
+  drop(2);
+  EXPECT_EQ(log.entry(log.exact(here, 80)).place.address, 4) << "and the one behind that";
+  EXPECT_EQ(log.exact(here, 90), PlacementLog::kNone);
+  log.audit();
+}
+
 // Of one state and size, by what is taken of the places: each is found, and what it is known as changes with it.
 TEST(PlacementLogTest, EachWayToTakeThePlacesIsFoundHoweverManyThereAre) {
   constexpr int kWays = 200;
