@@ -179,6 +179,7 @@ std::optional<PagePlacement::Choice> PagePlacement::choose_free_bytes(PagePlan& 
 
 void PagePlacement::set_positions(PagePlan& plan) const {
   plan.positions = {log_.own_position(plan.request.stream), log_.position_among_all(plan.request.stream)};
+  plan.is_beside_whole = with_less_ == 0;
 }
 
 void PagePlacement::choose_place(PagePlan& plan) {
@@ -202,19 +203,23 @@ void PagePlacement::note(const PagePlan& plan, const LoggedPlace& place, KnownPl
     }
     if (plan.keeps_exact) windows_.note_exact(sectors, stream, plan.address);
     if (plan.keeps_length) windows_.note_length(sectors, stream, plan.address);
-    // Where much is told, what is taken now makes way for what was: other requests need the room.
-    const bool has_room = 2 * log_.size() < log_.capacity();
-    const bool is_of_its_key =
-        plan.is_exact && log_.has(plan.logged) && log_.entry(plan.logged).position.key == position.key;
-    if (is_of_its_key && (log_.entry(plan.logged).position == position || !has_room))
-      return log_.note_free(plan.logged, position, place, known);
-    // What an entry served otherwise is told, too: a larger request's, or one when other bytes of places were taken.
-    // The same request is served so again, whatever came before it.
-    const auto less = static_cast<std::uint32_t>(place.sectors - sectors);
-    log_.grow(log_entries_ + kLogEntriesOfPage * static_cast<std::size_t>(table_.pages()));
-    log_.append(position, place, known, {less, plan.logged});
+    tell_log({position, place, sectors, known, plan.logged, plan.is_exact, plan.is_beside_whole});
   } catch (const std::bad_alloc&) {
   }
+}
+
+void PagePlacement::tell_log(const Told& told) {
+  // Where much is told, what is taken now makes way for what was: other requests need the room.
+  const bool has_room = 2 * log_.size() < log_.capacity();
+  const bool is_of_its_key = log_.has(told.entry) && log_.entry(told.entry).position.key == told.position.key;
+  if (is_of_its_key && told.is_exact && (log_.entry(told.entry).position == told.position || !has_room))
+    return log_.note_free(told.entry, told.position, told.place, told.known);
+  // What an entry served otherwise is told, too: a larger request's, or one when other bytes of places were taken.
+  // The same request is served so again, whatever came before it.
+  const auto less = static_cast<std::uint32_t>(told.place.sectors - told.sectors);
+  const bool is_beside_whole = told.is_beside_whole || (is_of_its_key && log_.entry(told.entry).is_beside_whole);
+  log_.grow(log_entries_ + kLogEntriesOfPage * static_cast<std::size_t>(table_.pages()));
+  log_.append(told.position, told.place, told.known, {less, told.entry, is_beside_whole});
 }
 
 // What depends on the place alone, and what is mapped there.
@@ -269,8 +274,10 @@ void PagePlacement::freed(KnownPlaces::Number known) {
   KnownPlace& place = places_[known];
   place.left_at = mark_;
   live_ -= place.sectors;
+  ++freed_;
   ++turnover_[static_cast<std::size_t>(place.stream)].went;
   const bool is_whole = place.less == 0;
+  with_less_ -= is_whole ? 0 : 1;
   log_.left(place.stream, is_whole ? place.mark : PlacementLog::mark_of({place.address, place.sectors + place.less}));
   log_.fetch_state_of(place.stream);
   harm_.ended_of_class(place.size_class, place.stream, table_.pages() > place.pages_then);
@@ -279,6 +286,18 @@ void PagePlacement::freed(KnownPlaces::Number known) {
 void PagePlacement::audit(Sectors live, std::int64_t blocks, const PlacementLog::Key& state) const {
   if (live != live_ || blocks != blocks_) throw std::logic_error("the count of placed blocks is not their number");
   if (!(state == log_.state_of_all())) throw std::logic_error("the log's state is not that of the live blocks");
+  std::int64_t unfreed = 0;
+  StreamNumber streams = 0;
+  for (const Turnover& turnover : turnover_) {
+    unfreed += turnover.came - turnover.went;
+    streams += turnover.came != 0 ? 1 : 0;
+  }
+  std::int64_t with_less = 0;
+  places_.for_each_live([&](const KnownPlace& place) { with_less += place.less != 0 ? 1 : 0; });
+  if (unfreed != blocks_ - freed_ || streams != streams_)
+    throw std::logic_error("the count of freed blocks, or of streams, is not their number");
+  if (with_less < with_less_ || (freed_ == 0 && with_less != with_less_))
+    throw std::logic_error("the count of blocks with less than their place is not their number");
 }
 
 void PagePlacement::audit() const {

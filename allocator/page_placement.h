@@ -92,6 +92,12 @@ class PagePlacement {
   // The same of a place that the log may have forgotten. Requires: it is free, and its bytes the stream's. Throws
   // std::bad_alloc, unchanged.
   KnownPlaces::Number take_again(Sectors address, Sectors sectors, StreamNumber stream, bool moves_peak);
+  // The entry that came next the last time, for a larger request, if it is known without a look at the free runs that the
+  // request may have a part of its place; none: it is not. And `take_part` takes it, if nothing happened meanwhile;
+  // throws std::bad_alloc, unchanged.
+  [[nodiscard]] PlacementLog::Number find_larger(const PageRequest& request) const;
+  KnownPlaces::Number take_part(PlacementLog::Number larger, const PageRequest& request, bool moves_peak);
+  [[nodiscard]] const LoggedPlace& logged_place(PlacementLog::Number entry) const { return log_.entry(entry).place; }
   [[nodiscard]] KnownPlaces::Number place_of(PlacementLog::Number known) const { return log_.entry(known).known; }
   // Of a place where bytes of other streams were handed over, as they are now. Nothing: it is not known.
   [[nodiscard]] std::optional<PagePlan> plan_known(const PageRequest& request);
@@ -233,6 +239,17 @@ class PagePlacement {
   void place_at(PagePlan& plan, const Choice& choice);
   void take(PagePlan& plan, Sectors address, Sectors sectors);
   void note(const PagePlan& plan, const LoggedPlace& place, KnownPlaces::Number known) noexcept;
+  // Who was served where, and what the log said about it.
+  struct Told {
+    const PlacementLog::Position& position;
+    const LoggedPlace& place;
+    Sectors sectors;
+    KnownPlaces::Number known;
+    PlacementLog::Number entry;
+    bool is_exact;
+    bool is_beside_whole;
+  };
+  void tell_log(const Told& told);
   KnownPlaces::Number know(const PagePlan& plan, bool covers_handles) noexcept;
   static void describe(KnownPlace& place, bool covers_handles) noexcept;
 
@@ -254,6 +271,7 @@ class PagePlacement {
   // Whether what the log knows of free bytes holds: none are a plan's or on their way out.
   [[nodiscard]] bool is_open() const { return plans_out_ == 0 && departures_ == 0; }
   [[nodiscard]] bool is_place_of(const PlacementLog::Entry& entry, KnownPlaces::Number known) const;
+  KnownPlaces::Number come_again(Sectors address, Sectors sectors, StreamNumber stream);
   void come(KnownPlaces::Number known, StreamNumber stream);
   void count_come(KnownPlace& place, std::uint32_t less, bool moves_peak) noexcept;
   // What the free runs and homes say is brought up to date. Takes no host memory: there is room.
@@ -333,6 +351,9 @@ class PagePlacement {
   std::int64_t plans_out_ = 0;
   std::int64_t departures_ = 0;     // under way
   std::int64_t blocks_ = 0;         // live and unsettled
+  std::int64_t freed_ = 0;          // of these
+  std::int64_t with_less_ = 0;      // that have less than their place, and were not freed
+  StreamNumber streams_ = 0;        // that had blocks
   std::vector<Turnover> turnover_;  // of streams
   PlacementLog log_;
   PastWindows windows_;

@@ -44,6 +44,7 @@ struct PlanTerms {
 
   // Of the log when it was made: by the stream's own blocks, and by all.
   std::array<PlacementLog::Position, 2> positions;
+  bool is_beside_whole = false;                       // as the log is told
   PlacementLog::Number logged = PlacementLog::kNone;  // the log's entry; none: the place is new to it
   Sectors logged_sectors = 0;                         // of it
   bool is_exact = false;                              // it was of a request of this size

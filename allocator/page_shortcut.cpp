@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cassert>
 #include <cstddef>
+#include <new>
 #include <utility>
 
 #include "allocator/page_placement.h"
@@ -43,6 +44,37 @@ KnownPlaces::Number PagePlacement::take(PlacementLog::Number known, StreamNumber
 }
 
 KnownPlaces::Number PagePlacement::take_again(Sectors address, Sectors sectors, StreamNumber stream, bool moves_peak) {
+  const KnownPlaces::Number number = come_again(address, sectors, stream);
+  count_come(places_[number], 0, moves_peak);
+  ++counts_.logged;
+  return number;
+}
+
+// A state is a set of places, so what was free beside them is free in the same state again. That holds whatever parts of
+// these places blocks have now, if they had all of them then; if nobody else ever had bytes, and none wait.
+PlacementLog::Number PagePlacement::find_larger(const PageRequest& request) const {
+  if (!is_open() || freed_ != 0 || streams_ != 1) return PlacementLog::kNone;
+  const PlacementLog::Number number = log_.expected(log_.own_position(request.stream), request.sectors);
+  return number != PlacementLog::kNone && log_.entry(number).is_beside_whole ? number : PlacementLog::kNone;
+}
+
+KnownPlaces::Number PagePlacement::take_part(PlacementLog::Number larger, const PageRequest& request, bool moves_peak) {
+  const LoggedPlace place = log_.entry(larger).place;
+  const bool is_exact = log_.entry(larger).asked() == request.sectors;
+  const PlacementLog::Position position = log_.own_position(request.stream);
+  const KnownPlaces::Number number = come_again(place.address, request.sectors, request.stream);
+  log_.follow(larger);
+  try {
+    tell_log({position, place, request.sectors, number, larger, is_exact, true});
+  } catch (const std::bad_alloc&) {  // it is not known then
+  }
+  count_come(places_[number], static_cast<std::uint32_t>(place.sectors - request.sectors), moves_peak);
+  ++counts_.logged;
+  return number;
+}
+
+// A block has the place, which may be a new one. Throws std::bad_alloc, unchanged.
+KnownPlaces::Number PagePlacement::come_again(Sectors address, Sectors sectors, StreamNumber stream) {
   provide_place();
   const KnownPlaces::Number number = places_.obtain(address, sectors);
   assert(!places_[number].is_live);
@@ -50,8 +82,6 @@ KnownPlaces::Number PagePlacement::take_again(Sectors address, Sectors sectors, 
   table_.for_each_covered(address, sectors, [&](PageTable::Handle, Sectors) { covers_handles = true; });
   describe(places_[number], covers_handles);
   come(number, stream);
-  count_come(places_[number], 0, moves_peak);
-  ++counts_.logged;
   return number;
 }
 
@@ -65,7 +95,8 @@ void PagePlacement::count_come(KnownPlace& place, std::uint32_t less, bool moves
   live_ += place.sectors;
   if (moves_peak) peak_live_ = std::max(peak_live_, live_);
   ++blocks_;
-  ++turnover_[static_cast<std::size_t>(place.stream)].came;
+  with_less_ += less == 0 ? 0 : 1;
+  streams_ += turnover_[static_cast<std::size_t>(place.stream)].came++ == 0 ? 1 : 0;
 }
 
 // A block has the place, and the free runs do not know. Throws std::bad_alloc, unchanged.
@@ -86,6 +117,7 @@ void PagePlacement::settle(KnownPlaces::Number known) {
   log_.came_free(place.stream, place.mark);
   places_.change(known);
   --blocks_;
+  --freed_;
 }
 
 void PagePlacement::turned(KnownPlaces::Number known, std::int64_t times) {

@@ -1,6 +1,7 @@
 // Hits in paged memory, and frees there, without the heap's lock: the walks of stream_hits.cpp where the
 // stream's blocks are in pages. A hit is a place that the log knows to be free, and the stream's, in just this state;
-// or, if the log knows none, what the ladder says, as long as that is the stream's own free bytes (page_fit.cpp).
+// or, if the log knows none, what the ladder says, as long as that is the stream's own free bytes: a part of the place
+// that a larger request came to, if that is known to be free, or what the free runs say (page_fit.cpp).
 //
 // The records of paged memory are all streams'. A stream that serves alone has them with its own lock, which whoever
 // has the heap's has, too; several take turns, but not with frees that stand and with steps that are followed.
@@ -90,7 +91,11 @@ Block* StreamHits::fit_paged_block(StreamHeap& heap, std::size_t bytes) noexcept
   if (heap.lacks_addresses || decays_) return nullptr;
   PagePlacement& placement = paged_->placement;
   const Sectors sectors = PagedMemory::sectors_for(policy_.round(bytes));
-  PagePlan* const plan = placement.plan_of_own({sectors, heap.paged_stream, true});
+  const PageRequest request{sectors, heap.paged_stream, true};
+  if (const PlacementLog::Number larger = placement.find_larger(request); larger != PlacementLog::kNone)
+    return take_pages(heap, placement.logged_place(larger).address, sectors, bytes,
+                      [&] { return placement.take_part(larger, request, one_stream_serves_); });
+  PagePlan* const plan = placement.plan_of_own(request);
   if (plan == nullptr) return nullptr;
   Block* const block = take_pages(heap, plan->address, sectors, bytes,
                                   [&] { return placement.commit(*plan, one_stream_serves_).known; });

@@ -170,7 +170,7 @@ void PlacementLog::append(const Position& position, const LoggedPlace& place, Nu
   if (size_ == ring_.size()) drop_oldest();
   const auto at = static_cast<Number>((oldest_ + size_) % ring_.size());
   ++size_;
-  ring_[at] = {position, place, known, by.less, served_by, false, false, false};
+  ring_[at] = {position, place, known, by.less, served_by, false, false, false, by.is_beside_whole};
   is_lost_ = true;
   link(at);
   if (size_ < ring_.size()) return;

@@ -65,13 +65,16 @@ class PlacementLog {
     bool is_foremost = false;  // `exact` finds it: of its key, size and second sum the oldest that was not passed over
     bool is_indexed = false;   // by the table of these; else it is alone in its chain
     bool has_heirs = false;    // others may be found in its place
+    // No block of its stream had less than its place then: this one lies beside all these places.
+    bool is_beside_whole = false;
     [[nodiscard]] Sectors asked() const { return place.sectors - static_cast<Sectors>(less); }
   };
 
-  // How a request was served that was smaller than an entry's.
+  // How a request was served.
   struct Served {
-    std::uint32_t less;  // sectors
-    Number entry;
+    std::uint32_t less;  // sectors that it was smaller than the place
+    Number entry;        // what said so, if it was smaller
+    bool is_beside_whole;
   };
 
   explicit PlacementLog(std::size_t capacity)
@@ -152,7 +155,7 @@ class PlacementLog {
     next_ = behind(number);
   }
   // The place was found free in this position. Throws std::bad_alloc, with all entries as they were.
-  void append(const Position& position, const LoggedPlace& place, Number known = kNone, const Served& by = {0, kNone});
+  void append(const Position& position, const LoggedPlace& place, Number known = kNone, const Served& by = {0, kNone, false});
   // The same of an entry, if it is still that of the key and place, and what the owner knows of it now.
   void note_free(Number number, const Position& position, const LoggedPlace& place, Number known);
   // What `exact` finds is not to be found by it; another one of the same position and size is, if it is not far.

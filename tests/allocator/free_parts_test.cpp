@@ -7,6 +7,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <memory_resource>
@@ -161,7 +163,8 @@ class FreePartsOfLongRuns : public FreePartsTest, public ::testing::WithParamInt
 };
 INSTANTIATE_TEST_SUITE_P(Pages, FreePartsOfLongRuns, ::testing::Values(0, 3, FreeParts::kPagesOfLong));
 
-// Bytes come free and are taken in random pieces by three streams, and handles find other homes.
+// Bytes come free and are taken in random pieces by three streams, and in the end handles find other homes, which lie
+// apart.
 TEST_P(FreePartsOfLongRuns, RandomProgramsFindWhatAWalkOverAllRunsFinds) {
   std::mt19937_64 random(20261123);
   const auto below = [&](Sectors most) { return static_cast<Sectors>(random() % static_cast<std::uint64_t>(most)); };
@@ -178,15 +181,15 @@ TEST_P(FreePartsOfLongRuns, RandomProgramsFindWhatAWalkOverAllRunsFinds) {
     for (Sectors at = begin; at < begin + count; ++at) is_taken = is_taken && !runs_.is_free(at, 1);
     if (is_taken)
       runs_.give(begin, count, static_cast<StreamNumber>(random() % 8 == 0 ? 1 + random() % 2 : 0));
-    else if (random() % 3 == 0 && runs_.is_free(begin, count))
+    else if (random() % (round % 3000 < 1500 ? 3 : 30) == 0 && runs_.is_free(begin, count))
       runs_.take(begin, count);
-    if (random() % 16 == 0 && runs_.is_free(home, sectors)) {
+    if (round >= 6000 && random() % 16 == 0 && runs_.is_free(home, sectors)) {
       runs_.take(home, sectors);
       bring(handle);
       if (random() % 4 != 0) runs_.give(table_.home_of(handle), sectors, 0);
     }
-    // All is looked for now after each change, now after many: an audit of a placement looks for them, too.
-    if (random() % (round % 2000 < 1000 ? 1 : 300) != 0) continue;
+    // All is looked for now after each change, now after some or many: an audit of a placement looks for it, too.
+    if (random() % std::array{1, 8, 300}[static_cast<std::size_t>(round / 1000 % 3)] != 0) continue;
     runs_.audit();
     runs_.find_parts();
     parts_.audit(runs_);

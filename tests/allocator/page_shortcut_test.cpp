@@ -45,6 +45,13 @@ class PageShortcutTest : public PlacementCase {
   [[nodiscard]] std::optional<PagedBlock> known(Sectors sectors, StreamNumber stream = 0) {
     return placement_.take_known({sectors, stream});
   }
+  // Of the place of a larger request.
+  std::optional<PagedBlock> take_part(const PageRequest& request) {
+    const PlacementLog::Number larger = placement_.find_larger(request);
+    if (larger == PlacementLog::kNone) return std::nullopt;
+    ++parts_;
+    return placement_.block_at(placement_.take_part(larger, request, true));
+  }
   PagedBlock allocate(Sectors sectors, StreamNumber stream = 0) {
     if (const auto block = known(sectors, stream)) return *block;
     auto handed_over = placement_.plan_known({sectors, stream});
@@ -69,6 +76,7 @@ class PageShortcutTest : public PlacementCase {
   }
 
   int hand_overs_ = 0;  // that were known
+  int parts_ = 0;       // of places of larger requests
 };
 
 TEST_F(PageShortcutTest, WhatComesAgainIsKnown) {
@@ -285,6 +293,112 @@ TEST_F(PageShortcutTest, AHandOverThatIsAbandonedLeavesTheBytesWhoseTheyWere) {
   }
 }
 
+// Steps that are now as long as one before, now a little shorter, in which frees wait at times.
+TEST_F(PageShortcutTest, PartsOfKnownPlacesAreThoseThatTheFreeRunsWouldGive) {
+  PagePlacement plain(kPageOf128);
+  ScriptedDriver plain_driver;
+  std::mt19937_64 random(20261127);
+  const std::vector<Operation> step = any_program(random, 200, 1500, 1);
+  for (int pass = 0; pass < 60; ++pass) {
+    const auto shorter = static_cast<Sectors>(random() % 20);  // in 160
+    std::map<int, std::pair<PagedBlock, PagedBlock>> live;
+    std::vector<std::pair<PagedBlock, PagedBlock>> pending;
+    const auto settle_all = [&] {
+      for (const auto& [block, other] : pending) {
+        placement_.settle(block);
+        plain.settle(other);
+      }
+      pending.clear();
+    };
+    for (const auto& [id, sectors, stream] : step) {
+      if (sectors == 0) {
+        const auto both = live.extract(id).mapped();
+        placement_.freed(both.first);
+        plain.freed(both.second);
+        pending.push_back(both);
+        if (pass % 3 != 0 || random() % 8 == 0) settle_all();
+        continue;
+      }
+      // Single requests are of their own sizes, too.
+      const Sectors less = random() % 50 == 0 ? static_cast<Sectors>(random() % 30) : shorter;
+      const PageRequest request{sectors - sectors * less / 160, stream};
+      std::optional<PagedBlock> block = placement_.take_known(request);
+      if (!block) block = take_part(request);
+      if (!block) {
+        PagePlan plan = placement_.plan(request);
+        ASSERT_TRUE(plan.gather.empty() || carry_out(plan.gather, driver_));
+        block = placement_.commit(plan);
+      }
+      PagePlan plan = plain.plan(request);
+      ASSERT_TRUE(plan.gather.empty() || carry_out(plan.gather, plain_driver));
+      const PagedBlock other = plain.commit(plan);
+      ASSERT_EQ(block->address, other.address) << "pass " << pass << " block " << id;
+      live.emplace(id, std::pair(*block, other));
+    }
+    settle_all();
+    ASSERT_EQ(runs_of(placement_), runs_of(plain)) << "pass " << pass;
+    placement_.audit();
+  }
+  EXPECT_GT(parts_, 2000);
+}
+
+// Only what is proven is taken so: a place beside parts of places, bytes that wait or that another stream may have had,
+// are looked for in the free runs.
+TEST_F(PageShortcutTest, APartIsTakenOnlyWhereNobodyElseMayHaveItsBytes) {
+  const auto pass = [&](Sectors first, Sectors second) {
+    const PagedBlock a = allocate(first);
+    const PlacementLog::Number larger = placement_.find_larger({second, 0});
+    release(a);
+    return larger != PlacementLog::kNone;
+  };
+  const PagedBlock first = allocate(40);
+  const PagedBlock second = allocate(64);
+  release(second);
+  release(first);
+  EXPECT_TRUE(pass(40, 60));
+  EXPECT_TRUE(pass(38, 60)) << "the first block may have less than its place";
+  {
+    const PagedBlock a = allocate(40);
+    const PagedBlock waits = allocate(8);
+    placement_.freed(waits);
+    EXPECT_EQ(placement_.find_larger({60, 0}), PlacementLog::kNone) << "a free waits";
+    placement_.settle(waits);
+    release(a);
+  }
+  {
+    const PagedBlock a = allocate(40);
+    PagePlan plan = placement_.plan({500, 0});
+    EXPECT_EQ(placement_.find_larger({60, 0}), PlacementLog::kNone) << "a plan is out";
+    placement_.abandon(plan);
+    release(a);
+  }
+  EXPECT_TRUE(pass(40, 60));
+  release(allocate(8, 1));
+  EXPECT_FALSE(pass(40, 60)) << "another stream had a block";
+}
+
+// A place that was found beside a block with less than its place may have what that block lacks.
+TEST_F(PageShortcutTest, APlaceBesideAPartOfAPlaceIsNotTakenUnseen) {
+  const auto pass = [&](Sectors first, Sectors last) {
+    const PagedBlock part = allocate(first);
+    const PagedBlock other = allocate(300);
+    const bool is_known = placement_.find_larger({last, 0}) != PlacementLog::kNone;
+    const PagedBlock behind = allocate(last);
+    const Sectors at = behind.address - part.address;
+    for (const PagedBlock& block : {behind, other, part}) release(block);
+    return std::pair(is_known, at);
+  };
+  const PagedBlock first = allocate(100);
+  static_cast<void>(allocate(28));  // so that nothing goes on behind it
+  release(first);
+  release(allocate(100));
+  release(allocate(90));
+  EXPECT_EQ(pass(90, 10), (std::pair<bool, Sectors>(false, 90))) << "what the part left";
+  const auto [is_known, at] = pass(100, 9);
+  EXPECT_FALSE(is_known);
+  EXPECT_GE(at, 100);
+}
+
 // The same requests without the shortcut: it decides nothing, whenever the free runs are looked at, whatever is
 // pending, goes back to the driver or is of other streams.
 TEST_F(PageShortcutTest, ItChangesNoDecision) {
@@ -345,6 +459,7 @@ TEST_F(PageShortcutTest, ItChangesNoDecision) {
         const PageRequest request{wanted, stream, random() % noise != 0};
         std::optional<PagedBlock> block = placement_.take_known(request);
         if (block) ++known;
+        if (!block) block = take_part(request);
         while (!block && request.may_take_others) {
           PagePlan* const of_own = placement_.plan_of_own(request);
           if (of_own == nullptr) break;

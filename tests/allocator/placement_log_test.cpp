@@ -131,7 +131,7 @@ TEST(PlacementLogTest, ASmallerRequestPrefersWhatCameNextAndGetsTheSameAgain) {
   log.follow(0);
   EXPECT_EQ(candidates(log, 0, 78), (Places{{2, 84}, {1, 80}}));
   EXPECT_EQ(candidates(log, 0, 80), (Places{{1, 80}, {2, 84}})) << "the same request needs no guess";
-  log.append(here, {2, 84}, PlacementLog::kNone, {6, 1});
+  log.append(here, {2, 84}, PlacementLog::kNone, {6, 1, false});
   log.follow(1);
   EXPECT_EQ(log.exact(here, 78), 2U);
   EXPECT_EQ(candidates(log, 0, 78).front(), (LoggedPlace{2, 84})) << "whatever came before it";
@@ -233,7 +233,7 @@ TEST(PlacementLogTest, WhatIsNeverAskedForMakesTheLogShort) {
   for (; address < kMany || log.room() > LogReach::kFewest; ++address) {
     ASSERT_LT(address, 4 * kMany);
     arrive(log, {address, 8});
-    log.append(log.own_position(0), {address, 8}, 5, {0, before});
+    log.append(log.own_position(0), {address, 8}, 5, {0, before, false});
     before = log.exact(log.own_position(0), 8);
     leave(log, {address, 8});
   }
