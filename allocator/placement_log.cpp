@@ -90,8 +90,10 @@ void PlacementLog::candidates(const Position& position, Sectors sectors, std::ve
 }
 
 PlacementLog::Number PlacementLog::expected(const Position& position, Sectors sectors) const {
-  if (!has(expected_) || !keeps(position)) return kNone;
-  return ring_[expected_].position.key == position.key && serves(expected_, sectors) ? expected_ : kNone;
+  if (!keeps(position)) return kNone;
+  for (const Number number : {expected_, next_})
+    if (has(number) && ring_[number].position.key == position.key && serves(number, sectors)) return number;
+  return kNone;
 }
 
 PlacementLog::Number PlacementLog::exact(const Position& position, Sectors sectors) const {
@@ -164,8 +166,7 @@ void PlacementLog::append(const Position& position, const LoggedPlace& place, Nu
   const bool is_kept = keeps(position);
   reach_.comes(is_kept);
   if (!is_kept) return;
-  Number served_by = by.entry;
-  if (served_by < ring_.size() && ring_[served_by].served_by < ring_.size()) served_by = ring_[served_by].served_by;
+  Number served_by = has(by.entry) ? origin_of(by.entry) : kNone;
   if (room_ < ring_.size() || (size_ == ring_.size() && room_ != size_)) resize(room_, served_by);
   if (size_ == ring_.size()) drop_oldest();
   const auto at = static_cast<Number>((oldest_ + size_) % ring_.size());

@@ -150,8 +150,7 @@ class PlacementLog {
   void follow(Number number) {
     reach_.asked_for(size_ - 1 - age_of(number));
     is_lost_ = false;
-    const Number by = ring_[number].served_by;
-    expected_ = behind(by < ring_.size() ? by : number);
+    expected_ = behind(origin_of(number));
     next_ = behind(number);
   }
   // The place was found free in this position. Throws std::bad_alloc, with all entries as they were.
@@ -226,6 +225,11 @@ class PlacementLog {
     return place >= oldest_ ? place - oldest_ : place + ring_.size() - oldest_;
   }
   [[nodiscard]] Number behind(Number place) const { return place + 1 == ring_.size() ? 0 : place + 1; }
+  // What served its request, or what served that, as long as it is there; else itself.
+  [[nodiscard]] Number origin_of(Number number) const {
+    const Number by = ring_[number].served_by;
+    return by < ring_.size() && age_of(by) < age_of(number) ? by : number;
+  }
   [[nodiscard]] bool may_serve(Number number, Sectors sectors) const;
   [[nodiscard]] bool serves(Number number, Sectors sectors) const;
   [[nodiscard]] bool is_exact(Number number, const Position& position, Sectors sectors) const {
