@@ -92,8 +92,8 @@ class PagePlacement {
   // The same of a place that the log may have forgotten. Requires: it is free, and its bytes the stream's. Throws
   // std::bad_alloc, unchanged.
   KnownPlaces::Number take_again(Sectors address, Sectors sectors, StreamNumber stream, bool moves_peak);
-  // The entry that came next the last time, for a larger request, if it is known without a look at the free runs that the
-  // request may have a part of its place; none: it is not. And `take_part` takes it, if nothing happened meanwhile;
+  // The entry that came next the last time, for a larger request, if it is known without a look at the free runs that
+  // the request may have a part of its place; none: it is not. And `take_part` takes it, if nothing happened meanwhile;
   // throws std::bad_alloc, unchanged.
   [[nodiscard]] PlacementLog::Number find_larger(const PageRequest& request) const;
   KnownPlaces::Number take_part(PlacementLog::Number larger, const PageRequest& request, bool moves_peak);

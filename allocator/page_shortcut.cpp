@@ -50,8 +50,8 @@ KnownPlaces::Number PagePlacement::take_again(Sectors address, Sectors sectors, 
   return number;
 }
 
-// A state is a set of places, so what was free beside them is free in the same state again. That holds whatever parts of
-// these places blocks have now, if they had all of them then; if nobody else ever had bytes, and none wait.
+// A state is a set of places, so what was free beside them is free in the same state again. That holds whatever parts
+// of these places blocks have now, if they had all of them then; if nobody else ever had bytes, and none wait.
 PlacementLog::Number PagePlacement::find_larger(const PageRequest& request) const {
   if (!is_open() || freed_ != 0 || streams_ != 1) return PlacementLog::kNone;
   const PlacementLog::Number number = log_.expected(log_.own_position(request.stream), request.sectors);

@@ -154,7 +154,8 @@ class PlacementLog {
     next_ = behind(number);
   }
   // The place was found free in this position. Throws std::bad_alloc, with all entries as they were.
-  void append(const Position& position, const LoggedPlace& place, Number known = kNone, const Served& by = {0, kNone, false});
+  void append(const Position& position, const LoggedPlace& place, Number known = kNone,
+              const Served& by = {0, kNone, false});
   // The same of an entry, if it is still that of the key and place, and what the owner knows of it now.
   void note_free(Number number, const Position& position, const LoggedPlace& place, Number known);
   // What `exact` finds is not to be found by it; another one of the same position and size is, if it is not far.

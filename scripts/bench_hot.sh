@@ -93,9 +93,9 @@ fi
 
 # What the names of benchmarks must match: the hot path's, and those that tell of a peer. Who asks what new
 # streams cost begins with host memory that nobody has used: in a process of its own.
-hot_names='^(warm_pair|mixed_sizes|flat_pair|trace_replay|latency_of|two_threads|hand_over|record_stream_pair|streams_in_turn)'
+hot_names='^(warm_pair|mixed_sizes|changing_steps|flat_pair|trace_replay|latency_of|two_threads|hand_over|record_stream_pair|streams_in_turn)'
 new_names='^first_allocation'
-peer_names='^(warm_pair|mixed_sizes|trace_replay|two_threads)'
+peer_names='^(warm_pair|mixed_sizes|changing_steps|trace_replay|two_threads)'
 
 # run_benchmarks PROGRAM NAMES RESULT: those of its benchmarks that match NAMES and the filter, which
 # Google Benchmark's own filters cannot say.

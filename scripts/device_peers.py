@@ -28,7 +28,7 @@ WORKS = [("two_threads", "_one", "two_threads, one"), ("two_threads", "_two", "t
 
 
 def table(figures):
-    works = [(name, "", name) for prefix in ("warm_pair/", "mixed_sizes/", "trace_replay/")
+    works = [(name, "", name) for prefix in ("warm_pair/", "mixed_sizes/", "changing_steps/", "trace_replay/")
              for name in sorted(figures.names(prefix), key=by_size)]
     columns = [(title, run if figures.has_run(run) else "driver_pool", who) for title, run, who in COLUMNS
                if figures.has_counter(run, f"{who}_") or run == "torch" and who != "peer"]

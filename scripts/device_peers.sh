@@ -27,7 +27,7 @@ run_beside() {
     library=$(c++ -print-file-name=libstdc++.so.6)
     local -x LD_PRELOAD=$library
   fi
-  if ! time_benchmarks '^(warm_pair|mixed_sizes|trace_replay|two_threads)' "$run.json" ||
+  if ! time_benchmarks '^(warm_pair|mixed_sizes|changing_steps|trace_replay|two_threads)' "$run.json" ||
     ! CISTERN_BENCH_DEVICE=cuda time_benchmarks '^recorded_turn' "$run.recorded.json"; then
     echo "- The hot path could not be timed beside $run."
     tail -n 20 "$peers/log" >&2

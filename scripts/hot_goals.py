@@ -81,6 +81,16 @@ def trace_rows(figures):
         yield row
 
 
+def step_rows(figures):
+    for name, steps in (("lengths", "steps of a transformer, each of another length"),
+                        ("sizes", "steps in which one size in 100 changes")):
+        bench = figures.bench("tcmalloc", f"changing_steps/{name}")
+        row = against_peer(bench, f"{steps}, an operation over tcmalloc's", None)
+        if (bench.median("driver_calls") or 0) >= 0.0005:
+            row.note += f", {bench.median('driver_calls'):.3f} driver calls an operation"
+        yield row
+
+
 def latency_rows(figures):
     for name, work in (("latency_of_pairs", "of 4 KiB pairs"),
                        ("latency_of_mixed_sizes", "in mixed sizes, 1,000 live")):
@@ -186,6 +196,6 @@ def instruction_rows(figures):
 
 
 def goal_rows(figures):
-    for rows in (pair_rows, flatness_rows, trace_rows, latency_rows, thread_rows, stream_rows, metadata_rows,
+    for rows in (pair_rows, flatness_rows, trace_rows, step_rows, latency_rows, thread_rows, stream_rows, metadata_rows,
                  instruction_rows):
         yield from rows(figures)

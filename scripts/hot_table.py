@@ -29,7 +29,7 @@ def peers_table(figures):
     present = [peer for peer in PEERS if figures.has_run(peer)]
     lines = ["| work | cistern | with the ring on | " + " | ".join(present) + " |",
              "| --- | " + " | ".join(["---:"] * (2 + len(present))) + " |"]
-    works = [(name, "") for prefix in ("warm_pair/", "mixed_sizes/", "trace_replay/")
+    works = [(name, "") for prefix in ("warm_pair/", "mixed_sizes/", "changing_steps/", "trace_replay/")
              for name in sorted(figures.names(prefix), key=by_size)]
     for name, middle in works + [("two_threads", "_one"), ("two_threads", "_two")]:
         ours = figures.bench("tcmalloc", name)
