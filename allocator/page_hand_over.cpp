@@ -104,6 +104,7 @@ void PagePlacement::mark_handed_over(const PagePlan& plan) noexcept {
 void PagePlacement::change_hands(std::span<const FreeRun> pieces, StreamNumber to) noexcept {
   for (const FreeRun& piece : pieces) {
     if (piece.stream == to) continue;
+    bytes_changed_hands_ = true;
     for (Sectors at = piece.address; at < piece.end();) {
       const PageTable::Handle handle = table_.handle_at(at);
       const Sectors mapped = table_.mapping_begin(at);

@@ -50,7 +50,13 @@ std::optional<Sectors> PagePlacement::taken_place(const PageRequest& request) {
     log_.candidates(position, request.sectors, candidates_);
     if (candidates_.empty() || log_.entry(candidates_.front()).asked() != request.sectors) continue;
     const Sectors address = log_.entry(candidates_.front()).place.address;
-    return is_usable(address, request) ? std::nullopt : std::optional(address);
+    if (is_usable(address, request)) return std::nullopt;
+    // As in choose_logged: what came next goes before what is as large alone.
+    const PlacementLog::Number next = log_.expected(position, request.sectors);
+    const bool is_exact = candidates_.front() == log_.exact(position, request.sectors);
+    if (!is_exact && next != PlacementLog::kNone && is_usable(log_.entry(next).place.address, request))
+      return std::nullopt;
+    return address;
   }
   return std::nullopt;
 }

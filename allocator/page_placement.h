@@ -92,9 +92,9 @@ class PagePlacement {
   // The same of a place that the log may have forgotten. Requires: it is free, and its bytes the stream's. Throws
   // std::bad_alloc, unchanged.
   KnownPlaces::Number take_again(Sectors address, Sectors sectors, StreamNumber stream, bool moves_peak);
-  // The entry that came next the last time, for a larger request, if it is known without a look at the free runs that
-  // the request may have a part of its place; none: it is not. And `take_part` takes it, if nothing happened meanwhile;
-  // throws std::bad_alloc, unchanged.
+  // An entry for a larger request, if it is known without a look at the free runs that this request may have a part of
+  // its place, and `plan` would say so; none: it is not. And `take_part` takes it, if nothing happened meanwhile,
+  // without host memory.
   [[nodiscard]] PlacementLog::Number find_larger(const PageRequest& request) const;
   KnownPlaces::Number take_part(PlacementLog::Number larger, const PageRequest& request, bool moves_peak);
   [[nodiscard]] const LoggedPlace& logged_place(PlacementLog::Number entry) const { return log_.entry(entry).place; }
@@ -349,12 +349,12 @@ class PagePlacement {
   HandOvers hand_overs_;
   bool knows_hand_overs_ = false;  // the log may have places that bytes of others came to
   std::int64_t plans_out_ = 0;
-  std::int64_t departures_ = 0;     // under way
-  std::int64_t blocks_ = 0;         // live and unsettled
-  std::int64_t freed_ = 0;          // of these
-  std::int64_t with_less_ = 0;      // that have less than their place, and were not freed
-  StreamNumber streams_ = 0;        // that had blocks
-  std::vector<Turnover> turnover_;  // of streams
+  std::int64_t departures_ = 0;       // under way
+  std::int64_t blocks_ = 0;           // live and unsettled
+  std::int64_t freed_ = 0;            // of these
+  std::int64_t with_less_ = 0;        // that have less than their place, and were not freed
+  bool bytes_changed_hands_ = false;  // bytes of a stream became another's since the log was forgotten last
+  std::vector<Turnover> turnover_;    // of streams
   PlacementLog log_;
   PastWindows windows_;
   CreationHarm harm_;

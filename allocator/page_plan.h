@@ -44,7 +44,8 @@ struct PlanTerms {
 
   // Of the log when it was made: by the stream's own blocks, and by all.
   std::array<PlacementLog::Position, 2> positions;
-  bool is_beside_whole = false;                       // as the log is told
+  bool is_beside_whole = false;                       // no block had less than its place
+  std::uint64_t log_was_forgotten = 0;                // so many times
   PlacementLog::Number logged = PlacementLog::kNone;  // the log's entry; none: the place is new to it
   Sectors logged_sectors = 0;                         // of it
   bool is_exact = false;                              // it was of a request of this size

@@ -108,7 +108,7 @@ void PagePlacement::stop_retirement() noexcept {
 
 void PagePlacement::forget_places() noexcept {
   log_.forget();
-  knows_hand_overs_ = false;
+  knows_hand_overs_ = bytes_changed_hands_ = false;
   hand_overs_.forget();
   windows_.forget();
 }

@@ -51,11 +51,17 @@ KnownPlaces::Number PagePlacement::take_again(Sectors address, Sectors sectors, 
 }
 
 // A state is a set of places, so what was free beside them is free in the same state again. That holds whatever parts
-// of these places blocks have now, if they had all of them then; if nobody else ever had bytes, and none wait.
+// of these places blocks have now, if they had all of them then; if no bytes became another stream's since, and none
+// wait.
 PlacementLog::Number PagePlacement::find_larger(const PageRequest& request) const {
-  if (!is_open() || freed_ != 0 || streams_ != 1) return PlacementLog::kNone;
-  const PlacementLog::Number number = log_.expected(log_.own_position(request.stream), request.sectors);
-  return number != PlacementLog::kNone && log_.entry(number).is_beside_whole ? number : PlacementLog::kNone;
+  if (!is_open() || freed_ != 0 || bytes_changed_hands_) return PlacementLog::kNone;
+  const PlacementLog::Position position = log_.own_position(request.stream);
+  const PlacementLog::Number number = log_.expected(position, request.sectors);
+  if (number == PlacementLog::kNone || !log_.entry(number).is_beside_whole) return PlacementLog::kNone;
+  // What was just like it goes first, wherever it has to be looked for.
+  if (log_.exact(position, request.sectors) != PlacementLog::kNone) return PlacementLog::kNone;
+  const bool has_room = log_.has_room() && places_.has_room(1, most_places()) && free_.has_room(kRunsOfChange);
+  return has_room ? number : PlacementLog::kNone;
 }
 
 KnownPlaces::Number PagePlacement::take_part(PlacementLog::Number larger, const PageRequest& request, bool moves_peak) {
@@ -96,7 +102,7 @@ void PagePlacement::count_come(KnownPlace& place, std::uint32_t less, bool moves
   if (moves_peak) peak_live_ = std::max(peak_live_, live_);
   ++blocks_;
   with_less_ += less == 0 ? 0 : 1;
-  streams_ += turnover_[static_cast<std::size_t>(place.stream)].came++ == 0 ? 1 : 0;
+  ++turnover_[static_cast<std::size_t>(place.stream)].came;
 }
 
 // A block has the place, and the free runs do not know. Throws std::bad_alloc, unchanged.

@@ -139,10 +139,12 @@ void PlacementLog::index(Number place) {
   Entry& entry = ring_[place];
   Exact& slot = exact_[exact_slot_of(entry.position, entry.asked())];
   entry.is_foremost = entry.is_indexed = slot.entry == kNone;
-  if (entry.is_foremost)
-    slot = {place, tag_of(entry.position, entry.asked())};
-  else
+  if (!entry.is_foremost) {
     ring_[slot.entry].has_heirs = true;
+    return;
+  }
+  slot = {place, tag_of(entry.position, entry.asked())};
+  entry.has_heirs = links_[place].next != kNone;  // one of them may be of its kind
 }
 
 // Those that are found by way of its slot move up.
@@ -179,9 +181,11 @@ void PlacementLog::append(const Position& position, const LoggedPlace& place, Nu
   fetch_oldest();
 }
 
-void PlacementLog::note_free(Number number, const Position& position, const LoggedPlace& place, Number known) {
+void PlacementLog::note_free(Number number, const Position& position, const LoggedPlace& place, Number known,
+                             bool is_beside_whole) {
   if (number >= ring_.size() || ring_[number].position.key != position.key || ring_[number].place != place) return;
   ring_[number].known = known;
+  ring_[number].is_beside_whole = ring_[number].is_beside_whole || is_beside_whole;
   if (ring_[number].is_foremost && ring_[number].position == position) return;
   make_unfound(number);
   ring_[number].position.taken = position.taken;
@@ -215,6 +219,8 @@ void PlacementLog::forget() {
   std::fill(exact_.begin(), exact_.end(), Exact{});
   oldest_ = 0;
   size_ = 0;
+  expected_ = next_ = kNone;
+  ++times_forgotten_;
 }
 
 void PlacementLog::grow(std::size_t capacity) {
@@ -236,7 +242,6 @@ void PlacementLog::find_another(Number place) {
   while (heir != kNone && !is_heir(heir)) heir = ++looked_at < kMostLookedAt ? links_[heir].next : kNone;
   if (heir == kNone) return;
   make_foremost(heir);
-  ring_[heir].has_heirs = true;
 }
 
 // The oldest entry of all is the oldest of its key.

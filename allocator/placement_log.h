@@ -61,20 +61,21 @@ class PlacementLog {
     LoggedPlace place;
     Number known = kNone;
     std::uint32_t less = 0;    // sectors that the request was smaller than the place's
-    Number served_by = kNone;  // the entry that said so, if it was smaller
+    Number served_by = kNone;  // the entry that said so, if it was not this one
     bool is_foremost = false;  // `exact` finds it: of its key, size and second sum the oldest that was not passed over
     bool is_indexed = false;   // by the table of these; else it is alone in its chain
     bool has_heirs = false;    // others may be found in its place
-    // No block of its stream had less than its place then: this one lies beside all these places.
+    // What it asked for lies beside all the places of its state: when it was found free there, or another of its place
+    // and as large at least, no block had less than its place.
     bool is_beside_whole = false;
     [[nodiscard]] Sectors asked() const { return place.sectors - static_cast<Sectors>(less); }
   };
 
   // How a request was served.
   struct Served {
-    std::uint32_t less;  // sectors that it was smaller than the place
-    Number entry;        // what said so, if it was smaller
-    bool is_beside_whole;
+    std::uint32_t less;    // sectors that it was smaller than the place
+    Number entry;          // what said so
+    bool is_beside_whole;  // as of the entry
   };
 
   explicit PlacementLog(std::size_t capacity)
@@ -122,7 +123,7 @@ class PlacementLog {
   // Has the processor bring what `candidates` and `append` look at, before they do: most of it lies in no cache.
   void fetch(const Position& position, Sectors sectors) const noexcept;
 
-  // The same of the state that the stream is in now, whatever is asked for next, if what came last was not known.
+  // The same of the state that the stream is in now, whatever is asked for next, if an entry came last.
   void fetch_state_of(StreamNumber stream) const noexcept {
     if (!is_lost_) return;
     prefetch(&slots_[first_slot(tag_of(own_position(stream).key))]);
@@ -140,7 +141,8 @@ class PlacementLog {
   void candidates(const Position& position, Sectors sectors, std::vector<Number>& entries) const;
   // The first of these, if it was of just that size, and its place free when just these bytes were taken; else none.
   [[nodiscard]] Number exact(const Position& position, Sectors sectors) const;
-  // The entry that came behind what was followed last, if it is of this state and may serve such a request; else none.
+  // The entry that came behind the origin of what was followed last, or behind that, if it is of this state and may
+  // serve such a request; else none.
   [[nodiscard]] Number expected(const Position& position, Sectors sectors) const;
   // Whether an entry has the number. It is another one's once the log has grown, or become shorter.
   [[nodiscard]] bool has(Number number) const { return number < ring_.size() && age_of(number) < size_; }
@@ -157,12 +159,14 @@ class PlacementLog {
   void append(const Position& position, const LoggedPlace& place, Number known = kNone,
               const Served& by = {0, kNone, false});
   // The same of an entry, if it is still that of the key and place, and what the owner knows of it now.
-  void note_free(Number number, const Position& position, const LoggedPlace& place, Number known);
+  void note_free(Number number, const Position& position, const LoggedPlace& place, Number known, bool is_beside_whole);
   // What `exact` finds is not to be found by it; another one of the same position and size is, if it is not far.
   // It is found again if it is noted again, or when the ring has grown.
   void pass_over(Number number);
   // All entries go; the state stays.
   void forget();
+  // How often that was.
+  [[nodiscard]] std::uint64_t times_forgotten() const { return times_forgotten_; }
   // More entries than now; never fewer.
   void grow(std::size_t capacity);
 
@@ -267,7 +271,8 @@ class PlacementLog {
   int shift_ = 0;
   Number expected_ = kNone;  // behind what was followed last, or what served that first
   Number next_ = kNone;      // behind what was followed last
-  bool is_lost_ = false;     // what came last was not known
+  bool is_lost_ = false;     // an entry came last
+  std::uint64_t times_forgotten_ = 0;
 };
 
 }  // namespace cistern

@@ -64,6 +64,50 @@ TEST(NoHostMemoryPlacementTest, WhatIsPlannedEndsWithoutHostMemory) {
   EXPECT_GT(placement.counts().chosen, 0);
 }
 
+// Steps of ever other lengths: what takes a part of a known place is known from then on.
+TEST(NoHostMemoryPlacementTest, PartsOfKnownPlacesAreTakenWithoutHostMemory) {
+  std::mt19937_64 random(20261127);
+  PagePlacement placement(kPageOf128);
+  WillingDriver driver;
+  std::vector<Sectors> step;
+  for (int i = 0; i < 40; ++i) step.push_back(static_cast<Sectors>(100 + random() % 900));
+  std::vector<PagedBlock> live;
+  live.reserve(step.size());
+  int parts = 0;
+  for (int pass = 0; pass < 300; ++pass) {
+    const auto shorter = static_cast<Sectors>(random() % 12);
+    for (const Sectors full : step) {
+      const PageRequest request{full - full * shorter / 100 - static_cast<Sectors>(random() % 2), 0};
+      if (const auto known = placement.take_known(request)) {
+        live.push_back(*known);
+        continue;
+      }
+      if (const PlacementLog::Number larger = placement.find_larger(request); larger != PlacementLog::kNone) {
+        ++parts;
+        const HostMemoryIsGone none;
+        for (int turn = 0; turn < 2; ++turn) {  // twice, for it is known then
+          live.push_back(turn == 0 ? placement.block_at(placement.take_part(larger, request, true))
+                                   : placement.take_known(request).value());
+          if (turn == 1) continue;
+          placement.freed(live.back());
+          placement.settle(live.back());
+          live.pop_back();
+        }
+        continue;
+      }
+      PagePlan plan = placement.plan(request);
+      ASSERT_TRUE(plan.gather.empty() || carry_out(plan.gather, driver));
+      live.push_back(placement.commit(plan));
+    }
+    for (; !live.empty(); live.pop_back()) {
+      placement.freed(live.back());
+      placement.settle(live.back());
+    }
+  }
+  EXPECT_NO_THROW(placement.audit());
+  EXPECT_GT(parts, 5000);
+}
+
 // As many of them as there can be: each handle is free in parts of two streams.
 TEST(NoHostMemoryPlacementTest, EdgesOfFreeRunsAreFoundWithoutHostMemory) {
   constexpr int kHandles = 300;

@@ -116,8 +116,22 @@ TEST(PlacementLogTest, WhatIsPassedOverIsFoundNoMoreUnlessItIsNotedAgain) {
   EXPECT_EQ(log.exact(here, 80), PlacementLog::kNone);
   EXPECT_EQ(candidates(log, 0, 80), (Places{{1, 80}, {2, 80}}));
   log.audit();
-  log.note_free(first, here, {1, 80}, 5);
+  log.note_free(first, here, {1, 80}, 5, false);
   EXPECT_EQ(log.exact(here, 80), first);
+  log.audit();
+}
+
+// One that moves to another sum may have others of its kind behind it there.
+TEST(PlacementLogTest, WhatIsNotedOtherwiseHasHeirs) {
+  TestedLog log(100);
+  const PlacementLog::Position here = log.own_position(0);
+  const PlacementLog::Position other{here.key, PlacementLog::mark_of({7, 7})};
+  for (const Sectors address : {1, 2, 3}) log.note({address, 80});
+  log.note_free(0, other, {1, 80}, 5, false);
+  log.note_free(1, here, {2, 80}, 5, false);
+  EXPECT_EQ(log.exact(here, 80), 1U);
+  log.pass_over(1);
+  EXPECT_EQ(log.exact(here, 80), 2U);
   log.audit();
 }
 
@@ -154,6 +168,32 @@ TEST(PlacementLogTest, WhatCameNextIsKnownWithoutAWalkWhereItIsOfThisState) {
   leave(log, {1, 78});
   log.follow(1);
   EXPECT_EQ(log.expected(here, 78), PlacementLog::kNone) << "nothing came behind it";
+}
+
+// What came behind the origin, and behind what it served; once the origin has made way, behind the latter alone.
+TEST(PlacementLogTest, AnEntryWhoseOriginHasMadeWayIsItsOwn) {
+  TestedLog log(LogReach::kFewest);
+  const PlacementLog::Position here = log.own_position(0);
+  log.note({1, 80});
+  log.note({2, 84});
+  const auto fill = [&](std::size_t entries) {
+    arrive(log, {5, 8});
+    for (std::size_t i = 0; i < entries; ++i) log.note({static_cast<Sectors>(100 + i), 500});
+    leave(log, {5, 8});
+  };
+  fill(LogReach::kFewest - 4);
+  log.append(here, {1, 80}, PlacementLog::kNone, {4, 0, false});
+  const PlacementLog::Number served = log.exact(here, 76);
+  ASSERT_NE(served, PlacementLog::kNone);
+  log.note({3, 40});
+  log.follow(served);
+  EXPECT_EQ(log.entry(log.expected(here, 78)).place, (LoggedPlace{2, 84})) << "behind the origin";
+  EXPECT_EQ(log.entry(log.expected(here, 38)).place, (LoggedPlace{3, 40})) << "behind what it served";
+  log.note({4, 84});  // where the origin was
+  log.note({6, 90});  // and where its next was
+  log.follow(served);
+  EXPECT_EQ(log.expected(here, 84), PlacementLog::kNone) << "another's next";
+  EXPECT_EQ(log.entry(log.expected(here, 38)).place, (LoggedPlace{3, 40}));
 }
 
 // A state has one entry, then others, then one again.
@@ -197,12 +237,12 @@ TEST(PlacementLogTest, EachWayToTakeThePlacesIsFoundHoweverManyThereAre) {
   const auto way_of = [&](int way) { return PlacementLog::Position{here.key, taken_in(way)}; };
   for (int way = 0; way < kWays; ++way) log.append(way_of(way), {way, 8});
   for (int way = 0; way < kWays; ++way) EXPECT_EQ(found_in(way), static_cast<PlacementLog::Number>(way));
-  log.note_free(7, way_of(kWays), {7, 8}, 1);
+  log.note_free(7, way_of(kWays), {7, 8}, 1, false);
   EXPECT_EQ(found_in(7), PlacementLog::kNone);
   EXPECT_EQ(found_in(kWays), 7U);
   log.append(way_of(7), {300, 8});
   EXPECT_EQ(found_in(7), static_cast<PlacementLog::Number>(kWays));
-  log.note_free(7, way_of(8), {7, 8}, 1);
+  log.note_free(7, way_of(8), {7, 8}, 1, false);
   EXPECT_EQ(found_in(8), 8U) << "it was there first";
   log.audit();
 }

@@ -245,7 +245,7 @@ class Program {
     Entry& noted = entry(number);
     const Position position = here(stream);
     const LoggedPlace place{noted.place.address, noted.place.sectors + (steps_.byte() % 8 == 0 ? 1 : 0)};
-    log_.note_free(number, position, place, 5);
+    log_.note_free(number, position, place, 5, false);
     if (noted.position.key == position.key && noted.place == place) {
       noted.known = 5;
       if (!noted.is_foremost || noted.position != position) {
