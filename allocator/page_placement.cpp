@@ -220,9 +220,8 @@ void PagePlacement::tell_log(const Told& told) {
   // What an entry served otherwise is told, too: a larger request's, or one when other bytes of places were taken.
   // The same request is served so again, whatever came before it.
   const auto less = static_cast<std::uint32_t>(told.place.sectors - told.sectors);
-  const bool is_beside_whole = told.is_beside_whole || (is_of_its_key && log_.entry(told.entry).is_beside_whole);
   log_.grow(log_entries_ + kLogEntriesOfPage * static_cast<std::size_t>(table_.pages()));
-  log_.append(told.position, told.place, told.known, {less, told.entry, is_beside_whole});
+  log_.append(told.position, told.place, told.known, {less, told.entry, told.is_beside_whole});
 }
 
 // What depends on the place alone, and what is mapped there.
