@@ -161,9 +161,9 @@ class Program {
   void append(const Position& position) {
     const std::uint64_t text = steps_.word();
     const LoggedPlace place{++serial_, 1 + static_cast<Sectors>(text % 40)};
-    PlacementLog::Served by{0, kNone};
+    PlacementLog::Served by{0, kNone, false};
     if (text / 40 % 4 == 0 && !entries_.empty())
-      by = {static_cast<std::uint32_t>(text / 160 % static_cast<std::uint64_t>(place.sectors)), pick()};
+      by = {static_cast<std::uint32_t>(text / 160 % static_cast<std::uint64_t>(place.sectors)), pick(), false};
     append(position, place, by);
   }
   void append(const Position& position, const LoggedPlace& place, const PlacementLog::Served& by) {
@@ -227,7 +227,7 @@ class Program {
     for (; count != 0; --count) {
       const LoggedPlace place{++serial_, 8};
       log_.arrived(stream, PlacementLog::mark_of(place), PlacementLog::mark_of(place));
-      append(log_.own_position(stream), place, {0, kNone});
+      append(log_.own_position(stream), place, {0, kNone, false});
       log_.left(stream, PlacementLog::mark_of(place));
       log_.came_free(stream, PlacementLog::mark_of(place));
     }
