@@ -141,14 +141,11 @@ bool PagePlacement::is_usable_as_logged(const PageRequest& request, PlacementLog
 // hand-over. Then also a place of its own that others had since: a step that hands bytes to and fro comes to an end so,
 // which makes no driver calls. None: the log has no place that can be had.
 PlacementLog::Number PagePlacement::choose_logged(const PagePlan& plan) {
-  for (const PlacementLog::Position& position : positions_of(plan)) {
-    const PlacementLog::Number number = log_.exact(position, plan.request.sectors);
-    if (number != PlacementLog::kNone && is_usable_as_logged(plan.request, number)) return number;
-  }
-  for (const PlacementLog::Position& position : positions_of(plan)) {
-    const PlacementLog::Number number = log_.expected(position, plan.request.sectors);
-    if (number != PlacementLog::kNone && is_usable_as_logged(plan.request, number)) return number;
-  }
+  for (const auto find : {&PlacementLog::exact, &PlacementLog::expected})
+    for (const PlacementLog::Position& position : positions_of(plan)) {
+      const PlacementLog::Number number = (log_.*find)(position, plan.request.sectors);
+      if (number != PlacementLog::kNone && is_usable_as_logged(plan.request, number)) return number;
+    }
   for (const PlacementLog::Position& position : positions_of(plan)) {
     log_.candidates(position, plan.request.sectors, candidates_);
     for (const PlacementLog::Number number : candidates_)
@@ -192,21 +189,20 @@ void PagePlacement::choose_place(PagePlan& plan) {
   plan_miss(plan);
 }
 
-// What is known of places only saves calls: without host memory it is forgotten. A log that was forgotten since the
-// plan was made says nothing of its state: other places may lie at the same addresses.
+// What is known of places only saves calls: without host memory it is forgotten.
 void PagePlacement::note(const PagePlan& plan, const LoggedPlace& place, KnownPlaces::Number known) noexcept {
   const Sectors sectors = plan.request.sectors;
   const StreamNumber stream = plan.request.stream;
   const PlacementLog::Position& position = plan.owners.empty() ? plan.positions.front() : plan.positions.back();
   try {
-    const bool is_of_log = plan.log_was_forgotten == log_.times_forgotten();
-    if (is_of_log && !plan.owners.empty() && log_.keeps(position)) {
+    if (plan.keeps_exact) windows_.note_exact(sectors, stream, plan.address);
+    if (plan.keeps_length) windows_.note_length(sectors, stream, plan.address);
+    if (!is_of_log(plan)) return;
+    if (!plan.owners.empty() && log_.keeps(position)) {
       known = note_hand_over(plan, known);
       knows_hand_overs_ = true;
     }
-    if (plan.keeps_exact) windows_.note_exact(sectors, stream, plan.address);
-    if (plan.keeps_length) windows_.note_length(sectors, stream, plan.address);
-    if (is_of_log) tell_log({position, place, sectors, known, plan.logged, plan.is_exact, plan.is_beside_whole});
+    tell_log({position, place, sectors, known, plan.logged, plan.is_exact, plan.is_beside_whole});
   } catch (const std::bad_alloc&) {
   }
 }
@@ -245,8 +241,7 @@ KnownPlaces::Number PagePlacement::know(const PagePlan& plan, bool covers_handle
 PagedBlock PagePlacement::commit(PagePlan& plan, bool moves_peak) {
   if (plan.known != KnownPlaces::kNone) return commit_known(plan);
   const Sectors sectors = plan.request.sectors;
-  // It may have gone since the plan was made.
-  if (plan.log_was_forgotten == log_.times_forgotten() && log_.has(plan.logged)) log_.follow(plan.logged);
+  if (is_of_log(plan) && log_.has(plan.logged)) log_.follow(plan.logged);  // it may have gone since the plan was made
   if (!plan.gather.empty()) adopt(plan);
   if (plan.fit && sectors >= table_.page().sectors()) exact_fits_.found(plan.request.stream, plan.fit->is_exact);
   // Handles that the block covers whole come home to it: what is free again later is one run there.

@@ -220,6 +220,9 @@ class PagePlacement {
     PlacementLog::Number logged = PlacementLog::kNone;  // the log's entry; none: it did not say so
   };
   void set_positions(PagePlan& plan) const;
+  // Whether the log knows states as the plan has them: since it was forgotten other places may lie at the same
+  // addresses.
+  [[nodiscard]] bool is_of_log(const PagePlan& plan) const { return plan.log_was_forgotten == log_.times_forgotten(); }
   // Those that the log may know places under: it tells of hand-overs once there was one.
   [[nodiscard]] std::span<const PlacementLog::Position> positions_of(const PagePlan& plan) const {
     return std::span(plan.positions).first(knows_hand_overs_ ? 2 : 1);

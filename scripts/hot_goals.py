@@ -70,25 +70,26 @@ def flatness_rows(figures):
                   off.ratio(*counters), on.ratio(*counters), note=note)
 
 
+def with_driver_calls(row, bench, digits):
+    if (calls := bench.median("driver_calls") or 0) >= 0.5 / 10**digits:
+        row.note += f", {calls:.{digits}f} driver calls an operation"
+    return row
+
+
 def trace_rows(figures):
     for name in figures.names("trace_replay/"):
         bench = figures.bench("tcmalloc", name)
         peer = bench.median("peer_ns")
         goal = None if peer is None else 0.6 if peer >= SLOW_TCMALLOC_NS else 2
         row = against_peer(bench, f"trace {name.split('/')[1]}, an operation over tcmalloc's", goal, "2.2 to 9.8")
-        if (bench.median("driver_calls") or 0) >= 0.005:
-            row.note += f", {bench.median('driver_calls'):.2f} driver calls an operation"
-        yield row
+        yield with_driver_calls(row, bench, 2)
 
 
 def step_rows(figures):
     for name, steps in (("lengths", "steps of a transformer, each of another length"),
                         ("sizes", "steps in which one size in 100 changes")):
         bench = figures.bench("tcmalloc", f"changing_steps/{name}")
-        row = against_peer(bench, f"{steps}, an operation over tcmalloc's", None)
-        if (bench.median("driver_calls") or 0) >= 0.0005:
-            row.note += f", {bench.median('driver_calls'):.3f} driver calls an operation"
-        yield row
+        yield with_driver_calls(against_peer(bench, f"{steps}, an operation over tcmalloc's", None), bench, 3)
 
 
 def latency_rows(figures):
