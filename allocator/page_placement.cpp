@@ -138,8 +138,8 @@ bool PagePlacement::is_usable_as_logged(const PageRequest& request, PlacementLog
 }
 
 // First what a step that comes again takes unasked, so that it gets the same from here: its own place, or that of a
-// hand-over. Then also a place of its own that others had since: a step that hands bytes to and fro comes to an end so,
-// which makes no driver calls. None: the log has no place that can be had.
+// hand-over; then what came next, for a smaller one. Then also a place of its own that others had since: a step that
+// hands bytes to and fro comes to an end so, which makes no driver calls. None: the log has no place that can be had.
 PlacementLog::Number PagePlacement::choose_logged(const PagePlan& plan) {
   for (const auto find : {&PlacementLog::exact, &PlacementLog::expected})
     for (const PlacementLog::Position& position : positions_of(plan)) {
