@@ -28,20 +28,13 @@
 #include "allocator/fragments.h"
 #include "allocator/free_run.h"
 #include "allocator/handle_counts.h"
+#include "allocator/indexed_run.h"
 #include "allocator/page_table.h"
 #include "allocator/spare_nodes.h"
 
 namespace cistern {
 
 class FreeRuns;
-
-// A run, and what of it is found: the fragments at its edges of pages, and its handles.
-struct IndexedRun {
-  enum Part : std::uint32_t { kEnding = 1, kBeginning = 2, kHandles = 4, kAll = 7 };
-  FreeRun run;
-  std::uint32_t found = 0;
-  HandleCounts::Classes classes = 0;  // of its handles, once these are found
-};
 
 class FreeParts {
  public:

@@ -17,14 +17,13 @@ constexpr std::size_t kFewestUnfound = 64;
 }  // namespace
 
 void FreeRuns::provide(std::size_t runs) {
-  const std::size_t all = runs_.size() + runs;
-  if (runs_.has_room_for(all) && by_size_.has_room_for(all)) return;
+  const std::size_t all = size_ + runs;
+  if (nodes_.has_room_for(all)) return;
   // By half at least, so that it is seldom moved.
   if (const std::size_t most = unfound_.capacity(), wanted = all / kRunsOfUnfound + kFewestUnfound;
       parts_ != nullptr && most < wanted)
     unfound_.reserve(std::max(wanted, most + most / 2));
-  by_size_.provide(all);
-  runs_.provide(all);
+  nodes_.provide(all);
 }
 
 void FreeRuns::keep_room(std::size_t runs) {
@@ -33,53 +32,72 @@ void FreeRuns::keep_room(std::size_t runs) {
 }
 
 void FreeRuns::add_stream(StreamNumber stream) {
+  by_size_.add_stream(stream);
   if (parts_ != nullptr) parts_->add_stream(stream);
 }
 
-void FreeRuns::add(const IndexedRun& run) noexcept {
-  runs_.insert(Run(run));
-  by_size_.add(run.run);
+void FreeRuns::add(const IndexedRun& run, RunNumber before) noexcept {
+  const RunNumber number = nodes_.take();
+  RunNode& node = nodes_[number];
+  node.be(run);
+  RunNumber& place = before == kNoRun ? first_ : nodes_[before].behind;
+  node.before = before;
+  node.behind = place;
+  if (place != kNoRun) nodes_[place].before = number;
+  place = number;
+  by_address_.add(nodes_, number);
+  by_size_.add(nodes_, number);
+  ++size_;
   sectors_ += run.run.sectors;
-  if (run.found != IndexedRun::kAll) note_unfound(run.run.address);
+  if (run.found != IndexedRun::kAll) note_unfound(number);
 }
 
-void FreeRuns::remove(Place place) noexcept {
-  const FreeRun run = runs_[place].run();
-  by_size_.remove(run);
-  sectors_ -= run.sectors;
-  runs_.erase(place);
+void FreeRuns::remove(RunNumber number) noexcept {
+  const RunNode& node = nodes_[number];
+  by_size_.remove(nodes_, number);
+  by_address_.remove(nodes_, number);
+  (node.before == kNoRun ? first_ : nodes_[node.before].behind) = node.behind;
+  if (node.behind != kNoRun) nodes_[node.behind].before = node.before;
+  --size_;
+  sectors_ -= node.sectors;
+  nodes_.give(number);
 }
 
-void FreeRuns::change(Place place, const IndexedRun& to) noexcept {
-  const IndexedRun from = runs_[place].indexed();
-  by_size_.change(from.run, to.run);
-  sectors_ += to.run.sectors - from.run.sectors;
-  runs_.replace(place, Run(to));
-  const bool is_noted = from.found != IndexedRun::kAll && from.run.address == to.run.address;
-  if (to.found != IndexedRun::kAll && !is_noted) note_unfound(to.run.address);
+void FreeRuns::change(RunNumber number, const IndexedRun& to) noexcept {
+  RunNode& node = nodes_[number];
+  const bool stays_by_size = by_size_.stays(node, to.run.sectors);
+  const bool stays_by_address = RunsByAddress::stays(node, to.run.address);
+  if (!stays_by_size) by_size_.remove(nodes_, number);
+  if (!stays_by_address) by_address_.remove(nodes_, number);
+  const bool is_noted = node.found != IndexedRun::kAll;
+  sectors_ += to.run.sectors - node.sectors;
+  node.be(to);
+  if (!stays_by_size) by_size_.add(nodes_, number);
+  if (!stays_by_address) by_address_.add(nodes_, number);
+  if (to.found != IndexedRun::kAll && !is_noted) note_unfound(number);
 }
 
-void FreeRuns::note_unfound(Sectors address) noexcept {
+void FreeRuns::note_unfound(RunNumber number) noexcept {
   if (parts_ == nullptr) return;
   if (unfound_.size() < unfound_.capacity())
-    unfound_.push_back(address);
+    unfound_.push_back(number);
   else
     has_more_unfound_ = true;
 }
 
-void FreeRuns::find_parts(Place place) noexcept {
-  IndexedRun run = runs_[place].indexed();
-  if (run.found == IndexedRun::kAll) return;
+void FreeRuns::find_parts(RunNumber number) noexcept {
+  RunNode& node = nodes_[number];
+  if (node.found == IndexedRun::kAll) return;
+  IndexedRun run = node.indexed();
   parts_->find(run);
-  runs_.replace(place, Run(run));
+  node.be(run);
 }
 
 void FreeRuns::find_parts() noexcept {
   if (has_more_unfound_) {
-    for (Place at = runs_.begin(); at != runs_.end(); at = runs_.next(at)) find_parts(at);
+    for (RunNumber at = first_; at != kNoRun; at = nodes_[at].behind) find_parts(at);
   } else {
-    for (const Sectors address : unfound_)
-      if (const Place at = holding(address); at != runs_.end()) find_parts(at);
+    for (const RunNumber number : unfound_) find_parts(number);
   }
   unfound_.clear();
   has_more_unfound_ = false;
@@ -87,26 +105,32 @@ void FreeRuns::find_parts() noexcept {
 
 void FreeRuns::give(Sectors address, Sectors count, StreamNumber stream) {
   add_stream(stream);
+  provide_addresses(address + count);
+  const RunNumber before = by_address_.last_up_to(address);
+  const RunNumber next = before == kNoRun ? first_ : nodes_[before].behind;
   FreeRun run{address, count, stream};
   std::array<IndexedRun, 2> gone;
   std::size_t merged = 0;
-  const Place next = runs_.lower_bound(address);
-  const Place before = next == runs_.begin() ? runs_.end() : runs_.previous(next);
-  bool is_beside_next = next != runs_.end() && runs_[next].address == run.end();
-  const bool joins_next = is_beside_next && runs_[next].run().stream == stream;
+  const auto begins_at = [this](RunNumber number, Sectors at) {
+    return number != kNoRun && nodes_[number].address == at;
+  };
+  bool is_beside_next = begins_at(next, run.end());
+  const bool joins_next = is_beside_next && nodes_[next].stream == stream;
   if (joins_next) {
-    gone[merged++] = runs_[next].indexed();
-    run.sectors += runs_[next].sectors;
-    const Place behind = runs_.next(next);
-    is_beside_next = behind != runs_.end() && runs_[behind].address == run.end();
+    gone[merged++] = nodes_[next].indexed();
+    run.sectors += nodes_[next].sectors;
+    is_beside_next = begins_at(nodes_[next].behind, run.end());
   }
-  bool is_beside_before = before != runs_.end() && runs_[before].end() == address;
-  const bool joins_before = is_beside_before && runs_[before].run().stream == stream;
+  const auto ends_at = [this](RunNumber number, Sectors at) {
+    return number != kNoRun && nodes_[number].end() == at;
+  };
+  bool is_beside_before = ends_at(before, address);
+  const bool joins_before = is_beside_before && nodes_[before].stream == stream;
   if (joins_before) {
-    gone[merged++] = runs_[before].indexed();
-    run.address = runs_[before].address;
-    run.sectors += runs_[before].sectors;
-    is_beside_before = before != runs_.begin() && runs_[runs_.previous(before)].end() == run.address;
+    gone[merged++] = nodes_[before].indexed();
+    run.address = nodes_[before].address;
+    run.sectors += nodes_[before].sectors;
+    is_beside_before = ends_at(nodes_[before].before, run.address);
   }
   if (merged == 0) provide(1);
   IndexedRun comes{run};
@@ -115,15 +139,11 @@ void FreeRuns::give(Sectors address, Sectors count, StreamNumber stream) {
     parts_->change_edges(all_gone, std::span(&comes, 1));
     parts_->join_handles(all_gone, address, address + count, comes);
   }
-  if (joins_before) {
-    // The one behind last: to remove it moves others.
-    change(before, comes);
-    if (joins_next) remove(next);
-  } else if (joins_next) {
-    change(next, comes);
-  } else {
-    add(comes);
-  }
+  if (joins_next && joins_before) remove(next);
+  if (merged == 0)
+    add(comes, before);
+  else
+    change(joins_before ? before : next, comes);
   if (parts_ != nullptr) parts_->came_beside(run, is_beside_before, is_beside_next, *this);
 }
 
@@ -137,8 +157,8 @@ void FreeRuns::take(Sectors address, Sectors count) {
 }
 
 FreeRun FreeRuns::take_first(Sectors address, Sectors end) {
-  const Place place = holding(address);
-  const FreeRun whole = runs_[place].run();
+  const RunNumber number = holding(address);
+  const FreeRun whole = nodes_[number].run();
   const Sectors until = std::min(end, whole.end());
   const FreeRun before{whole.address, address - whole.address, whole.stream};
   const FreeRun behind{until, whole.end() - until, whole.stream};
@@ -149,39 +169,32 @@ FreeRun FreeRuns::take_first(Sectors address, Sectors end) {
   if (count == 2) provide(1);
   if (parts_ != nullptr) {
     const auto rests = std::span(come).first(count);
-    const IndexedRun gone = runs_[place].indexed();
+    const IndexedRun gone = nodes_[number].indexed();
     parts_->change_edges(std::span(&gone, 1), rests);
     parts_->part_handles(gone, address, until, rests);
     parts_->took(address, until);
   }
   if (count == 0) {
-    remove(place);
+    remove(number);
   } else {
-    change(place, come[0]);
-    if (count == 2) add(come[1]);
+    change(number, come[0]);
+    if (count == 2) add(come[1], number);
   }
   return {address, until - address, whole.stream};
 }
 
-FreeRuns::Place FreeRuns::holding(Sectors address) const {
-  const Place next = runs_.lower_bound(address + 1);
-  if (next == runs_.begin()) return runs_.end();
-  const Place place = runs_.previous(next);
-  return runs_[place].end() > address ? place : runs_.end();
-}
-
 bool FreeRuns::is_free(Sectors address, Sectors count) const {
   const Sectors end = address + count;
-  for (Place at = holding(address); address < end; at = runs_.next(at)) {
-    if (at == runs_.end() || runs_[at].address > address) return false;
-    address = runs_[at].end();
+  for (RunNumber at = holding(address); address < end; at = nodes_[at].behind) {
+    if (at == kNoRun || nodes_[at].address > address) return false;
+    address = nodes_[at].end();
   }
   return true;
 }
 
 bool FreeRuns::is_free_of(Sectors address, Sectors count, StreamNumber stream) const {
-  const Place at = holding(address);
-  return at != runs_.end() && runs_[at].run().stream == stream && runs_[at].end() >= address + count;
+  const RunNumber at = holding(address);
+  return at != kNoRun && nodes_[at].stream == stream && nodes_[at].end() >= address + count;
 }
 
 Sectors FreeRuns::sectors_in(Sectors address, Sectors count) const {
@@ -196,8 +209,8 @@ Sectors FreeRuns::sectors_in(Sectors address, Sectors count) const {
 }
 
 bool FreeRuns::is_one_run(Sectors address, Sectors count) const {
-  const Place at = holding(address);
-  return at != runs_.end() && runs_[at].end() >= address + count;
+  const RunNumber at = holding(address);
+  return at != kNoRun && nodes_[at].end() >= address + count;
 }
 
 std::size_t FreeRuns::pieces(Sectors address, Sectors count) const {
@@ -211,56 +224,51 @@ std::size_t FreeRuns::pieces(Sectors address, Sectors count) const {
 
 Sectors FreeRuns::sectors_of(StreamNumber stream) const {
   Sectors sum = 0;
-  by_size_.for_each_from(stream, 0, [&](const FreeRun& run) {
+  by_size_.for_each_from(stream, 0, [&](const RunNode& run) {
     sum += run.sectors;
     return true;
   });
   return sum;
 }
 
-bool FreeRuns::has_any_of(StreamNumber stream) const {
-  bool has = false;
-  by_size_.for_each_from(stream, 0, [&](const FreeRun&) {
-    has = true;
-    return false;
-  });
-  return has;
-}
-
 FreeRun FreeRuns::stretch_around(Sectors address) const {
-  const Place place = holding(address);
-  Place first = place;
-  while (first != runs_.begin() && runs_[runs_.previous(first)].end() == runs_[first].address)
-    first = runs_.previous(first);
-  Sectors end = runs_[first].address;
-  for (Place at = first; at != runs_.end() && runs_[at].address == end; at = runs_.next(at)) end = runs_[at].end();
-  return {runs_[first].address, end - runs_[first].address, runs_[place].run().stream};
+  const RunNumber held_by = holding(address);
+  const auto touches_before = [this](RunNumber at) {
+    const RunNumber before = nodes_[at].before;
+    return before != kNoRun && nodes_[before].end() == nodes_[at].address;
+  };
+  RunNumber first = held_by;
+  while (touches_before(first)) first = nodes_[first].before;
+  Sectors end = nodes_[first].address;
+  for (RunNumber at = first; at != kNoRun && nodes_[at].address == end; at = nodes_[at].behind) end = nodes_[at].end();
+  return {nodes_[first].address, end - nodes_[first].address, nodes_[held_by].stream};
 }
 
 std::optional<FreeRun> FreeRuns::ending_at(Sectors end, StreamNumber stream) const {
-  const Place at = holding(end - 1);
-  if (at == runs_.end() || runs_[at].run().stream != stream) return std::nullopt;
-  const FreeRun found = runs_[at].run();
-  return found.end() == end ? std::optional(found) : std::nullopt;
+  const RunNumber at = holding(end - 1);
+  if (at == kNoRun || nodes_[at].stream != stream || nodes_[at].end() != end) return std::nullopt;
+  return nodes_[at].run();
 }
 
 void FreeRuns::audit() const {
-  runs_.audit();
-  by_size_.audit([this](const FreeRun& run) {
-    const Place at = holding(run.address);
-    require(at != runs_.end() && runs_[at].run() == run, "a free run is another one by its size");
-  });
-  require(by_size_.size() == runs_.size(), "a free run is in one index alone");
+  require(by_address_.audit() == size_, "free runs by address are not all");
+  require(by_size_.audit() == size_, "free runs by size are not all");
+  std::size_t count = 0;
   Sectors sum = 0;
-  FreeRun before;
-  for_each([&](const FreeRun& run) {
+  RunNumber last = kNoRun;
+  for (RunNumber at = first_; at != kNoRun; last = at, at = nodes_[at].behind) {
+    const FreeRun run = nodes_[at].run();
     require(run.sectors > 0, "an empty free run");
-    require(by_size_.contains(run), "a free run is not found by its size");
-    require(before.end() <= run.address, "free runs overlap");
-    require(before.end() < run.address || before.stream != run.stream, "free runs of one stream touch");
+    require(nodes_[at].before == last, "a free run is behind another one");
+    require(by_address_.last_up_to(run.address) == at, "a free run is not found where it begins");
+    const FreeRun before = last == kNoRun ? FreeRun{} : nodes_[last].run();
+    require(last == kNoRun || before.end() <= run.address, "free runs overlap");
+    require(last == kNoRun || before.end() < run.address || before.stream != run.stream,
+            "free runs of one stream touch");
     sum += run.sectors;
-    before = run;
-  });
+    ++count;
+  }
+  require(count == size_, "the count of free runs is not their number");
   require(sum == sectors_, "the count of free sectors is not their number");
 }
 

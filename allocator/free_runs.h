@@ -3,8 +3,11 @@
 // The free bytes of handles at home, as maximal runs of one stream: found by address and by size. What else is to be
 // found in them is told of each that goes, and of those that came when it is asked for.
 //
+// A run has a node of its own, which two indexes and a list by address go through.
+//
 // Invariant: runs do not overlap, and those of one stream do not touch.
-// Complexity: as SortedChunks a run touched, and what `parts` takes.
+// Complexity: O(1) a run touched and a search by address, as RunsBySize and RunsByAddress have them, and what `parts`
+// takes.
 // Not thread-safe: guarded by the heap's lock, or by a stream's turn in pages (StreamHits::turn_in_pages).
 
 #include <cstddef>
@@ -14,9 +17,11 @@
 
 #include "allocator/free_parts.h"
 #include "allocator/free_run.h"
+#include "allocator/indexed_run.h"
 #include "allocator/page_size.h"
+#include "allocator/run_nodes.h"
+#include "allocator/runs_by_address.h"
 #include "allocator/runs_by_size.h"
-#include "allocator/sorted_chunks.h"
 
 namespace cistern {
 
@@ -32,12 +37,12 @@ class FreeRuns {
   void keep_room(std::size_t runs);
   void drop_room(std::size_t runs) noexcept { kept_ -= runs; }
   // Whether keep_room would do nothing else.
-  [[nodiscard]] bool has_room(std::size_t runs) const noexcept {
-    const std::size_t all = runs_.size() + kept_ + runs;
-    return runs_.has_room_for(all) && by_size_.has_room_for(all);
-  }
+  [[nodiscard]] bool has_room(std::size_t runs) const noexcept { return nodes_.has_room_for(size_ + kept_ + runs); }
   // The stream's runs can be kept. Throws std::bad_alloc, unchanged.
   void add_stream(StreamNumber stream);
+  // Runs can begin before that address, in its arena. Throws std::bad_alloc, unchanged. O(1), and O(addresses) every
+  // now and then.
+  void provide_addresses(Sectors end) { by_address_.provide(end - 1); }
 
   // Requires: none of it is free. One more run at most; throws std::bad_alloc if there is no room.
   void give(Sectors address, Sectors count, StreamNumber stream);
@@ -62,21 +67,22 @@ class FreeRuns {
   // The run of the stream that ends there.
   [[nodiscard]] std::optional<FreeRun> ending_at(Sectors end, StreamNumber stream) const;
   [[nodiscard]] const RunsBySize& by_size() const { return by_size_; }
-  [[nodiscard]] bool has_any_of(StreamNumber stream) const;
+  [[nodiscard]] bool has_any_of(StreamNumber stream) const noexcept { return by_size_.has_any_of(stream); }
   // From the first byte of the runs around this one that touch each other, of whichever streams, to the last: as of one
   // run. Requires: it is free. O(runs in it).
   [[nodiscard]] FreeRun stretch_around(Sectors address) const;
   // Calls visit(FreeRun) for each run, by address.
   template <class Visit>
   void for_each(Visit&& visit) const {
-    for (Place at = runs_.begin(); at != runs_.end(); at = runs_.next(at)) visit(runs_[at].run());
+    for (RunNumber at = first_; at != kNoRun; at = nodes_[at].behind) visit(nodes_[at].run());
   }
   // From the run that holds `address`, or the first behind it, as long as visit(FreeRun) returns true.
   template <class Visit>
   void for_each_from(Sectors address, Visit&& visit) const {
-    Place at = holding(address);
-    if (at == runs_.end()) at = runs_.lower_bound(address);
-    while (at != runs_.end() && visit(runs_[at].run())) at = runs_.next(at);
+    const RunNumber before = by_address_.last_up_to(address);
+    RunNumber at = before == kNoRun ? first_ : before;
+    if (before != kNoRun && nodes_[before].end() <= address) at = nodes_[before].behind;
+    while (at != kNoRun && visit(nodes_[at].run())) at = nodes_[at].behind;
   }
   // What they offer is found in `parts`. For each run that came since the last time, O(log n) and what `parts` takes;
   // also O(n) where these were many.
@@ -89,51 +95,32 @@ class FreeRuns {
   void audit() const;
 
  private:
-  static constexpr std::uint32_t kStreamMask = (std::uint32_t{1} << 29) - 1;  // there are never so many
-  struct Run {
-    Sectors address;
-    Sectors sectors;
-    // As IndexedRun has them.
-    std::uint32_t stream : 29;
-    std::uint32_t found : 3;
-    HandleCounts::Classes classes;
-    Run() = default;
-    explicit Run(const IndexedRun& indexed)
-        : address(indexed.run.address),
-          sectors(indexed.run.sectors),
-          stream(static_cast<std::uint32_t>(indexed.run.stream) & kStreamMask),
-          found(indexed.found & IndexedRun::kAll),
-          classes(indexed.classes) {}
-    [[nodiscard]] Sectors end() const { return address + sectors; }
-    [[nodiscard]] FreeRun run() const { return {address, sectors, static_cast<StreamNumber>(stream)}; }
-    [[nodiscard]] IndexedRun indexed() const { return {run(), found, classes}; }
-  };
-  struct Address {
-    [[nodiscard]] Sectors operator()(const Run& run) const { return run.address; }
-  };
-  using ByAddress = SortedChunks<Run, Address>;
-  using Place = ByAddress::Position;
-
-  // So many more can come. Throws std::bad_alloc, unchanged in what shows.
+  // So many more can come. Throws std::bad_alloc, unchanged.
   void provide(std::size_t runs);
-  // Requires: it is provided for.
-  void add(const IndexedRun& run) noexcept;
-  void remove(Place place) noexcept;
+  // Behind that one; none: the first. Requires: it is provided for.
+  void add(const IndexedRun& run, RunNumber before) noexcept;
+  void remove(RunNumber number) noexcept;
   // The same run has other bounds, between the same others.
-  void change(Place place, const IndexedRun& to) noexcept;
+  void change(RunNumber number, const IndexedRun& to) noexcept;
   // What it offers is to be found.
-  void note_unfound(Sectors address) noexcept;
-  void find_parts(Place place) noexcept;
-  // The end: none does.
-  [[nodiscard]] Place holding(Sectors address) const;
+  void note_unfound(RunNumber number) noexcept;
+  void find_parts(RunNumber number) noexcept;
+  // None: no run does.
+  [[nodiscard]] RunNumber holding(Sectors address) const noexcept {
+    const RunNumber number = by_address_.last_up_to(address);
+    return number != kNoRun && nodes_[number].end() > address ? number : kNoRun;
+  }
 
   FreeParts* parts_;
-  ByAddress runs_;
-  RunsBySize by_size_;
+  RunNodes nodes_;
+  RunsByAddress by_address_{nodes_};
+  RunsBySize by_size_{nodes_};
+  RunNumber first_ = kNoRun;  // by address
+  std::size_t size_ = 0;
   Sectors sectors_ = 0;
   std::size_t kept_ = 0;  // room for so many runs is kept
-  // Where runs began of which not all is found: as many as there is room for.
-  std::vector<Sectors> unfound_;
+  // Runs of which not all was found: as many as there is room for. They may be gone since, or others.
+  std::vector<RunNumber> unfound_;
   bool has_more_unfound_ = false;
 };
 

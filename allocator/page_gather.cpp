@@ -37,7 +37,11 @@ void PagePlacement::set_addresses(PagePlan& plan, bool goes_on_at_end) {
       address = table_.reserve_hole(arena_of(stream), gather.pages);
     }
   }
-  if (!address) address = table_.reserve(arena_of(stream), gather.pages);
+  if (!address) {
+    const PageTable::Arena arena = arena_of(stream);
+    free_.provide_addresses(table_.end_of(arena) + table_.page().sectors(gather.pages));
+    address = table_.reserve(arena, gather.pages);
+  }
   plan.is_under_way = true;
   ++under_way_;
   gather.address = *address;

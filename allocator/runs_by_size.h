@@ -2,69 +2,112 @@
 
 // Free runs by stream, and of a stream by size and then address.
 //
-// Complexity: as SortedChunks. Not thread-safe.
+// Sizes are parted into bins: each up to 64 KiB has one, and from there 64 between a power of two and the next. A bit a
+// bin tells which has runs, and in it they are a tree, mostly of a few. So runs of other sizes cost nothing. A stream
+// takes 6 KiB of host memory. Complexity: O(log n) expected in the runs of a bin to add one and to find the first, and
+// O(1) expected to remove one and to go on. Not thread-safe.
 
+#include <algorithm>
+#include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <vector>
 
+#include "allocator/bit_tree.h"
 #include "allocator/free_run.h"
 #include "allocator/page_size.h"
-#include "allocator/sorted_chunks.h"
+#include "allocator/run_tree.h"
 
 namespace cistern {
 
 class RunsBySize {
  public:
-  void provide(std::size_t runs) { ranks_.provide(runs); }
-  [[nodiscard]] bool has_room_for(std::size_t runs) const noexcept { return ranks_.has_room_for(runs); }
-  [[nodiscard]] std::size_t size() const { return ranks_.size(); }
-  // Requires: it is in one arena, and no run of the stream begins there. Throws std::bad_alloc where there is no room,
-  // unchanged.
-  void add(const FreeRun& run) { ranks_.insert(rank_of(run)); }
-  // Requires: it is there.
-  void remove(const FreeRun& run) noexcept { ranks_.erase(ranks_.lower_bound(rank_of(run))); }
-  // The run is another one of its stream now. Requires: it is there, and the other is not.
-  void change(const FreeRun& run, const FreeRun& to) noexcept {
-    ranks_.change(ranks_.lower_bound(rank_of(run)), rank_of(to));
+  explicit RunsBySize(const RunNodes& nodes) : nodes_(nodes) {}
+  RunsBySize(const RunsBySize&) = delete;
+  RunsBySize& operator=(const RunsBySize&) = delete;
+
+  // The stream's runs can be kept. Throws std::bad_alloc, unchanged.
+  void add_stream(StreamNumber stream) {
+    while (streams_.size() <= static_cast<std::size_t>(stream)) streams_.push_back(std::make_unique<Bins>());
   }
-  [[nodiscard]] bool contains(const FreeRun& run) const { return ranks_.contains(rank_of(run)); }
-  // Calls visit(FreeRun) for the stream's runs of at least so many sectors, as long as it returns true.
+  // Requires: its stream's runs can be kept, and it is not here.
+  void add(RunNodes& nodes, RunNumber number) noexcept {
+    const RunNode& run = nodes[number];
+    Bins& bins = of(run.stream);
+    const std::size_t bin = bin_of(run.sectors);
+    bins.has.set(bin);
+    Tree::insert(nodes, bins.roots[bin], number);
+  }
+  // Requires: it is here.
+  void remove(RunNodes& nodes, RunNumber number) noexcept {
+    const RunNode& run = nodes[number];
+    Bins& bins = of(run.stream);
+    const std::size_t bin = bin_of(run.sectors);
+    Tree::erase(nodes, bins.roots[bin], number);
+    if (bins.roots[bin] == kNoRun) bins.has.clear(bin);
+  }
+  // Whether it is where it would be with so many sectors, wherever it began.
+  [[nodiscard]] bool stays(const RunNode& run, Sectors sectors) const noexcept {
+    return Tree::is_alone(run) && bin_of(run.sectors) == bin_of(sectors);
+  }
+  // Calls visit(const RunNode&) for the stream's runs of at least so many sectors, as long as it returns true.
   template <class Visit>
   void for_each_from(StreamNumber stream, Sectors sectors, Visit&& visit) const {
-    if (sectors > static_cast<Sectors>(kLargest)) return;
-    auto at = ranks_.lower_bound(rank_of({0, sectors, stream}));
-    for (; at != ranks_.end(); at = ranks_.next(at)) {
-      const FreeRun run = run_of(ranks_[at]);
-      if (run.stream != stream || !visit(run)) return;
+    if (static_cast<std::size_t>(stream) >= streams_.size()) return;
+    const Bins& bins = *streams_[static_cast<std::size_t>(stream)];
+    std::size_t bin = bin_of(sectors);
+    RunNumber at = Tree::first_behind(nodes_, bins.roots[bin],
+                                      [sectors](const RunNode& run) { return run.sectors < sectors; });
+    for (;;) {
+      if (at == kNoRun) {
+        bin = bins.has.next(bin + 1);
+        if (bin == Bits::kNone) return;
+        at = Tree::first(nodes_, bins.roots[bin]);
+      }
+      if (!visit(nodes_[at])) return;
+      at = Tree::next(nodes_, at);
     }
   }
-  // Calls visit(FreeRun) for all, as they are found. Throws std::logic_error where the index is not in order.
-  template <class Visit>
-  void audit(Visit&& visit) const {
-    ranks_.audit();
-    for (auto at = ranks_.begin(); at != ranks_.end(); at = ranks_.next(at)) visit(run_of(ranks_[at]));
+  [[nodiscard]] bool has_any_of(StreamNumber stream) const noexcept {
+    const auto index = static_cast<std::size_t>(stream);
+    return index < streams_.size() && !streams_[index]->has.empty();
   }
+  // Throws std::logic_error where the index is not in order. Returns how many runs there are. O(n).
+  [[nodiscard]] std::size_t audit() const;
 
  private:
-  // One number is compared without a jump, which nothing could foresee. A run lies in one arena.
-  __extension__ using Rank = unsigned __int128;
-  static constexpr std::uint64_t kLargest = (std::uint64_t{1} << kArenaBits) - 1;
-  static constexpr std::uint64_t kLast = (std::uint64_t{1} << kAddressBits) - 1;
-  static_assert(kArenaBits + kAddressBits + 32 <= 128);
-  [[nodiscard]] static Rank rank_of(const FreeRun& run) {
-    return Rank{static_cast<std::uint32_t>(run.stream)} << (kArenaBits + kAddressBits) |
-           Rank{static_cast<std::uint64_t>(run.sectors)} << kAddressBits | static_cast<std::uint64_t>(run.address);
-  }
-  [[nodiscard]] static FreeRun run_of(Rank rank) {
-    return {static_cast<Sectors>(static_cast<std::uint64_t>(rank) & kLast),
-            static_cast<Sectors>(static_cast<std::uint64_t>(rank >> kAddressBits) & kLargest),
-            static_cast<StreamNumber>(static_cast<std::uint32_t>(rank >> (kArenaBits + kAddressBits)))};
-  }
-  struct ItsOwn {
-    [[nodiscard]] Rank operator()(const Rank& rank) const { return rank; }
+  static constexpr unsigned kPartsBits = 6;
+  static constexpr std::size_t kBins = 1344;  // what is larger than 32 GiB is in the last
+  using Bits = BitTree<2>;
+  static_assert(kBins <= Bits::kMost);
+  struct Bins {
+    Bins() {
+      roots.fill(kNoRun);
+      has.provide(kBins);
+    }
+    std::array<RunNumber, kBins> roots;
+    Bits has;
   };
+  [[nodiscard]] static std::size_t bin_of(Sectors sectors) noexcept {
+    const auto units = static_cast<std::size_t>(sectors);
+    const auto bits = static_cast<unsigned>(std::bit_width(units | std::size_t{1} << kPartsBits));
+    const unsigned octave = bits - 1 - kPartsBits;
+    return std::min((std::size_t{octave} << kPartsBits) + (units >> octave), kBins - 1);
+  }
+  // Size and address as one number: comparing two of them takes no jump, which nothing could foresee.
+  __extension__ using Rank = unsigned __int128;
+  [[nodiscard]] static Rank rank_of(const RunNode& run) noexcept {
+    return Rank{static_cast<std::uint64_t>(run.sectors)} << 64 | static_cast<std::uint64_t>(run.address);
+  }
+  using Tree = RunTree<&RunNode::by_size,
+                       [](const RunNode& a, const RunNode& b) noexcept { return rank_of(a) < rank_of(b); }>;
 
-  SortedChunks<Rank, ItsOwn> ranks_;
+  [[nodiscard]] Bins& of(StreamNumber stream) noexcept { return *streams_[static_cast<std::size_t>(stream)]; }
+
+  const RunNodes& nodes_;
+  std::vector<std::unique_ptr<Bins>> streams_;
 };
 
 }  // namespace cistern

@@ -78,7 +78,7 @@ std::optional<TightFit> tight_fit(const RunsBySize& runs, StreamNumber stream, S
   std::optional<Best> best;
   std::optional<Sectors> exact;
   int looked_at = 0;
-  runs.for_each_from(stream, sectors, [&](const FreeRun& free) {
+  runs.for_each_from(stream, sectors, [&](const RunNode& free) {
     if (free.sectors == sectors) {
       exact = free.address;
       return false;

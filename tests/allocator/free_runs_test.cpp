@@ -41,6 +41,15 @@ TEST(FreeRunsTest, TakingTellsWhoseItWas) {
   EXPECT_EQ(taken.back(), (FreeRun{0, 2, 0}));
 }
 
+// A run of many pages, of which what is left begins in one where none began.
+TEST(FreeRunsTest, WhatIsLeftBeginsFarBehind) {
+  FreeRuns runs;
+  runs.give(0, 100'000, 0);
+  runs.take(0, 99'999);
+  EXPECT_EQ(all(runs), (std::vector<FreeRun>{{99'999, 1, 0}}));
+  runs.audit();
+}
+
 TEST(FreeRunsTest, TheRunThatEndsThere) {
   FreeRuns runs;
   EXPECT_EQ(runs.ending_at(10, 0), std::nullopt);

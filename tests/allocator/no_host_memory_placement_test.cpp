@@ -123,6 +123,7 @@ TEST(NoHostMemoryPlacementTest, EdgesOfFreeRunsAreFoundWithoutHostMemory) {
     const Sectors address = table.reserve(arena, 1);
     table.map(handle, address);
     table.move_home(handle, address);
+    runs.provide_addresses(table.end_of(arena));
     const HostMemoryIsGone none;
     runs.give(address, 50, 0);
     runs.give(address + 50, 78, 1);

@@ -29,10 +29,18 @@ using Runs = std::set<Run>;
 
 // Beside streams that have the same, and what would be better.
 std::optional<TightFit> tight_fit(const Runs& runs, Sectors sectors, int most = kMostFits) {
-  RunsBySize by_size;
+  RunNodes nodes;
+  nodes.provide(3 * runs.size() + 2);
+  RunsBySize by_size(nodes);
+  by_size.add_stream(kStream + 1);
+  const auto add = [&](const FreeRun& run) {
+    const RunNumber number = nodes.take();
+    nodes[number].be({run});
+    by_size.add(nodes, number);
+  };
   for (const Run& run : runs)
-    for (const StreamNumber stream : {kStream - 1, kStream, kStream + 1}) by_size.add(run.free(stream));
-  for (const StreamNumber stream : {kStream - 1, kStream + 1}) by_size.add({Sectors{1} << 30, sectors, stream});
+    for (const StreamNumber stream : {kStream - 1, kStream, kStream + 1}) add(run.free(stream));
+  for (const StreamNumber stream : {kStream - 1, kStream + 1}) add({Sectors{1} << 30, sectors, stream});
   return cistern::tight_fit(by_size, kStream, sectors, kPageOf8, most);
 }
 

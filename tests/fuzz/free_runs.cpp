@@ -21,8 +21,8 @@ namespace {
 constexpr Sectors kSize = 512;
 constexpr StreamNumber kStreams = 4;
 constexpr StreamNumber kNobody = -1;
-// Where an arena begins, and addresses have the most bits.
-constexpr Sectors kBase = (Sectors{1} << kAddressBits) - (Sectors{1} << kArenaBits);
+// Around an edge of regions, behind an arena that has none.
+constexpr Sectors kBase = (Sectors{3} << kArenaBits) + (Sectors{1} << 20) - kSize / 2;
 
 class Program {
  public:
@@ -145,8 +145,8 @@ class Program {
       std::stable_sort(own.begin(), own.end(),
                        [](const FreeRun& a, const FreeRun& b) { return a.sectors < b.sectors; });
       Runs by_size;
-      runs_.by_size().for_each_from(stream, 0, [&](const FreeRun& run) {
-        by_size.push_back(run);
+      runs_.by_size().for_each_from(stream, 0, [&](const RunNode& run) {
+        by_size.push_back(run.run());
         return true;
       });
       require(by_size == own, "a stream's runs, by size");

@@ -1,0 +1,104 @@
+#pragma once
+
+// RunNodes: what is known of each free run, in one cache line, with its links in the two indexes (RunTree) and to its
+// neighbours.
+//
+// Runs are known by numbers. Room for so many is brought before it is needed: what comes and goes takes no host memory.
+// Complexity: O(1); `provide` O(n) every now and then. Not thread-safe.
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "allocator/free_run.h"
+#include "allocator/handle_counts.h"
+#include "allocator/indexed_run.h"
+#include "allocator/large_table.h"
+#include "allocator/page_size.h"
+
+namespace cistern {
+
+using RunNumber = std::uint32_t;
+inline constexpr RunNumber kNoRun = ~RunNumber{0};
+
+// In a tree. No parent: it is the root.
+struct RunLinks {
+  RunNumber parent = kNoRun;
+  RunNumber lower = kNoRun;
+  RunNumber upper = kNoRun;
+};
+
+struct alignas(64) RunNode {
+  Sectors address = 0;
+  Sectors sectors = 0;
+  // As IndexedRun has them.
+  StreamNumber stream = 0;
+  std::uint32_t found : 3 = IndexedRun::kAll;
+  std::uint32_t priority : 29 = 0;  // in the trees
+  HandleCounts::Classes classes = 0;
+  RunLinks by_size;
+  RunLinks by_address;
+  // The runs beside it by address.
+  RunNumber before = kNoRun;
+  RunNumber behind = kNoRun;
+
+  [[nodiscard]] Sectors end() const noexcept { return address + sectors; }
+  [[nodiscard]] FreeRun run() const noexcept { return {address, sectors, stream}; }
+  [[nodiscard]] IndexedRun indexed() const noexcept { return {run(), found, classes}; }
+  void be(const IndexedRun& indexed) noexcept {
+    address = indexed.run.address;
+    sectors = indexed.run.sectors;
+    stream = indexed.run.stream;
+    found = indexed.found & IndexedRun::kAll;
+    classes = indexed.classes;
+  }
+};
+static_assert(sizeof(RunNode) == 64);
+
+class RunNodes {
+ public:
+  // Up to so many can be taken from here on. Throws std::bad_alloc, unchanged.
+  void provide(std::size_t runs) {
+    if (runs <= nodes_.size()) return;
+    // By half at least, so that they are seldom moved.
+    const std::size_t from = nodes_.size();
+    nodes_.resize(std::max({runs, from + from / 2, kFewest}));
+    for (std::size_t i = nodes_.size(); i-- > from;) {
+      nodes_[i].priority = priority_of(i) & kPriorities;
+      give(static_cast<RunNumber>(i));
+    }
+  }
+  [[nodiscard]] bool has_room_for(std::size_t runs) const noexcept { return runs <= nodes_.size(); }
+
+  // Requires: there is room.
+  [[nodiscard]] RunNumber take() noexcept {
+    const RunNumber number = spare_;
+    spare_ = nodes_[number].behind;
+    return number;
+  }
+  // It is nobody's, and looks as if all of it was found.
+  void give(RunNumber number) noexcept {
+    nodes_[number].found = IndexedRun::kAll;
+    nodes_[number].behind = spare_;
+    spare_ = number;
+  }
+
+  [[nodiscard]] RunNode& operator[](RunNumber number) noexcept { return nodes_[number]; }
+  [[nodiscard]] const RunNode& operator[](RunNumber number) const noexcept { return nodes_[number]; }
+
+ private:
+  static constexpr std::size_t kFewest = 256;
+  static constexpr std::uint32_t kPriorities = (std::uint32_t{1} << 29) - 1;
+
+  // As good as random, and the same each time.
+  [[nodiscard]] static std::uint32_t priority_of(std::size_t number) noexcept {
+    std::uint64_t bits = (number + 1) * 0x9E3779B97F4A7C15ULL;
+    bits = (bits ^ bits >> 30) * 0xBF58476D1CE4E5B9ULL;
+    return static_cast<std::uint32_t>(bits >> 32);
+  }
+
+  LargeTable<RunNode> nodes_;
+  RunNumber spare_ = kNoRun;  // a list by `behind`
+};
+
+}  // namespace cistern
