@@ -25,8 +25,9 @@ std::size_t CreationHarm::class_of(Sectors sectors) {
   const auto bits = static_cast<std::uint64_t>(sectors);
   const int octave = static_cast<int>(std::bit_width(bits)) - 1;
   const std::uint64_t scaled = octave <= kScale ? bits << (kScale - octave) : bits >> (octave - kScale);
-  const auto part = std::upper_bound(kRoots.begin(), kRoots.end(), scaled) - kRoots.begin();
-  return std::min(kParts * static_cast<std::size_t>(octave) + static_cast<std::size_t>(part), kClasses - 1);
+  std::size_t part = 0;  // without a jump, which nothing could foresee
+  for (const std::uint64_t root : kRoots) part += scaled >= root ? 1 : 0;
+  return std::min(kParts * static_cast<std::size_t>(octave) + part, kClasses - 1);
 }
 
 void CreationHarm::add_stream(StreamNumber stream) {

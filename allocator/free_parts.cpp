@@ -38,16 +38,15 @@ FreeParts::OfStream::OfStream(PageSize page, std::pmr::memory_resource* memory)
   for (int i = 0; i < HandleCounts::kClasses; ++i) runs.emplace_back(memory);
 }
 
-void FreeParts::add_stream(StreamNumber stream) {
-  if (stream < streams()) return;
-  if (const auto count = static_cast<std::size_t>(stream) + 1; beginnings_.capacity() < count) {
+void FreeParts::add_streams(StreamNumber last) {
+  if (const auto count = static_cast<std::size_t>(last) + 1; beginnings_.capacity() < count) {
     const std::size_t more = std::max(count, 2 * streams_.size());
     streams_.reserve(more);
     classes_.reserve(more);
     endings_.reserve(more);
     beginnings_.reserve(more);  // the last: what is said of its room is true of all
   }
-  while (streams() <= stream) {
+  while (streams() <= last) {
     streams_.push_back(std::make_unique<OfStream>(table_.page(), &nodes_));
     classes_.push_back(0);
     endings_.push_back(&streams_.back()->endings);

@@ -53,7 +53,9 @@ class FreeParts {
   // Room for handles below this number. Throws std::bad_alloc, unchanged.
   void provide(std::size_t handles) { nodes_.provide_in_all(kNodesOfHandle * handles); }
   // The stream's runs can be kept. Throws std::bad_alloc, unchanged.
-  void add_stream(StreamNumber stream);
+  void add_stream(StreamNumber stream) {
+    if (stream >= streams()) add_streams(stream);
+  }
 
   // Runs make way for others of the same stream, one at least on either side: what was found of those that go is not
   // any more, but for edges that stay as they were. Says which edges of those that come are found: the ones that stay,
@@ -102,6 +104,7 @@ class FreeParts {
     const auto index = static_cast<std::size_t>(stream);
     return of_all_streams || index >= all.size() ? all.first(of_all_streams ? all.size() : 0) : all.subspan(index, 1);
   }
+  void add_streams(StreamNumber last);
   [[nodiscard]] OfStream& of(StreamNumber stream) { return *streams_[static_cast<std::size_t>(stream)]; }
   // Whether a run's free end of a page is one of its handle, and so the beginning.
   [[nodiscard]] bool ends_handle(const PageTable::Slot& slot) const {

@@ -16,24 +16,12 @@ constexpr std::size_t kFewestUnfound = 64;
 
 }  // namespace
 
-void FreeRuns::provide(std::size_t runs) {
-  const std::size_t all = size_ + runs;
-  if (nodes_.has_room_for(all)) return;
-  // By half at least, so that it is seldom moved.
-  if (const std::size_t most = unfound_.capacity(), wanted = all / kRunsOfUnfound + kFewestUnfound;
+// By half at least, so that they are seldom moved.
+void FreeRuns::grow(std::size_t runs) {
+  if (const std::size_t most = unfound_.capacity(), wanted = runs / kRunsOfUnfound + kFewestUnfound;
       parts_ != nullptr && most < wanted)
     unfound_.reserve(std::max(wanted, most + most / 2));
-  nodes_.provide(all);
-}
-
-void FreeRuns::keep_room(std::size_t runs) {
-  provide(kept_ + runs);
-  kept_ += runs;
-}
-
-void FreeRuns::add_stream(StreamNumber stream) {
-  by_size_.add_stream(stream);
-  if (parts_ != nullptr) parts_->add_stream(stream);
+  nodes_.provide(runs);
 }
 
 void FreeRuns::add(const IndexedRun& run, RunNumber before) noexcept {
@@ -121,9 +109,7 @@ void FreeRuns::give(Sectors address, Sectors count, StreamNumber stream) {
     run.sectors += nodes_[next].sectors;
     is_beside_next = begins_at(nodes_[next].behind, run.end());
   }
-  const auto ends_at = [this](RunNumber number, Sectors at) {
-    return number != kNoRun && nodes_[number].end() == at;
-  };
+  const auto ends_at = [this](RunNumber number, Sectors at) { return number != kNoRun && nodes_[number].end() == at; };
   bool is_beside_before = ends_at(before, address);
   const bool joins_before = is_beside_before && nodes_[before].stream == stream;
   if (joins_before) {

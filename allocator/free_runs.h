@@ -34,12 +34,18 @@ class FreeRuns {
 
   // From here on so many more runs can come, by a give or a take of part of one, without host memory; until
   // drop_room. Throws std::bad_alloc, unchanged. O(1), and O(n) every now and then.
-  void keep_room(std::size_t runs);
+  void keep_room(std::size_t runs) {
+    provide(kept_ + runs);
+    kept_ += runs;
+  }
   void drop_room(std::size_t runs) noexcept { kept_ -= runs; }
   // Whether keep_room would do nothing else.
   [[nodiscard]] bool has_room(std::size_t runs) const noexcept { return nodes_.has_room_for(size_ + kept_ + runs); }
   // The stream's runs can be kept. Throws std::bad_alloc, unchanged.
-  void add_stream(StreamNumber stream);
+  void add_stream(StreamNumber stream) {
+    by_size_.add_stream(stream);
+    if (parts_ != nullptr) parts_->add_stream(stream);
+  }
   // Runs can begin before that address, in its arena. Throws std::bad_alloc, unchanged. O(1), and O(addresses) every
   // now and then.
   void provide_addresses(Sectors end) { by_address_.provide(end - 1); }
@@ -96,7 +102,10 @@ class FreeRuns {
 
  private:
   // So many more can come. Throws std::bad_alloc, unchanged.
-  void provide(std::size_t runs);
+  void provide(std::size_t runs) {
+    if (!nodes_.has_room_for(size_ + runs)) grow(size_ + runs);
+  }
+  [[gnu::noinline]] void grow(std::size_t runs);
   // Behind that one; none: the first. Requires: it is provided for.
   void add(const IndexedRun& run, RunNumber before) noexcept;
   void remove(RunNumber number) noexcept;

@@ -141,12 +141,15 @@ bool PagePlacement::is_usable_as_logged(const PageRequest& request, PlacementLog
 // hand-over; then what came next, for a smaller one. Then also a place of its own that others had since: a step that
 // hands bytes to and fro comes to an end so, which makes no driver calls. None: the log has no place that can be had.
 PlacementLog::Number PagePlacement::choose_logged(const PagePlan& plan) {
+  const std::span<const PlacementLog::Position> all = positions_of(plan);
+  if (std::none_of(all.begin(), all.end(), [this](const auto& position) { return log_.keeps(position); }))
+    return PlacementLog::kNone;
   for (const auto find : {&PlacementLog::exact, &PlacementLog::expected})
-    for (const PlacementLog::Position& position : positions_of(plan)) {
+    for (const PlacementLog::Position& position : all) {
       const PlacementLog::Number number = (log_.*find)(position, plan.request.sectors);
       if (number != PlacementLog::kNone && is_usable_as_logged(plan.request, number)) return number;
     }
-  for (const PlacementLog::Position& position : positions_of(plan)) {
+  for (const PlacementLog::Position& position : all) {
     log_.candidates(position, plan.request.sectors, candidates_);
     for (const PlacementLog::Number number : candidates_)
       if (is_usable_as_logged(plan.request, number)) return number;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <memory>
 
 #include "allocator/runs_by_address.h"
 #include "allocator/runs_by_size.h"
@@ -9,8 +10,7 @@
 
 namespace cistern {
 
-void RunsByAddress::provide(Sectors address) {
-  if (is_provided(address)) return;
+void RunsByAddress::grow(Sectors address) {
   if (arenas_.size() <= arena_of(address)) arenas_.resize(arena_of(address) + 1);
   Arena& arena = arenas_[arena_of(address)];
   // By half at least, so that they are seldom moved. The roots last: what is said of their room is true of both.
@@ -43,6 +43,10 @@ std::size_t RunsByAddress::audit() const {
                 "a free run is in a region where it does not begin");
     }
   return count;
+}
+
+void RunsBySize::add_streams(StreamNumber last) {
+  while (streams_.size() <= static_cast<std::size_t>(last)) streams_.push_back(std::make_unique<Bins>());
 }
 
 std::size_t RunsBySize::audit() const {

@@ -2,8 +2,8 @@
 
 // RunTree: free runs in an order, as a tree that is threaded through their nodes.
 //
-// A treap: a search tree by the order, and by the nodes' priorities a heap, so that it is as deep as if runs had come in
-// a random order. Who knows a run takes it out without a search. The indexes have many such trees, most of a run or
+// A treap: a search tree by the order, and by the nodes' priorities a heap, so that it is as deep as if runs had come
+// in a random order. Who knows a run takes it out without a search. The indexes have many such trees, most of a run or
 // two. Complexity: O(log n) expected to insert and to find; to erase and to walk on O(1) expected. Takes no host
 // memory. Not thread-safe.
 

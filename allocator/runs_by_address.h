@@ -25,7 +25,9 @@ class RunsByAddress {
   RunsByAddress& operator=(const RunsByAddress&) = delete;
 
   // Runs can begin there, and before it in its arena. Throws std::bad_alloc, unchanged.
-  void provide(Sectors address);
+  void provide(Sectors address) {
+    if (!is_provided(address)) grow(address);
+  }
   [[nodiscard]] bool is_provided(Sectors address) const noexcept {
     return arena_of(address) < arenas_.size() && region_of(address) < arenas_[arena_of(address)].roots.size();
   }
@@ -51,9 +53,8 @@ class RunsByAddress {
   // The run that begins last, at the address or before it; none: there is none.
   [[nodiscard]] RunNumber last_up_to(Sectors address) const noexcept {
     if (is_provided(address)) {
-      const RunNumber found =
-          Tree::last_before(nodes_, arenas_[arena_of(address)].roots[region_of(address)],
-                            [address](const RunNode& run) { return run.address <= address; });
+      const RunNumber found = Tree::last_before(nodes_, arenas_[arena_of(address)].roots[region_of(address)],
+                                                [address](const RunNode& run) { return run.address <= address; });
       if (found != kNoRun) return found;
     }
     return last_before_region(address);
@@ -69,8 +70,8 @@ class RunsByAddress {
     LargeTable<RunNumber> roots;
     Bits has;
   };
-  using Tree = RunTree<&RunNode::by_address,
-                       [](const RunNode& a, const RunNode& b) noexcept { return a.address < b.address; }>;
+  using Tree =
+      RunTree<&RunNode::by_address, [](const RunNode& a, const RunNode& b) noexcept { return a.address < b.address; }>;
 
   [[nodiscard]] static std::size_t arena_of(Sectors address) noexcept {
     return static_cast<std::size_t>(address >> kArenaBits);
@@ -78,6 +79,7 @@ class RunsByAddress {
   [[nodiscard]] static std::size_t region_of(Sectors address) noexcept {
     return static_cast<std::size_t>(address & ((Sectors{1} << kArenaBits) - 1)) >> kRegionBits;
   }
+  [[gnu::noinline]] void grow(Sectors address);
   [[nodiscard]] RunNumber last_before_region(Sectors address) const noexcept;
 
   const RunNodes& nodes_;

@@ -30,7 +30,7 @@ class RunsBySize {
 
   // The stream's runs can be kept. Throws std::bad_alloc, unchanged.
   void add_stream(StreamNumber stream) {
-    while (streams_.size() <= static_cast<std::size_t>(stream)) streams_.push_back(std::make_unique<Bins>());
+    if (streams_.size() <= static_cast<std::size_t>(stream)) add_streams(stream);
   }
   // Requires: its stream's runs can be kept, and it is not here.
   void add(RunNodes& nodes, RunNumber number) noexcept {
@@ -58,8 +58,8 @@ class RunsBySize {
     if (static_cast<std::size_t>(stream) >= streams_.size()) return;
     const Bins& bins = *streams_[static_cast<std::size_t>(stream)];
     std::size_t bin = bin_of(sectors);
-    RunNumber at = Tree::first_behind(nodes_, bins.roots[bin],
-                                      [sectors](const RunNode& run) { return run.sectors < sectors; });
+    RunNumber at =
+        Tree::first_behind(nodes_, bins.roots[bin], [sectors](const RunNode& run) { return run.sectors < sectors; });
     for (;;) {
       if (at == kNoRun) {
         bin = bins.has.next(bin + 1);
@@ -101,9 +101,10 @@ class RunsBySize {
   [[nodiscard]] static Rank rank_of(const RunNode& run) noexcept {
     return Rank{static_cast<std::uint64_t>(run.sectors)} << 64 | static_cast<std::uint64_t>(run.address);
   }
-  using Tree = RunTree<&RunNode::by_size,
-                       [](const RunNode& a, const RunNode& b) noexcept { return rank_of(a) < rank_of(b); }>;
+  using Tree =
+      RunTree<&RunNode::by_size, [](const RunNode& a, const RunNode& b) noexcept { return rank_of(a) < rank_of(b); }>;
 
+  void add_streams(StreamNumber last);
   [[nodiscard]] Bins& of(StreamNumber stream) noexcept { return *streams_[static_cast<std::size_t>(stream)]; }
 
   const RunNodes& nodes_;

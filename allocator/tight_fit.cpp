@@ -77,23 +77,22 @@ std::optional<TightFit> tight_fit(const RunsBySize& runs, StreamNumber stream, S
                                   int most) {
   std::optional<Best> best;
   std::optional<Sectors> exact;
-  int looked_at = 0;
   runs.for_each_from(stream, sectors, [&](const RunNode& free) {
     if (free.sectors == sectors) {
       exact = free.address;
       return false;
     }
-    if (looked_at++ == most) return false;
+    const bool is_last = --most == 0;
     const Range run{free.address, free.end()};
     if (best && best->pages == 0) {
       if (best->change == kBestChange) return false;
-      if (!may_leave_less(run, sectors, page, best->change)) return true;
+      if (!may_leave_less(run, sectors, page, best->change)) return !is_last;
     } else if (best) {
       const std::int64_t pages = fewest_pages(run, sectors, page);
-      if (pages > best->pages || (pages == best->pages && best->change == kBestChange)) return true;
+      if (pages > best->pages || (pages == best->pages && best->change == kBestChange)) return !is_last;
     }
     look_at(run, sectors, page, best);
-    return true;
+    return !is_last;
   });
   if (exact) return TightFit{*exact, 0, true};
   if (!best) return std::nullopt;

@@ -39,8 +39,8 @@ TEST(RunNodesTest, NumbersAreAloneUntilTheyAreGivenBack) {
   EXPECT_EQ(nodes.take(), 7U);
 }
 
-using ByAddress = RunTree<&RunNode::by_address,
-                          [](const RunNode& a, const RunNode& b) noexcept { return a.address < b.address; }>;
+using ByAddress =
+    RunTree<&RunNode::by_address, [](const RunNode& a, const RunNode& b) noexcept { return a.address < b.address; }>;
 
 std::vector<Sectors> addresses_of(const RunNodes& nodes, RunNumber root) {
   std::vector<Sectors> found;

@@ -75,7 +75,9 @@ TEST_P(SleepingStreamsTest, StreamsShareTheHostMemoryOfTheirBlocks) {
   const std::ptrdiff_t of_one = in_use();
   wake(second_);
   fill_and_free(second_);
-  EXPECT_LT(in_use() - of_one, (of_one - before) / 2) << "the second's map of its live blocks, no more";
+  // Of paged memory also what is known of its places; the nodes of free runs lie in a table that `in_use` does not see.
+  EXPECT_LT(in_use() - of_one, (of_one - before) * (is_paged() ? 3 : 2) / 4)
+      << "the second's map of its live blocks, no more";
   expect_nothing_live();
 }
 
