@@ -49,8 +49,11 @@ class FarReturn {
     if (!is_asleep_) due_ = since_ + longest_;
     return steps;
   }
-  // Until the next state is looked for, none is: this one comes again after twice as many steps, and so on.
-  void rest() noexcept { sleep_until(since_ + longest_); }
+  // So many steps led back, and are to be followed: none is looked for until they should be, for this state comes again
+  // after twice as many, and so on.
+  void rest(std::uint64_t step, std::uint64_t steps) noexcept {
+    sleep_until(std::min(step + steps + steps / 8, since_ + longest_));
+  }
 
  private:
   void look_for(std::uint64_t state, std::uint64_t step, std::uint64_t followed) noexcept {

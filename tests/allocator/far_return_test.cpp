@@ -73,14 +73,17 @@ TEST(FarReturn, WhatIsFollowedIsNone) {
   EXPECT_FALSE(returns_of(far, state_of, 20 * kRound, [](std::uint64_t step) { return step / 2; }).empty());
 }
 
-TEST(FarReturn, WhoRestsIsToldOfNothingUntilTheNextState) {
+TEST(FarReturn, WhoRestsIsToldOfNothingUntilTheNextRoundIsOver) {
   FarReturn far(kMost);
   const auto state_of = [](std::uint64_t step) { return 1 + step % kRound; };
   const std::vector<Return> returns = returns_of(far, state_of, 3 * kRound);
   ASSERT_FALSE(returns.empty());
-  far.rest();
+  far.rest(3 * kRound, kRound);
+  EXPECT_LE(far.due(), 4 * kRound + kRound / 8);
   for (std::uint64_t step = 3 * kRound + 1; step < far.due(); ++step)
     EXPECT_FALSE(far.is_due(state_of(step), step)) << step;
+  // Then it is: of a part of a longer round nothing is followed.
+  EXPECT_TRUE(far.is_due(state_of(far.due()), far.due()));
 }
 
 TEST(FarReturn, AStateThatNeverComesIsReplacedByLaterOnes) {

@@ -140,6 +140,41 @@ TEST(RecurrenceTest, RoundsWithinARoundDoNotHideIt) {
   heap.look();
 }
 
+// The state in which a round begins comes again in the middle of it, twice, and what follows is another part each time:
+// there was room for a part, and for two. (Of 400 rounds made at random these took longest, up to 19 times.)
+TEST(RecurrenceTest, ARoundOfPartsThatEachLeadBackIsFollowedSoon) {
+  struct Shape {
+    std::vector<std::uint64_t> layers;  // of each part
+    int inner;
+    std::uint64_t apart;
+  };
+  for (const Shape& shape : {Shape{{52, 58, 47}, 16, 0}, Shape{{45, 10, 21}, 16, 2}, Shape{{58, 43, 9}, 36, 0}}) {
+    FollowedHeap heap;
+    const auto part = [&](std::uint64_t number) {
+      std::vector<std::uint64_t> kept;
+      for (std::uint64_t layer = 0; layer < shape.layers[number]; ++layer) {
+        kept.push_back(heap.allocate(600 + 512 * layer));
+        for (int times = 0; times < shape.inner; ++times) {
+          const std::uint64_t first = heap.allocate(1000 + 512 * (layer + number));
+          const std::uint64_t second = heap.allocate(3000 + 512 * number * shape.apart);
+          heap.free(first);
+          heap.free(second);
+        }
+      }
+      for (const std::uint64_t block : kept) heap.free(block);
+    };
+    const auto round = [&] {
+      for (const std::uint64_t number : {0U, 1U, 2U}) part(number);
+    };
+    for (int times = 0; times < 6; ++times) round();
+    const std::int64_t followed = heap.followed();
+    const std::int64_t told = heap.told();
+    round();
+    EXPECT_GT(heap.followed() - followed, (heap.told() - told) * 9 / 10) << shape.inner << " inner rounds";
+    heap.look();
+  }
+}
+
 // Requests of some shapes, in one order time and again, each of which leaves nothing behind: what was is again at once.
 TEST(RecurrenceTest, ALongRoundWhoseStatesAllComeAgainSoonIsFollowed) {
   FollowedHeap heap;
