@@ -3,8 +3,7 @@
 // BitTree: a set of small numbers, in which the next and the one before are found.
 //
 // A bit for each number, and above each level one for each of its words that has any. Takes an eighth of a byte a
-// number. Complexity: O(kLevels), which knows 64 to the power of these numbers; mostly one word is looked at. Not
-// thread-safe.
+// number. Complexity: O(kLevels), for up to 64^kLevels numbers; mostly one word is looked at. Not thread-safe.
 
 #include <array>
 #include <bit>
@@ -18,14 +17,17 @@ template <std::size_t kLevels>
 class BitTree {
  public:
   static constexpr std::size_t kNone = ~std::size_t{0};
+  static_assert(kLevels > 0 && kLevels <= 10);
   static constexpr std::size_t kMost = std::size_t{1} << 6 * kLevels;
 
   // Numbers below `numbers` can be set from here on; never fewer. Requires: no more than kMost. Throws std::bad_alloc,
   // unchanged in what shows.
   void provide(std::size_t numbers) {
-    for (std::vector<std::uint64_t>& level : levels_) {
-      numbers = numbers / 64 + (numbers % 64 != 0 ? 1 : 0);
-      if (level.size() < numbers) level.resize(numbers);
+    // From above: what is said of the numbers' own level holds for all.
+    for (std::size_t level = kLevels; level-- != 0;) {
+      const std::size_t of_word = std::size_t{1} << 6 * level;  // of the level below, in one of its words
+      const std::size_t words = (numbers + 64 * of_word - 1) / of_word / 64;
+      if (levels_[level].size() < words) levels_[level].resize(words);
     }
   }
 

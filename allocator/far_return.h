@@ -49,10 +49,15 @@ class FarReturn {
     if (!is_asleep_) due_ = since_ + longest_;
     return steps;
   }
-  // So many steps led back, and are to be followed: none is looked for until they should be, for this state comes again
-  // after twice as many, and so on.
-  void rest(std::uint64_t step, std::uint64_t steps) noexcept {
-    sleep_until(std::min(step + steps + steps / 8, since_ + longest_));
+  // So many steps led back, and are to be followed: none is looked for until they should be. Where few were followed
+  // since the last rest none is until the next state is: this one comes again after twice as many steps, thrice, and so
+  // on, and each time there would be room for these.
+  void rest(std::uint64_t step, std::uint64_t steps, std::uint64_t followed) noexcept {
+    const bool was_in_vain = rested_at_ != 0 && followed - followed_at_rest_ < (step - rested_at_) / 2;
+    rested_at_ = step;
+    followed_at_rest_ = followed;
+    const std::uint64_t next_state = since_ + longest_;
+    sleep_until(was_in_vain ? next_state : std::min(step + steps + steps / 8, next_state));
   }
 
  private:
@@ -77,6 +82,8 @@ class FarReturn {
   std::uint64_t quiet_since_ = 0;   // it did not come since that one
   std::uint64_t followed_ = 0;      // of all up to then
   std::uint64_t longest_ = kQuiet;  // steps that it is looked for
+  std::uint64_t rested_at_ = 0;     // the last time; 0: never
+  std::uint64_t followed_at_rest_ = 0;
   std::uint64_t most_;
   bool is_asleep_ = false;
 };

@@ -33,8 +33,8 @@ void FreeRuns::add(const IndexedRun& run, RunNumber before) noexcept {
   node.behind = place;
   if (place != kNoRun) nodes_[place].before = number;
   place = number;
-  by_address_.add(nodes_, number);
-  by_size_.add(nodes_, number);
+  by_address_.add(number);
+  by_size_.add(number);
   ++size_;
   sectors_ += run.run.sectors;
   if (run.found != IndexedRun::kAll) note_unfound(number);
@@ -42,8 +42,8 @@ void FreeRuns::add(const IndexedRun& run, RunNumber before) noexcept {
 
 void FreeRuns::remove(RunNumber number) noexcept {
   const RunNode& node = nodes_[number];
-  by_size_.remove(nodes_, number);
-  by_address_.remove(nodes_, number);
+  by_size_.remove(number);
+  by_address_.remove(number);
   (node.before == kNoRun ? first_ : nodes_[node.before].behind) = node.behind;
   if (node.behind != kNoRun) nodes_[node.behind].before = node.before;
   --size_;
@@ -55,13 +55,13 @@ void FreeRuns::change(RunNumber number, const IndexedRun& to) noexcept {
   RunNode& node = nodes_[number];
   const bool stays_by_size = by_size_.stays(node, to.run.sectors);
   const bool stays_by_address = RunsByAddress::stays(node, to.run.address);
-  if (!stays_by_size) by_size_.remove(nodes_, number);
-  if (!stays_by_address) by_address_.remove(nodes_, number);
+  if (!stays_by_size) by_size_.remove(number);
+  if (!stays_by_address) by_address_.remove(number);
   const bool is_noted = node.found != IndexedRun::kAll;
   sectors_ += to.run.sectors - node.sectors;
   node.be(to);
-  if (!stays_by_size) by_size_.add(nodes_, number);
-  if (!stays_by_address) by_address_.add(nodes_, number);
+  if (!stays_by_size) by_size_.add(number);
+  if (!stays_by_address) by_address_.add(number);
   if (to.found != IndexedRun::kAll && !is_noted) note_unfound(number);
 }
 

@@ -6,8 +6,7 @@
 // A run has a node of its own, which two indexes and a list by address go through.
 //
 // Invariant: runs do not overlap, and those of one stream do not touch.
-// Complexity: O(1) a run touched and a search by address, as RunsBySize and RunsByAddress have them, and what `parts`
-// takes.
+// Complexity: a run touched and a search by address as RunsBySize and RunsByAddress have them, and what `parts` takes.
 // Not thread-safe: guarded by the heap's lock, or by a stream's turn in pages (StreamHits::turn_in_pages).
 
 #include <cstddef>
@@ -90,7 +89,7 @@ class FreeRuns {
     if (before != kNoRun && nodes_[before].end() <= address) at = nodes_[before].behind;
     while (at != kNoRun && visit(nodes_[at].run())) at = nodes_[at].behind;
   }
-  // What they offer is found in `parts`. For each run that came since the last time, O(log n) and what `parts` takes;
+  // What they offer is found in `parts`. For each run that came since the last time, what `parts` takes;
   // also O(n) where these were many.
   void find_parts() noexcept;
 

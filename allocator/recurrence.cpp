@@ -65,7 +65,7 @@ void Recurrence::look() noexcept {
 void Recurrence::look_far() noexcept {
   const std::uint64_t steps = far_.look(state_, steps_, followed_);
   const std::uint64_t least = steps + steps / 8;
-  if (least > room_.size && want(least)) far_.rest(steps_, steps);
+  if (least > room_.size && want(least)) far_.rest(steps_, steps, followed_);
 }
 
 void Recurrence::begin_learning() noexcept {

@@ -16,6 +16,7 @@ void RunsByAddress::grow(Sectors address) {
   // By half at least, so that they are seldom moved. The roots last: what is said of their room is true of both.
   const std::size_t regions = std::max(region_of(address) + 1, arena.roots.size() + arena.roots.size() / 2);
   arena.has.provide(regions);
+  arena.roots.reserve(regions);
   arena.roots.resize(regions, kNoRun);
 }
 
@@ -23,7 +24,7 @@ RunNumber RunsByAddress::last_before_region(Sectors address) const noexcept {
   for (std::size_t at = std::min(arena_of(address) + 1, arenas_.size()); at-- != 0;) {
     const Arena& arena = arenas_[at];
     const bool is_its_own = at == arena_of(address);
-    if (is_its_own && region_of(address) == 0) continue;
+    if (arena.has.empty() || (is_its_own && region_of(address) == 0)) continue;
     const std::size_t region = arena.has.previous(is_its_own ? region_of(address) - 1 : Bits::kNone);
     if (region != Bits::kNone) return Tree::last(nodes_, arena.roots[region]);
   }

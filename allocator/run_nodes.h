@@ -62,7 +62,9 @@ class RunNodes {
     if (runs <= nodes_.size()) return;
     // By half at least, so that they are seldom moved.
     const std::size_t from = nodes_.size();
-    nodes_.resize(std::max({runs, from + from / 2, kFewest}));
+    const std::size_t most = std::max({runs, from + from / 2, kFewest});
+    nodes_.reserve(most);
+    nodes_.resize(most);
     for (std::size_t i = nodes_.size(); i-- > from;) {
       nodes_[i].priority = priority_of(i) & kPriorities;
       give(static_cast<RunNumber>(i));

@@ -3,11 +3,10 @@
 // Free runs by address.
 //
 // Addresses are parted into regions of 2 MiB. A bit a region tells in which runs begin, and there they are a tree,
-// mostly of a few. Takes 4 bytes of host memory for a region, in arenas up to the highest address that was provided
-// for. Complexity: O(log n) expected in the runs of a region to add one and to find one, and O(1) expected to remove
-// one. Not thread-safe.
+// mostly of a few. Takes some 4 bytes of host memory for a region, up to half as many more, in arenas up to the highest
+// address that was provided for. Complexity: O(log n) expected in the runs of a region to add one and to find one, and
+// O(1) expected to remove one; O(arenas) to find one where none begins before it in its own. Not thread-safe.
 
-#include <algorithm>
 #include <cstddef>
 #include <vector>
 
@@ -20,7 +19,7 @@ namespace cistern {
 
 class RunsByAddress {
  public:
-  explicit RunsByAddress(const RunNodes& nodes) : nodes_(nodes) {}
+  explicit RunsByAddress(RunNodes& nodes) : nodes_(nodes) {}
   RunsByAddress(const RunsByAddress&) = delete;
   RunsByAddress& operator=(const RunsByAddress&) = delete;
 
@@ -32,18 +31,18 @@ class RunsByAddress {
     return arena_of(address) < arenas_.size() && region_of(address) < arenas_[arena_of(address)].roots.size();
   }
   // Requires of these: it is provided for.
-  void add(RunNodes& nodes, RunNumber number) noexcept {
-    const Sectors address = nodes[number].address;
+  void add(RunNumber number) noexcept {
+    const Sectors address = nodes_[number].address;
     Arena& arena = arenas_[arena_of(address)];
     RunNumber& root = arena.roots[region_of(address)];
     if (root == kNoRun) arena.has.set(region_of(address));
-    Tree::insert(nodes, root, number);
+    Tree::insert(nodes_, root, number);
   }
-  void remove(RunNodes& nodes, RunNumber number) noexcept {
-    const Sectors address = nodes[number].address;
+  void remove(RunNumber number) noexcept {
+    const Sectors address = nodes_[number].address;
     Arena& arena = arenas_[arena_of(address)];
     RunNumber& root = arena.roots[region_of(address)];
-    Tree::erase(nodes, root, number);
+    Tree::erase(nodes_, root, number);
     if (root == kNoRun) arena.has.clear(region_of(address));
   }
   // Whether a run is where it would be if it began there, between the same others.
@@ -82,7 +81,7 @@ class RunsByAddress {
   [[gnu::noinline]] void grow(Sectors address);
   [[nodiscard]] RunNumber last_before_region(Sectors address) const noexcept;
 
-  const RunNodes& nodes_;
+  RunNodes& nodes_;
   std::vector<Arena> arenas_;
 };
 

@@ -2,7 +2,7 @@
 
 // Free runs by stream, and of a stream by size and then address.
 //
-// Sizes are parted into bins: each up to 64 KiB has one, and from there 64 between a power of two and the next. A bit a
+// Sizes are parted into bins: each below 64 KiB has one, and from there 64 between a power of two and the next. A bit a
 // bin tells which has runs, and in it they are a tree, mostly of a few. So runs of other sizes cost nothing. A stream
 // takes 6 KiB of host memory. Complexity: O(log n) expected in the runs of a bin to add one and to find the first, and
 // O(1) expected to remove one and to go on. Not thread-safe.
@@ -24,7 +24,7 @@ namespace cistern {
 
 class RunsBySize {
  public:
-  explicit RunsBySize(const RunNodes& nodes) : nodes_(nodes) {}
+  explicit RunsBySize(RunNodes& nodes) : nodes_(nodes) {}
   RunsBySize(const RunsBySize&) = delete;
   RunsBySize& operator=(const RunsBySize&) = delete;
 
@@ -33,19 +33,19 @@ class RunsBySize {
     if (streams_.size() <= static_cast<std::size_t>(stream)) add_streams(stream);
   }
   // Requires: its stream's runs can be kept, and it is not here.
-  void add(RunNodes& nodes, RunNumber number) noexcept {
-    const RunNode& run = nodes[number];
+  void add(RunNumber number) noexcept {
+    const RunNode& run = nodes_[number];
     Bins& bins = of(run.stream);
     const std::size_t bin = bin_of(run.sectors);
     bins.has.set(bin);
-    Tree::insert(nodes, bins.roots[bin], number);
+    Tree::insert(nodes_, bins.roots[bin], number);
   }
   // Requires: it is here.
-  void remove(RunNodes& nodes, RunNumber number) noexcept {
-    const RunNode& run = nodes[number];
+  void remove(RunNumber number) noexcept {
+    const RunNode& run = nodes_[number];
     Bins& bins = of(run.stream);
     const std::size_t bin = bin_of(run.sectors);
-    Tree::erase(nodes, bins.roots[bin], number);
+    Tree::erase(nodes_, bins.roots[bin], number);
     if (bins.roots[bin] == kNoRun) bins.has.clear(bin);
   }
   // Whether it is where it would be with so many sectors, wherever it began.
@@ -79,7 +79,7 @@ class RunsBySize {
 
  private:
   static constexpr unsigned kPartsBits = 6;
-  static constexpr std::size_t kBins = 1344;  // what is larger than 32 GiB is in the last
+  static constexpr std::size_t kBins = 1344;  // what is larger than 31.75 GiB is in the last
   using Bits = BitTree<2>;
   static_assert(kBins <= Bits::kMost);
   struct Bins {
@@ -107,7 +107,7 @@ class RunsBySize {
   void add_streams(StreamNumber last);
   [[nodiscard]] Bins& of(StreamNumber stream) noexcept { return *streams_[static_cast<std::size_t>(stream)]; }
 
-  const RunNodes& nodes_;
+  RunNodes& nodes_;
   std::vector<std::unique_ptr<Bins>> streams_;
 };
 

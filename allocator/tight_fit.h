@@ -27,7 +27,7 @@ inline constexpr int kFewFits = 1;
 
 // Of the stream's: a run of just that size, lowest address first; else, of the `most` smallest runs that hold the
 // request, at an end of a run or at its first or last page edge, the fewest whole pages, then the fewest fragments
-// left, the smallest run, the lowest address. Nothing: no run holds it.
+// left, the smallest run, the lowest address. Nothing: no run holds it. Requires: most > 0.
 [[nodiscard]] std::optional<TightFit> tight_fit(const RunsBySize& runs, StreamNumber stream, Sectors sectors,
                                                 PageSize page, int most = kMostFits);
 

@@ -73,17 +73,48 @@ TEST(FarReturn, WhatIsFollowedIsNone) {
   EXPECT_FALSE(returns_of(far, state_of, 20 * kRound, [](std::uint64_t step) { return step / 2; }).empty());
 }
 
+// A while before another state is looked for.
+constexpr std::uint64_t kBegin = 6 * kRound;
+
 TEST(FarReturn, WhoRestsIsToldOfNothingUntilTheNextRoundIsOver) {
   FarReturn far(kMost);
   const auto state_of = [](std::uint64_t step) { return 1 + step % kRound; };
-  const std::vector<Return> returns = returns_of(far, state_of, 3 * kRound);
-  ASSERT_FALSE(returns.empty());
-  far.rest(3 * kRound, kRound);
-  EXPECT_LE(far.due(), 4 * kRound + kRound / 8);
-  for (std::uint64_t step = 3 * kRound + 1; step < far.due(); ++step)
+  ASSERT_FALSE(returns_of(far, state_of, kBegin).empty());
+  far.rest(kBegin, kRound, 0);
+  EXPECT_GE(far.due(), kBegin + kRound);
+  EXPECT_LE(far.due(), kBegin + kRound + kRound / 8);
+  for (std::uint64_t step = kBegin + 1; step < far.due(); ++step)
     EXPECT_FALSE(far.is_due(state_of(step), step)) << step;
-  // Then it is: of a part of a longer round nothing is followed.
-  EXPECT_TRUE(far.is_due(state_of(far.due()), far.due()));
+  // A part of a longer round, of which nothing is followed.
+  std::uint64_t found = 0;
+  for (std::uint64_t step = far.due(); step < 9 * kRound && found == 0; ++step)
+    if (far.is_due(state_of(step), step)) found = far.look(state_of(step), step, 0);
+  EXPECT_GT(found, 2 * kRound);
+}
+
+// The same state comes again and again, and is not followed: room for ever more rounds would follow none of them.
+TEST(FarReturn, WhoRestedInVainRestsUntilTheNextState) {
+  const auto state_of = [](std::uint64_t step) { return 1 + step % kRound; };
+  const auto due_after_two = [&](std::uint64_t followed) {
+    FarReturn far(kMost);
+    static_cast<void>(returns_of(far, state_of, kBegin));
+    far.rest(kBegin, kRound, 0);
+    const std::uint64_t first = far.due();
+    EXPECT_EQ(far.look(0, first, 0), 0U);
+    far.rest(first, kRound, followed);
+    return far.due() - first;
+  };
+  EXPECT_GT(due_after_two(0), 2 * kRound);
+  EXPECT_EQ(due_after_two(kRound), kRound + kRound / 8);
+}
+
+// Not beyond the next state, which is looked for then.
+TEST(FarReturn, NobodyRestsWhenTheNextStateIsDue) {
+  const auto state_of = [](std::uint64_t step) { return 1 + step % kRound; };
+  FarReturn far(4 * kRound);
+  static_cast<void>(returns_of(far, state_of, kBegin));
+  far.rest(kBegin, 100 * kRound, 0);
+  EXPECT_LE(far.due(), 10 * kRound);
 }
 
 TEST(FarReturn, AStateThatNeverComesIsReplacedByLaterOnes) {

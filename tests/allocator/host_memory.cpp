@@ -12,6 +12,7 @@
 namespace cistern::testing_host {
 
 thread_local bool is_gone = false;
+thread_local int served_requests_left = 0;
 thread_local int refused_requests = 0;
 
 }  // namespace cistern::testing_host
@@ -19,8 +20,14 @@ thread_local int refused_requests = 0;
 namespace {
 
 bool refuses() {
-  if (cistern::testing_host::is_gone) ++cistern::testing_host::refused_requests;
-  return cistern::testing_host::is_gone;
+  using namespace cistern::testing_host;
+  if (!is_gone) return false;
+  if (served_requests_left > 0) {
+    --served_requests_left;
+    return false;
+  }
+  ++refused_requests;
+  return true;
 }
 
 }  // namespace

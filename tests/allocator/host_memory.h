@@ -7,7 +7,9 @@ namespace cistern::testing_host {
 
 // While it is set every malloc, operator new and mmap of this thread fails.
 extern thread_local bool is_gone;
-// How many have.
+// So many are served although it is set.
+extern thread_local int served_requests_left;
+// How many were refused.
 extern thread_local int refused_requests;
 
 }  // namespace cistern::testing_host

@@ -1,14 +1,18 @@
 // What is free is kept, and found again, without host memory: a plan brings what its end may need.
 
+#include "allocator/bit_tree.h"
 #include "allocator/free_parts.h"
 #include "allocator/free_runs.h"
 #include "allocator/page_placement.h"
 #include "allocator/page_table.h"
+#include "allocator/run_nodes.h"
+#include "allocator/runs_by_address.h"
 #include "tests/allocator/host_memory.h"
 #include "tests/allocator/page_sizes.h"
 
 #include <gtest/gtest.h>
 
+#include <new>
 #include <random>
 #include <utility>
 #include <vector>
@@ -27,7 +31,11 @@ struct WillingDriver final : PageDriver {
 
 class HostMemoryIsGone {
  public:
-  HostMemoryIsGone() { testing_host::is_gone = true; }
+  // After so many requests.
+  explicit HostMemoryIsGone(int served = 0) {
+    testing_host::served_requests_left = served;
+    testing_host::is_gone = true;
+  }
   ~HostMemoryIsGone() { testing_host::is_gone = false; }
   HostMemoryIsGone(const HostMemoryIsGone&) = delete;
   HostMemoryIsGone& operator=(const HostMemoryIsGone&) = delete;
@@ -106,6 +114,43 @@ TEST(NoHostMemoryPlacementTest, PartsOfKnownPlacesAreTakenWithoutHostMemory) {
   }
   EXPECT_NO_THROW(placement.audit());
   EXPECT_GT(parts, 5000);
+}
+
+// Whichever request of the host's memory is refused: what was there is found, and what lies around it.
+TEST(NoHostMemoryPlacementTest, WhatFailsToGrowIsAsItWas) {
+  int refused = 0;
+  for (int served = 0; served < 8; ++served) {
+    BitTree<4> bits;
+    bits.provide(4096);
+    bits.set(3);
+    RunNodes nodes;
+    nodes.provide(8);
+    RunsByAddress runs(nodes);
+    runs.provide(100);
+    const RunNumber run = nodes.take();
+    nodes[run].be({{50, 1, 0}});
+    runs.add(run);
+    const auto fails = [&](auto&& grow) {
+      const HostMemoryIsGone none(served);
+      try {
+        grow();
+        return false;
+      } catch (const std::bad_alloc&) {
+        return true;
+      }
+    };
+    refused += fails([&] { bits.provide(1'000'000); }) ? 1 : 0;
+    refused += fails([&] { runs.provide(Sectors{1} << 34); }) ? 1 : 0;
+    refused += fails([&] { runs.provide(Sectors{2} << kArenaBits); }) ? 1 : 0;
+    for (const std::size_t from : {std::size_t{3}, std::size_t{5000}, std::size_t{300'000}, BitTree<4>::kNone})
+      EXPECT_EQ(bits.previous(from), 3U) << served << " served, from " << from;
+    EXPECT_EQ(bits.next(0), 3U);
+    EXPECT_EQ(bits.next(4), BitTree<4>::kNone);
+    for (const Sectors address : {Sectors{50}, Sectors{1} << 33, Sectors{3} << kArenaBits})
+      EXPECT_EQ(runs.last_up_to(address), run) << served << " served, up to " << address;
+    EXPECT_EQ(runs.audit(), 1U);
+  }
+  EXPECT_GT(refused, 10);
 }
 
 // As many of them as there can be: each handle is free in parts of two streams.

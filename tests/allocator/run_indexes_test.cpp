@@ -113,7 +113,7 @@ class RunsBySizeTest : public ::testing::Test {
   }
   RunNumber add(const FreeRun& run) {
     const RunNumber number = add_node(nodes_, run);
-    runs_.add(nodes_, number);
+    runs_.add(number);
     return number;
   }
   [[nodiscard]] std::vector<FreeRun> from(StreamNumber stream, Sectors sectors) const {
@@ -146,7 +146,7 @@ TEST_F(RunsBySizeTest, RunsOfAStreamBySizeAndThenAddress) {
   EXPECT_FALSE(runs_.has_any_of(4));
   EXPECT_FALSE(runs_.has_any_of(71));
   EXPECT_EQ(runs_.audit(), 20U);
-  for (std::size_t i = 3; i < numbers.size(); i += 4) runs_.remove(nodes_, numbers[i]);
+  for (std::size_t i = 3; i < numbers.size(); i += 4) runs_.remove(numbers[i]);
   EXPECT_FALSE(runs_.has_any_of(70));
   EXPECT_EQ(from(2, 0), all);
   EXPECT_EQ(runs_.audit(), 15U);
@@ -158,7 +158,7 @@ TEST_F(RunsBySizeTest, ARunStaysWhereItIsAloneAmongItsSizes) {
   EXPECT_FALSE(runs_.stays(nodes_[run], 2000));
   const RunNumber other = add({20'000, 1001, 1});
   EXPECT_FALSE(runs_.stays(nodes_[run], 1002)) << "it would come behind the other one";
-  runs_.remove(nodes_, other);
+  runs_.remove(other);
   EXPECT_TRUE(runs_.stays(nodes_[run], 1002));
 }
 
@@ -168,7 +168,7 @@ class RunsByAddressTest : public ::testing::Test {
   RunNumber add(Sectors address) {
     runs_.provide(address);
     const RunNumber number = add_node(nodes_, {address, 1, 0});
-    runs_.add(nodes_, number);
+    runs_.add(number);
     return number;
   }
   // Where it begins; -1: there is none.
@@ -199,9 +199,9 @@ TEST_F(RunsByAddressTest, TheRunBeforeIsFoundInItsRegionInOthersAndInOtherArenas
   EXPECT_EQ(last_up_to(2 * kArena - 1), all[3]);
   EXPECT_EQ(last_up_to(3 * kArena), all[3]);
   EXPECT_EQ(last_up_to(900 * kArena), all[4]);
-  runs_.remove(nodes_, numbers[2]);
+  runs_.remove(numbers[2]);
   EXPECT_EQ(last_up_to(all[2]), all[1]);
-  runs_.remove(nodes_, numbers[1]);
+  runs_.remove(numbers[1]);
   EXPECT_EQ(last_up_to(all[2]), all[0]);
   EXPECT_EQ(runs_.audit(), 3U);
 }

@@ -77,7 +77,7 @@ TEST_P(SleepingStreamsTest, StreamsShareTheHostMemoryOfTheirBlocks) {
   fill_and_free(second_);
   // Of paged memory also what is known of its places; the nodes of free runs lie in a table that `in_use` does not see.
   EXPECT_LT(in_use() - of_one, (of_one - before) * (is_paged() ? 3 : 2) / 4)
-      << "the second's map of its live blocks, no more";
+      << "the second's map of its live blocks, and what is known of places, no more";
   expect_nothing_live();
 }
 

@@ -36,7 +36,7 @@ std::optional<TightFit> tight_fit(const Runs& runs, Sectors sectors, int most = 
   const auto add = [&](const FreeRun& run) {
     const RunNumber number = nodes.take();
     nodes[number].be({run});
-    by_size.add(nodes, number);
+    by_size.add(number);
   };
   for (const Run& run : runs)
     for (const StreamNumber stream : {kStream - 1, kStream, kStream + 1}) add(run.free(stream));

@@ -31,7 +31,7 @@ class Program {
  private:
   void step() {
     const std::uint64_t kind = steps_.byte();
-    const auto number = static_cast<std::size_t>(steps_.word() % Bits::kMost);
+    const auto number = static_cast<std::size_t>((steps_.word() * 4 + kind % 4) % Bits::kMost);
     compare(number);
     if (kind % 8 < 4)
       set(number, 1 + kind / 8);

@@ -32,7 +32,7 @@ class Program {
   void run() {
     while (steps_.more()) {
       step();
-      compare(static_cast<Sectors>(steps_.word()) % (4 * kApart), 1 + static_cast<Sectors>(steps_.byte()));
+      ask();
     }
     require(by_address_.audit() == runs_.size() && by_size_.audit() == runs_.size(), "all runs are in both");
   }
@@ -50,23 +50,25 @@ class Program {
     else
       change(address, static_cast<Sectors>(kind / 16), size(kind * 7));
   }
-  [[nodiscard]] static Sectors size(std::uint64_t kind) {
-    return kind % 3 == 0 ? static_cast<Sectors>(1 + kind) : Sectors{1} << kind % 40;
+  // Near each other, or of any length.
+  [[nodiscard]] Sectors size(std::uint64_t kind) {
+    const Sectors near = 1 + static_cast<Sectors>(steps_.word());
+    return kind % 3 == 0 ? near : (Sectors{1} << kind % 40) + near % 8;
   }
   void add(Sectors address, Sectors sectors, StreamNumber stream) {
     if (runs_.contains(address) || runs_.size() == kMostRuns) return;
     const RunNumber number = nodes_.take();
     nodes_[number].be({{address, sectors, stream}});
     by_address_.provide(address);
-    by_address_.add(nodes_, number);
-    by_size_.add(nodes_, number);
+    by_address_.add(number);
+    by_size_.add(number);
     runs_[address] = number;
   }
   void remove(Sectors address) {
     const auto gone = runs_.lower_bound(address);
     if (gone == runs_.end()) return;
-    by_size_.remove(nodes_, gone->second);
-    by_address_.remove(nodes_, gone->second);
+    by_size_.remove(gone->second);
+    by_address_.remove(gone->second);
     nodes_.give(gone->second);
     runs_.erase(gone);
   }
@@ -82,19 +84,27 @@ class Program {
     by_address_.provide(begin);
     const bool stays_by_size = by_size_.stays(node, sectors);
     const bool stays_by_address = RunsByAddress::stays(node, begin);
-    if (!stays_by_size) by_size_.remove(nodes_, number);
-    if (!stays_by_address) by_address_.remove(nodes_, number);
+    if (!stays_by_size) by_size_.remove(number);
+    if (!stays_by_address) by_address_.remove(number);
     node.address = begin;
     node.sectors = sectors;
-    if (!stays_by_size) by_size_.add(nodes_, number);
-    if (!stays_by_address) by_address_.add(nodes_, number);
+    if (!stays_by_size) by_size_.add(number);
+    if (!stays_by_address) by_address_.add(number);
     runs_.erase(changed);
     runs_[begin] = number;
   }
 
-  void compare(Sectors offset, Sectors from) {
-    for (const Sectors arena : {1, 2, 4}) {
-      const Sectors address = arena << kArenaBits | offset;
+  // At one of the runs, and beside it.
+  void ask() {
+    const std::uint64_t kind = steps_.byte();
+    if (runs_.empty()) return compare(static_cast<Sectors>(kind), static_cast<Sectors>(kind));
+    const auto at = std::next(runs_.begin(), static_cast<std::ptrdiff_t>(kind % runs_.size()));
+    const auto beside = static_cast<Sectors>(kind % 3) - 1;
+    compare(at->first + beside, nodes_[at->second].sectors + beside);
+  }
+  void compare(Sectors place, Sectors from) {
+    for (Sectors arena = 0; arena < 6; ++arena) {
+      const Sectors address = arena << kArenaBits | (place & ((Sectors{1} << kArenaBits) - 1));
       const auto behind = runs_.upper_bound(address);
       const RunNumber expected = behind == runs_.begin() ? kNoRun : std::prev(behind)->second;
       require(by_address_.last_up_to(address) == expected, "the run that begins last up to there");
