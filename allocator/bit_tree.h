@@ -25,8 +25,8 @@ class BitTree {
   void provide(std::size_t numbers) {
     // From above: what is said of the numbers' own level holds for all.
     for (std::size_t level = kLevels; level-- != 0;) {
-      const std::size_t of_word = std::size_t{1} << 6 * level;  // of the level below, in one of its words
-      const std::size_t words = (numbers + 64 * of_word - 1) / of_word / 64;
+      const std::size_t of_bit = std::size_t{1} << 6 * level;  // so many numbers
+      const std::size_t words = (numbers + 64 * of_bit - 1) / of_bit / 64;
       if (levels_[level].size() < words) levels_[level].resize(words);
     }
   }
