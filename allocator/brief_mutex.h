@@ -1,8 +1,7 @@
 #pragma once
 
 // BriefMutex: a lock for a few instructions. Who finds it taken looks again some times before it sleeps, since to
-// sleep and to be woken takes thousands of times as long as it is held; and ever more seldom, up to a bound, so that
-// who has it may take it some times in a row, with what it guards in its own processor's caches.
+// sleep and to be woken takes thousands of times as long as it is held.
 //
 // Not recursive. A BasicLockable. O(1).
 
@@ -17,11 +16,9 @@ class BriefMutex {
   BriefMutex& operator=(const BriefMutex&) = delete;
 
   void lock() {
-    int pauses = 1;
-    for (int paused = 0; paused < kPauses; paused += pauses) {
+    for (int look = 0; look < kLooks; ++look) {
       if (mutex_.try_lock()) return;
-      for (int i = 0; i < pauses; ++i) pause();
-      if (pauses < kMostBetweenLooks) pauses *= 2;
+      pause();
     }
     mutex_.lock();
   }
@@ -29,8 +26,7 @@ class BriefMutex {
 
  private:
   // Some microseconds, which is longer than its holder needs unless it was stopped.
-  static constexpr int kPauses = 200;
-  static constexpr int kMostBetweenLooks = 16;
+  static constexpr int kLooks = 200;
 
   // Leaves the processor to its other thread, and the lock's cache line to its holder, for some cycles.
   static void pause() noexcept {
