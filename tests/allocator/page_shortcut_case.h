@@ -15,29 +15,6 @@ namespace cistern {
 
 class PageShortcutCase : public PlacementCase {
  protected:
-  struct Operation {
-    int id;
-    Sectors sectors;  // 0: a free
-    StreamNumber stream;
-  };
-
-  // A program that frees all it allocates.
-  static std::vector<Operation> any_program(std::mt19937_64& random, int length, Sectors most, int streams) {
-    std::vector<Operation> program;
-    std::vector<int> live;
-    for (int id = 0; id < length; ++id) {
-      const auto sectors = static_cast<Sectors>(1 + random() % (1 + random() % static_cast<std::uint64_t>(most)));
-      program.push_back({id, sectors, static_cast<StreamNumber>(random() % static_cast<std::uint64_t>(streams))});
-      live.push_back(id);
-      while (!live.empty() && random() % 5 >= 3) {
-        const std::size_t at = random() % live.size();
-        program.push_back({live[at], 0, 0});
-        live.erase(live.begin() + static_cast<std::ptrdiff_t>(at));
-      }
-    }
-    for (const int id : live) program.push_back({id, 0, 0});
-    return program;
-  }
   [[nodiscard]] std::optional<PagedBlock> known(Sectors sectors, StreamNumber stream = 0) {
     return placement_.take_known({sectors, stream});
   }

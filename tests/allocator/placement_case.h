@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <random>
 #include <vector>
 
 #include "allocator/page_placement.h"
@@ -32,6 +33,30 @@ inline std::int64_t give_back(PagePlacement& placement, ScriptedDriver& driver, 
 
 class PlacementCase : public ::testing::Test {
  protected:
+  struct Operation {
+    int id;
+    Sectors sectors;  // 0: a free
+    StreamNumber stream;
+  };
+
+  // A program that frees all it allocates.
+  static std::vector<Operation> any_program(std::mt19937_64& random, int length, Sectors most, int streams) {
+    std::vector<Operation> program;
+    std::vector<int> live;
+    for (int id = 0; id < length; ++id) {
+      const auto sectors = static_cast<Sectors>(1 + random() % (1 + random() % static_cast<std::uint64_t>(most)));
+      program.push_back({id, sectors, static_cast<StreamNumber>(random() % static_cast<std::uint64_t>(streams))});
+      live.push_back(id);
+      while (!live.empty() && random() % 5 >= 3) {
+        const std::size_t at = random() % live.size();
+        program.push_back({live[at], 0, 0});
+        live.erase(live.begin() + static_cast<std::ptrdiff_t>(at));
+      }
+    }
+    for (const int id : live) program.push_back({id, 0, 0});
+    return program;
+  }
+
   // By plan and commit, whatever is known. Requires: it can be had.
   PagedBlock place(const PageRequest& request) {
     PagePlan plan = placement_.plan(request);
