@@ -142,8 +142,7 @@ void FreeRuns::take(Sectors address, Sectors count) {
   for (const Sectors end = address + count; address < end;) address = take_first(address, end).end();
 }
 
-FreeRun FreeRuns::take_first(Sectors address, Sectors end) {
-  const RunNumber number = holding(address);
+FreeRun FreeRuns::take_of(RunNumber number, Sectors address, Sectors end) {
   const FreeRun whole = nodes_[number].run();
   const Sectors until = std::min(end, whole.end());
   const FreeRun before{whole.address, address - whole.address, whole.stream};
@@ -210,7 +209,7 @@ std::size_t FreeRuns::pieces(Sectors address, Sectors count) const {
 
 Sectors FreeRuns::sectors_of(StreamNumber stream) const {
   Sectors sum = 0;
-  by_size_.for_each_from(stream, 0, [&](const RunNode& run) {
+  by_size_.for_each_from(stream, 0, [&](RunNumber /*number*/, const RunNode& run) {
     sum += run.sectors;
     return true;
   });

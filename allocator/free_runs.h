@@ -55,7 +55,9 @@ class FreeRuns {
   // std::bad_alloc if there is no room, here or in `taken`.
   void take(Sectors address, Sectors count, std::vector<FreeRun>& taken);
   // The same of what lies in the run that `address` is in, up to `end`. Requires: `address` is free.
-  FreeRun take_first(Sectors address, Sectors end);
+  FreeRun take_first(Sectors address, Sectors end) { return take_of(holding(address), address, end); }
+  // The same of a run that is known. Requires: `address` is in it.
+  FreeRun take_of(RunNumber number, Sectors address, Sectors end);
   // The same without a list.
   void take(Sectors address, Sectors count);
   // Whether all of it is free, on whatever stream.
@@ -69,6 +71,11 @@ class FreeRuns {
   // How many pieces `take` adds. Requires: is_free.
   [[nodiscard]] std::size_t pieces(Sectors address, Sectors count) const;
 
+  // The run that holds the address; none: no run does.
+  [[nodiscard]] RunNumber holding(Sectors address) const noexcept {
+    const RunNumber number = by_address_.last_up_to(address);
+    return number != kNoRun && nodes_[number].end() > address ? number : kNoRun;
+  }
   // The run of the stream that ends there.
   [[nodiscard]] std::optional<FreeRun> ending_at(Sectors end, StreamNumber stream) const;
   [[nodiscard]] const RunsBySize& by_size() const { return by_size_; }
@@ -113,12 +120,6 @@ class FreeRuns {
   // What it offers is to be found.
   void note_unfound(RunNumber number) noexcept;
   void find_parts(RunNumber number) noexcept;
-  // None: no run does.
-  [[nodiscard]] RunNumber holding(Sectors address) const noexcept {
-    const RunNumber number = by_address_.last_up_to(address);
-    return number != kNoRun && nodes_[number].end() > address ? number : kNoRun;
-  }
-
   FreeParts* parts_;
   RunNodes nodes_;
   RunsByAddress by_address_{nodes_};

@@ -44,6 +44,16 @@ KnownPlaces::Number KnownPlaces::obtain(Sectors address, Sectors sectors) noexce
   const std::size_t slot = slot_of(address, sectors);
   if (slots_[slot].number != kNone) return slots_[slot].number;
   ++came_;
+  const Number number = take_number(address, sectors, true);
+  slots_[slot] = {number, tag_of(hash_of(address, sectors))};
+  return number;
+}
+
+KnownPlaces::Number KnownPlaces::add(Sectors address, Sectors sectors) noexcept {
+  return take_number(address, sectors, false);
+}
+
+KnownPlaces::Number KnownPlaces::take_number(Sectors address, Sectors sectors, bool is_named) noexcept {
   auto number = static_cast<Number>(places_.size());
   if (unused_.empty()) {
     places_.emplace_back();  // there is room
@@ -55,7 +65,7 @@ KnownPlaces::Number KnownPlaces::obtain(Sectors address, Sectors sectors) noexce
   place = {};
   place.address = address;
   place.sectors = sectors;
-  slots_[slot] = {number, tag_of(hash_of(address, sectors))};
+  place.is_named = is_named;
   return number;
 }
 
@@ -89,21 +99,26 @@ void KnownPlaces::fill_slots() noexcept {
   std::fill(slots_.begin(), slots_.end(), Slot{});
   for (std::size_t i = 0; i < places_.size(); ++i) {
     const KnownPlace& place = places_[i];
-    if (place.sectors != 0)
+    if (place.is_named)
       slots_[slot_of(place.address, place.sectors)] = {static_cast<Number>(i),
                                                        tag_of(hash_of(place.address, place.sectors))};
   }
 }
 
 void KnownPlaces::audit() const {
-  std::size_t known = 0;
+  std::vector<bool> is_unused(places_.size());
+  for (const Number number : unused_) is_unused[number] = true;
+  if (std::count(is_unused.begin(), is_unused.end(), true) != static_cast<std::ptrdiff_t>(unused_.size()))
+    throw std::logic_error("a place is given back twice");
   for (std::size_t i = 0; i < places_.size(); ++i) {
     const KnownPlace& place = places_[i];
-    if (place.sectors == 0) continue;
-    ++known;
-    if (slots_[slot_of(place.address, place.sectors)].number != i) throw std::logic_error("a known place is not found");
+    if (is_unused[i] && (place.sectors != 0 || place.is_named || place.is_live || place.is_taken || place.is_changed))
+      throw std::logic_error("a known place that is in use was given back");
+    if (!is_unused[i] && !place.is_named && !place.is_live && !place.is_taken && !place.is_changed)
+      throw std::logic_error("a place without a name is nobody's");
+    if (place.is_named && slots_[slot_of(place.address, place.sectors)].number != i)
+      throw std::logic_error("a known place is not found");
   }
-  if (known != size()) throw std::logic_error("the count of known places is not their number");
 }
 
 }  // namespace cistern

@@ -34,6 +34,7 @@ struct alignas(64) KnownPlace {
   bool is_live = false;
   bool is_taken = false;    // in the free runs: its bytes are not free there
   bool is_changed = false;  // in the list of these
+  bool is_named = false;    // found by where it is
   // The mark after which its bytes became free, or another stream's, last.
   std::uint32_t left_at = 0;
 };
@@ -43,9 +44,9 @@ class KnownPlaces {
   using Number = PlacementLog::Number;
   static constexpr Number kNone = PlacementLog::kNone;
 
-  // So many `obtain`s take no host memory from here on, and no `change` does. Where there is no room and `most` places
-  // are known, or many more are than these, those that no block has are forgotten, if no change waits. Throws
-  // std::bad_alloc, unchanged.
+  // So many `obtain`s and `add`s take no host memory from here on, and no `change` does. Where there is no room and
+  // `most` places are known, or many more are than these, those that no block has are forgotten, if no change waits.
+  // Throws std::bad_alloc, unchanged.
   void provide(std::size_t places, std::size_t most);
   // Whether `provide` would do nothing.
   [[nodiscard]] bool has_room(std::size_t places, std::size_t most) const noexcept;
@@ -53,6 +54,13 @@ class KnownPlaces {
   void fetch(Sectors address, Sectors sectors) const noexcept;
   // The place; a new one if it is not known. Requires: provide.
   [[nodiscard]] Number obtain(Sectors address, Sectors sectors) noexcept;
+  // A place that nobody will look for: known by its number alone, until it is given back. Requires: provide.
+  [[nodiscard]] Number add(Sectors address, Sectors sectors) noexcept;
+  // Requires: it was added so, no block has it, and its bytes are free in the free runs. It may be in the list yet.
+  void give_back(Number number) noexcept {
+    places_[number].sectors = 0;  // who knows the number from before takes it for no place
+    unused_.push_back(number);    // there is room
+  }
   [[nodiscard]] bool has(Number number) const { return number < places_.size(); }
   [[nodiscard]] KnownPlace& operator[](Number number) { return places_[number]; }
   [[nodiscard]] const KnownPlace& operator[](Number number) const { return places_[number]; }
@@ -96,6 +104,7 @@ class KnownPlaces {
     return static_cast<std::uint32_t>(hash >> 32);
   }
   [[nodiscard]] std::size_t slot_of(Sectors address, Sectors sectors) const;
+  [[nodiscard]] Number take_number(Sectors address, Sectors sectors, bool is_named) noexcept;
   void forget_idle() noexcept;
   void fill_slots() noexcept;
 

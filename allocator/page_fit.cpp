@@ -3,57 +3,77 @@
 
 #include <cstddef>
 #include <optional>
-#include <utility>
-#include <vector>
 
 #include "allocator/page_placement.h"
 
 namespace cistern {
 
-void PagePlan::begin_anew(const PageRequest& of) noexcept {
-  static_cast<PlanTerms&>(*this) = PlanTerms();
-  request = of;
-  gather.address = 0;
-  gather.pages = 0;
-  gather.steps.clear();
-  owners.clear();
-  taken.clear();
-}
-
-// Nothing: `plan` would map handles, or take bytes of others where that may be had.
-std::optional<PagePlacement::Choice> PagePlacement::choose_own_bytes(PagePlan& plan) {
-  auto choice = choose_free_bytes(plan);
-  if (!choice && plan.fit && !is_worth_a_window(plan.request)) choice = {plan.fit->address, &PlacementCounts::fits};
-  if (!choice || choice->count == &PlacementCounts::fits) return choice;  // fits are in the stream's own runs
-  const PageRequest alone{plan.request.sectors, plan.request.stream, false};
-  return is_usable(choice->address, alone) ? choice : std::nullopt;
+// False: `plan` would map handles, or take bytes of others where that may be had.
+bool PagePlacement::choose_own_bytes(OwnBytes& own) {
+  const PageRequest& request = own.request;
+  Positions positions{own.position};
+  if (knows_hand_overs_) positions.back() = log_.position_among_all(request.stream);
+  if (const auto choice = choose_free_bytes(request, positions, own.fit)) {
+    own.choice = *choice;
+    if (choice->run != kNoRun) return true;  // which is the stream's own
+    return is_usable(choice->address, {request.sectors, request.stream, false});
+  }
+  if (!own.fit || is_worth_a_window(request)) return false;
+  own.choice = PlaceChoice::in(*own.fit);
+  return true;
 }
 
 // Each piece of one's own free bytes at home is of one run, which may become two, and room is kept for its return.
-bool PagePlacement::has_room_for(const PagePlan& plan, const Choice& choice) const {
-  std::size_t pieces = 0;
-  table_.for_each_piece(choice.address, plan.request.sectors,
-                        [&](Sectors, Sectors) { return ++pieces <= kPiecesOfOwn; });
+bool PagePlacement::has_room_for(const OwnBytes& own) const {
+  std::size_t pieces = own.choice.run != kNoRun ? 1 : 0;
+  if (pieces == 0)
+    table_.for_each_piece(own.choice.address, own.request.sectors,
+                          [&](Sectors, Sectors) { return ++pieces <= kPiecesOfOwn; });
   return pieces <= kPiecesOfOwn && free_.has_room(2 * pieces + kRunsOfBlock);
 }
 
-PagePlan* PagePlacement::plan_of_own(const PageRequest& request) noexcept {
-  if (!is_open() || retires() || may_begin_retirement() || !log_.has_room()) return nullptr;
-  PagePlan& plan = own_plan_;
-  plan.begin_anew(request);
-  set_positions(plan);
+std::optional<OwnBytes> PagePlacement::find_own(const PageRequest& request) noexcept {
+  if (!is_open() || retires() || may_begin_retirement() || !log_.has_room()) return std::nullopt;
+  std::optional<OwnBytes> own(std::in_place, OwnBytes{request, {}, {}, log_.own_position(request.stream)});
   // What is handed over once more is had without a look at the free runs, by who has the heap's lock.
-  if (find_hand_over(request).record != nullptr &&
-      log_.exact(plan.positions.front(), request.sectors) == PlacementLog::kNone)
-    return nullptr;
-  log_.fetch(plan.positions.front(), request.sectors);
+  if (find_hand_over(request).record != nullptr && log_.exact(own->position, request.sectors) == PlacementLog::kNone)
+    return std::nullopt;
+  log_.fetch(own->position, request.sectors);
   catch_up();
-  if (!places_.has_room(1, most_places())) return nullptr;
-  const std::optional<Choice> choice = choose_own_bytes(plan);
-  if (!choice || !has_room_for(plan, *choice)) return nullptr;
-  place_at(plan, *choice);
-  let_out(plan);
-  return &plan;
+  if (!places_.has_room(1, most_places()) || !choose_own_bytes(*own) || !has_room_for(*own)) return std::nullopt;
+  if (log_.keeps(own->position)) places_.fetch(own->choice.address, request.sectors);
+  return own;
+}
+
+// As a plan's place_at and commit; there is room for all of it.
+KnownPlaces::Number PagePlacement::take_own(const OwnBytes& own, bool moves_peak) noexcept {
+  const auto& [request, choice, fit, position] = own;
+  const bool is_at_home = choice.run != kNoRun;
+  free_.keep_room(kRunsOfBlock);
+  if (is_at_home)
+    free_.take_of(choice.run, choice.address, choice.address + request.sectors);
+  else
+    table_.for_each_piece(choice.address, request.sectors, [&](Sectors home, Sectors length) {
+      free_.take(home, length);
+      return true;
+    });
+  ++(counts_.*choice.count);
+  LoggedPlace place{choice.address, request.sectors};
+  bool is_exact = false;
+  if (choice.logged != PlacementLog::kNone) {
+    const PlacementLog::Entry& entry = log_.entry(choice.logged);
+    place.sectors = entry.place.sectors;
+    is_exact = entry.asked() == request.sectors;
+    log_.follow(choice.logged);
+  }
+  if (fit && request.sectors >= table_.page().sectors()) exact_fits_.found(request.stream, fit->is_exact);
+  // Where the log has nothing to do with the state, it will not name the place.
+  const KnownPlaces::Number known = log_.keeps(position) ? places_.obtain(choice.address, request.sectors)
+                                                         : places_.add(choice.address, request.sectors);
+  know(known, request.stream, bring_home(choice.address, request.sectors, is_at_home));
+  tell_log({position, place, request.sectors, known, choice.logged, is_exact, with_less_ == 0});
+  count_come(places_[known], static_cast<std::uint32_t>(place.sectors - request.sectors), moves_peak);
+  return known;
 }
 
 }  // namespace cistern

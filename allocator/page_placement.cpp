@@ -24,7 +24,6 @@ PagePlacement::PagePlacement(PageSize page, std::int64_t page_limit, std::int64_
 
 // What its frees need is there from its first request on, and what most requests do.
 void PagePlacement::add_stream(StreamNumber stream) {
-  own_plan_.taken.reserve(kPiecesOfOwn);
   candidates_.reserve(PlacementLog::kMostCandidates);
   free_.add_stream(stream);
   harm_.add_stream(stream);
@@ -71,16 +70,20 @@ void PagePlacement::pass_over_hand_over(const PagePlan& plan) {
 
 // Takes free bytes for the plan, with room for giving them back. Throws std::bad_alloc: the plan is to be abandoned.
 void PagePlacement::take(PagePlan& plan, Sectors address, Sectors sectors) {
-  for (const Sectors end = address + sectors; address < end; address = plan.taken.back().end()) {
-    if (plan.taken.capacity() == plan.taken.size()) plan.taken.reserve(2 * plan.taken.size() + 4);
-    free_.keep_room(2);  // one for what the take parts
-    plan.taken.push_back(free_.take_first(address, end));
-    free_.drop_room(1);
-    ++plan.room;
-  }
+  for (const Sectors end = address + sectors; address < end; address = plan.taken.back().end())
+    take_of(plan, free_.holding(address), address, end);
 }
 
-void PagePlacement::place_at(PagePlan& plan, const Choice& choice) {
+// The same of a run, up to `end`.
+void PagePlacement::take_of(PagePlan& plan, RunNumber run, Sectors address, Sectors end) {
+  if (plan.taken.capacity() == plan.taken.size()) plan.taken.reserve(2 * plan.taken.size() + 4);
+  free_.keep_room(2);  // one for what the take parts
+  plan.taken.push_back(free_.take_of(run, address, end));
+  free_.drop_room(1);
+  ++plan.room;
+}
+
+void PagePlacement::place_at(PagePlan& plan, const PlaceChoice& choice) {
   places_.fetch(choice.address, plan.request.sectors);
   if (choice.logged != PlacementLog::kNone) {
     const PlacementLog::Entry& entry = log_.entry(choice.logged);
@@ -88,10 +91,14 @@ void PagePlacement::place_at(PagePlan& plan, const Choice& choice) {
     plan.logged_sectors = entry.place.sectors;
     plan.is_exact = entry.asked() == plan.request.sectors;
   }
-  table_.for_each_piece(choice.address, plan.request.sectors, [&](Sectors home, Sectors length) {
-    take(plan, home, length);
-    return true;
-  });
+  plan.is_at_home = choice.run != kNoRun;
+  if (plan.is_at_home)
+    take_of(plan, choice.run, choice.address, choice.address + plan.request.sectors);
+  else
+    table_.for_each_piece(choice.address, plan.request.sectors, [&](Sectors home, Sectors length) {
+      take(plan, home, length);
+      return true;
+    });
   plan.kind = PlanKind::placed;
   plan.address = choice.address;
   ++(counts_.*choice.count);
@@ -140,40 +147,39 @@ bool PagePlacement::is_usable_as_logged(const PageRequest& request, PlacementLog
 // First what a step that comes again takes unasked, so that it gets the same from here: its own place, or that of a
 // hand-over; then what came next, for a smaller one. Then also a place of its own that others had since: a step that
 // hands bytes to and fro comes to an end so, which makes no driver calls. None: the log has no place that can be had.
-PlacementLog::Number PagePlacement::choose_logged(const PagePlan& plan) {
-  const std::span<const PlacementLog::Position> all = positions_of(plan);
+PlacementLog::Number PagePlacement::choose_logged(const PageRequest& request, const Positions& positions) {
+  const std::span<const PlacementLog::Position> all = known_under(positions);
   if (std::none_of(all.begin(), all.end(), [this](const auto& position) { return log_.keeps(position); }))
     return PlacementLog::kNone;
   for (const auto find : {&PlacementLog::exact, &PlacementLog::expected})
     for (const PlacementLog::Position& position : all) {
-      const PlacementLog::Number number = (log_.*find)(position, plan.request.sectors);
-      if (number != PlacementLog::kNone && is_usable_as_logged(plan.request, number)) return number;
+      const PlacementLog::Number number = (log_.*find)(position, request.sectors);
+      if (number != PlacementLog::kNone && is_usable_as_logged(request, number)) return number;
     }
   for (const PlacementLog::Position& position : all) {
-    log_.candidates(position, plan.request.sectors, candidates_);
+    log_.candidates(position, request.sectors, candidates_);
     for (const PlacementLog::Number number : candidates_)
-      if (is_usable_as_logged(plan.request, number)) return number;
+      if (is_usable_as_logged(request, number)) return number;
   }
   return PlacementLog::kNone;
 }
 
-// Nothing: no run holds the request, or the plan's `fit`, which touches more whole pages than it needs.
-std::optional<PagePlacement::Choice> PagePlacement::choose_free_bytes(PagePlan& plan) {
-  const PageRequest& request = plan.request;
+// Nothing: no run holds the request, or `fit` does, which touches more whole pages than it needs.
+std::optional<PlaceChoice> PagePlacement::choose_free_bytes(const PageRequest& request, const Positions& positions,
+                                                            std::optional<TightFit>& fit) {
   const PageSize page = table_.page();
   const auto usable = [&](Sectors address) { return is_usable(address, request); };
-  if (const PlacementLog::Number logged = choose_logged(plan); logged != PlacementLog::kNone)
-    return Choice{log_.entry(logged).place.address, &PlacementCounts::logged, logged};
+  if (const PlacementLog::Number logged = choose_logged(request, positions); logged != PlacementLog::kNone)
+    return PlaceChoice{log_.entry(logged).place.address, &PlacementCounts::logged, logged};
   if (request.sectors >= page.sectors() / 2)
     if (const auto window = windows_.exact(request.sectors, request.stream, usable))
-      return Choice{*window, &PlacementCounts::windows};
+      return PlaceChoice{*window, &PlacementCounts::windows};
   const int most = exact_fits_.are_rare(request.stream) ? kFewFits : kMostFits;
-  plan.fit = tight_fit(free_.by_size(), request.stream, request.sectors, page, most);
-  if (plan.fit && plan.fit->pages <= page.whole(request.sectors))
-    return Choice{plan.fit->address, &PlacementCounts::fits};
-  if (!plan.fit)
+  fit = tight_fit(free_.by_size(), request.stream, request.sectors, page, most);
+  if (fit && fit->pages <= page.whole(request.sectors)) return PlaceChoice::in(*fit);
+  if (!fit)
     if (const auto window = windows_.longer(request.sectors, request.stream, usable))
-      return Choice{*window, &PlacementCounts::windows};
+      return PlaceChoice{*window, &PlacementCounts::windows};
   return std::nullopt;
 }
 
@@ -186,9 +192,9 @@ void PagePlacement::set_positions(PagePlan& plan) const {
 void PagePlacement::choose_place(PagePlan& plan) {
   set_positions(plan);
   pass_over_hand_over(plan);
-  if (const auto choice = choose_free_bytes(plan)) return place_at(plan, *choice);
+  if (const auto choice = choose_free_bytes(plan.request, plan.positions, plan.fit)) return place_at(plan, *choice);
   if (is_worth_a_window(plan.request) && plan_window_of_parts(plan, false)) return;
-  if (plan.fit) return place_at(plan, {plan.fit->address, &PlacementCounts::fits});
+  if (plan.fit) return place_at(plan, PlaceChoice::in(*plan.fit));
   plan_miss(plan);
 }
 
@@ -231,14 +237,23 @@ void PagePlacement::describe(KnownPlace& place, bool covers_handles) noexcept {
 }
 
 // All of the place is its stream's from here on, until bytes go to another stream.
-KnownPlaces::Number PagePlacement::know(const PagePlan& plan, bool covers_handles) noexcept {
-  const KnownPlaces::Number number = places_.obtain(plan.address, plan.request.sectors);
+void PagePlacement::know(KnownPlaces::Number number, StreamNumber stream, bool covers_handles) noexcept {
   KnownPlace& place = places_[number];
   describe(place, covers_handles);
-  place.stream = plan.request.stream;
+  place.stream = stream;
   place.room = kRunsOfBlock;
   place.is_live = place.is_taken = true;
-  return number;
+}
+
+// Handles that the block covers whole come home to it: what is free again later is one run there. Whether there are.
+bool PagePlacement::bring_home(Sectors address, Sectors sectors, bool is_at_home) noexcept {
+  if (is_at_home) return table_.covers_any(address, sectors);
+  bool covers_handles = false;
+  table_.for_each_covered(address, sectors, [&](PageTable::Handle handle, Sectors mapped) {
+    table_.move_home(handle, mapped);
+    covers_handles = true;
+  });
+  return covers_handles;
 }
 
 PagedBlock PagePlacement::commit(PagePlan& plan, bool moves_peak) {
@@ -247,13 +262,8 @@ PagedBlock PagePlacement::commit(PagePlan& plan, bool moves_peak) {
   if (is_of_log(plan) && log_.has(plan.logged)) log_.follow(plan.logged);  // it may have gone since the plan was made
   if (!plan.gather.empty()) adopt(plan);
   if (plan.fit && sectors >= table_.page().sectors()) exact_fits_.found(plan.request.stream, plan.fit->is_exact);
-  // Handles that the block covers whole come home to it: what is free again later is one run there.
-  bool covers_handles = false;
-  table_.for_each_covered(plan.address, sectors, [&](PageTable::Handle handle, Sectors mapped) {
-    table_.move_home(handle, mapped);
-    covers_handles = true;
-  });
-  const KnownPlaces::Number known = know(plan, covers_handles);
+  const KnownPlaces::Number known = places_.obtain(plan.address, sectors);
+  know(known, plan.request.stream, bring_home(plan.address, sectors, plan.is_at_home));
   const LoggedPlace place{plan.address, plan.logged_sectors != 0 ? plan.logged_sectors : sectors};
   mark_handed_over(plan);
   note(plan, place, known);

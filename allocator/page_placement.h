@@ -56,15 +56,6 @@
 
 namespace cistern {
 
-// How requests were served.
-struct PlacementCounts {
-  std::int64_t logged = 0;   // where the log said
-  std::int64_t windows = 0;  // in a window from before
-  std::int64_t fits = 0;     // in a free run
-  std::int64_t misses = 0;   // gathered for want of a run
-  std::int64_t chosen = 0;   // in a window made of fragments
-};
-
 class PagePlacement {
  public:
   static constexpr std::int64_t kNoLimit = std::numeric_limits<std::int64_t>::max();
@@ -103,9 +94,10 @@ class PagePlacement {
   [[nodiscard]] std::optional<PagePlan> plan_known(const PageRequest& request);
   [[nodiscard]] PagePlan plan(const PageRequest& request);
   // page_fit.cpp: what `plan` would say, if that is free bytes of the request's own stream, where no handle has to be
-  // mapped: to be committed or abandoned before anything else. Takes no host memory, nor does the commit. Null, with
-  // nothing changed: it is something else, or there is no room for it.
-  [[nodiscard]] PagePlan* plan_of_own(const PageRequest& request) noexcept;
+  // mapped; nothing: it is something else, or there is no room for it. And `take_own` takes them, if nothing happened
+  // meanwhile. Neither takes host memory.
+  [[nodiscard]] std::optional<OwnBytes> find_own(const PageRequest& request) noexcept;
+  KnownPlaces::Number take_own(const OwnBytes& own, bool moves_peak) noexcept;
   // `moves_peak`: as of `take`.
   PagedBlock commit(PagePlan& plan, bool moves_peak = true);
   void abandon(const PagePlan& plan);
@@ -213,34 +205,31 @@ class PagePlacement {
     return arenas_[static_cast<std::size_t>(stream % kGrowingArenas)];
   }
   [[nodiscard]] bool is_usable(Sectors address, const PageRequest& request) const;
-  // Where a request goes, as long as it is undone by forgetting it.
-  struct Choice {
-    Sectors address = 0;
-    std::int64_t PlacementCounts::*count = nullptr;
-    PlacementLog::Number logged = PlacementLog::kNone;  // the log's entry; none: it did not say so
-  };
   void set_positions(PagePlan& plan) const;
   // Whether the log knows states as the plan has them: since it was forgotten other places may lie at the same
   // addresses.
   [[nodiscard]] bool is_of_log(const PagePlan& plan) const { return plan.log_was_forgotten == log_.times_forgotten(); }
   // Those that the log may know places under: it tells of hand-overs once there was one.
-  [[nodiscard]] std::span<const PlacementLog::Position> positions_of(const PagePlan& plan) const {
-    return std::span(plan.positions).first(knows_hand_overs_ ? 2 : 1);
+  using Positions = std::array<PlacementLog::Position, 2>;
+  [[nodiscard]] std::span<const PlacementLog::Position> known_under(const Positions& positions) const {
+    return std::span(positions).first(knows_hand_overs_ ? 2 : 1);
   }
   void provide_place();
   // Idle places are worth so many: what the log may name, and what blocks have.
   [[nodiscard]] std::size_t most_places() const { return log_.room() + 2 * static_cast<std::size_t>(blocks_); }
-  [[nodiscard]] bool has_room_for(const PagePlan& plan, const Choice& choice) const;
+  [[nodiscard]] bool has_room_for(const OwnBytes& own) const;
   void let_out(PagePlan& plan);
   void choose_place(PagePlan& plan);
   [[nodiscard]] bool is_usable_as_logged(const PageRequest& request, PlacementLog::Number number) const;
-  [[nodiscard]] PlacementLog::Number choose_logged(const PagePlan& plan);
-  [[nodiscard]] std::optional<Choice> choose_free_bytes(PagePlan& plan);
-  [[nodiscard]] std::optional<Choice> choose_own_bytes(PagePlan& plan);
+  [[nodiscard]] PlacementLog::Number choose_logged(const PageRequest& request, const Positions& positions);
+  [[nodiscard]] std::optional<PlaceChoice> choose_free_bytes(const PageRequest& request, const Positions& positions,
+                                                             std::optional<TightFit>& fit);
+  [[nodiscard]] bool choose_own_bytes(OwnBytes& own);
   void pass_over_hand_over(const PagePlan& plan);
   [[nodiscard]] bool is_worth_a_window(const PageRequest& request) const;
-  void place_at(PagePlan& plan, const Choice& choice);
+  void place_at(PagePlan& plan, const PlaceChoice& choice);
   void take(PagePlan& plan, Sectors address, Sectors sectors);
+  void take_of(PagePlan& plan, RunNumber run, Sectors address, Sectors end);
   void note(const PagePlan& plan, const LoggedPlace& place, KnownPlaces::Number known) noexcept;
   // Who was served where, and what the log said about it.
   struct Told {
@@ -253,7 +242,8 @@ class PagePlacement {
     bool is_beside_whole;
   };
   void tell_log(const Told& told);
-  KnownPlaces::Number know(const PagePlan& plan, bool covers_handles) noexcept;
+  [[nodiscard]] bool bring_home(Sectors address, Sectors sectors, bool is_at_home) noexcept;
+  void know(KnownPlaces::Number number, StreamNumber stream, bool covers_handles) noexcept;
   static void describe(KnownPlace& place, bool covers_handles) noexcept;
 
   // page_hand_over.cpp
@@ -282,6 +272,7 @@ class PagePlacement {
     if (!places_.changed().empty()) carry_out_changes();
   }
   void carry_out_changes() const noexcept;
+  [[gnu::noinline]] void follow_what_came() const noexcept;
   void mark_left(const KnownPlace& place) const noexcept;
   void give_left_bytes(bool of_live_ones) const noexcept;
   void bring_homes() const noexcept;
@@ -345,6 +336,7 @@ class PagePlacement {
   mutable HandleAges ages_;
   mutable std::vector<std::uint32_t> decided_;  // of handles: in which round their homes were
   mutable std::uint32_t round_ = 0;
+  mutable bool some_came_ = false;      // blocks to known places, and the free runs do not know
   mutable bool hands_changed_ = false;  // bytes of known places became other streams', and the free runs do not know
   std::uint64_t clock_ = 0;             // of KnownPlace::came_at
   Mark mark_ = kFirstMark;              // of frees that come
@@ -374,7 +366,6 @@ class PagePlacement {
   Sectors live_ = 0;
   Sectors peak_live_ = 0;
   std::vector<PlacementLog::Number> candidates_;  // room that is kept
-  PagePlan own_plan_;                             // likewise
   std::vector<Retiree> retiring_;                 // the next ones last
   std::int64_t retire_beyond_ = 0;                // mapped pages
   bool needs_room_ = false;                       // steps that wait do, once all that retires is gone

@@ -25,13 +25,41 @@ struct PageRequest {
   bool may_take_others = true;
 };
 
+// How requests were served.
+struct PlacementCounts {
+  std::int64_t logged = 0;   // where the log said
+  std::int64_t windows = 0;  // in a window from before
+  std::int64_t fits = 0;     // in a free run
+  std::int64_t misses = 0;   // gathered for want of a run
+  std::int64_t chosen = 0;   // in a window made of fragments
+};
+
+// Where a request goes, as long as it is undone by forgetting it.
+struct PlaceChoice {
+  Sectors address = 0;
+  std::int64_t PlacementCounts::*count = nullptr;
+  PlacementLog::Number logged = PlacementLog::kNone;  // the log's entry; none: it did not say so
+  RunNumber run = kNoRun;                             // that it lies in, at home
+
+  [[nodiscard]] static PlaceChoice in(const TightFit& fit) {
+    return {fit.address, &PlacementCounts::fits, PlacementLog::kNone, fit.run};
+  }
+};
+
+// Free bytes of the request's own stream, which nobody has taken yet: as long as nothing else happens.
+struct OwnBytes {
+  PageRequest request;
+  PlaceChoice choice;
+  std::optional<TightFit> fit;      // as of a plan
+  PlacementLog::Position position;  // of the log
+};
+
 enum class PlanKind : std::uint8_t {
   placed,            // at `address`, or where the gather leads to
   refused_by_limit,  // it would take more pages than the limit
 };
 
-// What a plan is but for its lists.
-struct PlanTerms {
+struct PagePlan {
   PlanKind kind = PlanKind::refused_by_limit;
   Sectors address = 0;
   PageRequest request;
@@ -51,15 +79,14 @@ struct PlanTerms {
   bool is_exact = false;                              // it was of a request of this size
   // Of the free runs, what held it; none: none did, or they were not asked.
   std::optional<TightFit> fit;
+  bool is_at_home = false;    // it lies in a free run: its bytes are at home there
   bool exceeds_peak = false;  // memory is created beyond what was ever live
   bool keeps_exact = false;   // the gather becomes a window of this size
   bool keeps_length = false;  // and one for smaller requests
   std::size_t room = 0;       // for so many runs is kept, for what comes of it
   bool is_under_way = false;  // it has addresses that nothing is mapped at yet
   bool is_out = false;        // it was made, and is neither committed nor abandoned
-};
 
-struct PagePlan : PlanTerms {
   Gather gather;  // empty: all of it is mapped
   // Streams other than the request's whose free bytes it took. The request's stream is to wait for what they had
   // queued then, before the block is handed out.
@@ -68,8 +95,6 @@ struct PagePlan : PlanTerms {
 
   // Names the owners of what is taken. Throws std::bad_alloc.
   void list_owners();
-  // As a new one, but that it keeps the room that its lists had.
-  void begin_anew(const PageRequest& of) noexcept;
 };
 
 struct PagedBlock {

@@ -84,9 +84,7 @@ KnownPlaces::Number PagePlacement::come_again(Sectors address, Sectors sectors, 
   provide_place();
   const KnownPlaces::Number number = places_.obtain(address, sectors);
   assert(!places_[number].is_live);
-  bool covers_handles = false;
-  table_.for_each_covered(address, sectors, [&](PageTable::Handle, Sectors) { covers_handles = true; });
-  describe(places_[number], covers_handles);
+  describe(places_[number], table_.covers_any(address, sectors));
   come(number, stream);
   return number;
 }
@@ -113,6 +111,7 @@ void PagePlacement::come(KnownPlaces::Number known, StreamNumber stream) {
   place.stream = stream;
   place.is_live = true;
   place.came_at = ++clock_;
+  some_came_ = true;
   places_.change(known);
 }
 
@@ -141,18 +140,14 @@ void PagePlacement::recurred(StreamNumber stream, Sectors sectors, std::int64_t 
   turnover.went += times;
 }
 
-// Where homes move, what came back to its place lies elsewhere than the free runs have it.
 void PagePlacement::carry_out_changes() const noexcept {
   if (ages_.are_kept()) note_uses();
   if (mark_ != kFirstMark)
     for (const KnownPlaces::Number number : places_.changed()) mark_left(places_[number]);
-  std::sort(places_.changed().begin(), places_.changed().end(),
-            [this](KnownPlaces::Number a, KnownPlaces::Number b) { return places_[a].came_at > places_[b].came_at; });
-  const bool moves = hands_changed_ || some_homes_move();
-  give_left_bytes(moves);
-  if (moves) bring_homes();
-  if (std::exchange(hands_changed_, false)) hand_bytes_over();
-  take_known_bytes();
+  if (std::exchange(some_came_, false))
+    follow_what_came();
+  else
+    give_left_bytes(false);
   for (const KnownPlaces::Number number : places_.changed()) {
     KnownPlace& place = places_[number];
     const std::size_t room = place.is_live ? kRunsOfBlock : 0;
@@ -160,8 +155,20 @@ void PagePlacement::carry_out_changes() const noexcept {
     place.room = static_cast<std::uint8_t>(room);
     place.is_changed = false;
     place.came_at = 0;
+    if (!place.is_live && !place.is_named) places_.give_back(number);
   }
   places_.changed().clear();
+}
+
+// Where homes move, what came back to its place lies elsewhere than the free runs have it.
+void PagePlacement::follow_what_came() const noexcept {
+  std::sort(places_.changed().begin(), places_.changed().end(),
+            [this](KnownPlaces::Number a, KnownPlaces::Number b) { return places_[a].came_at > places_[b].came_at; });
+  const bool moves = hands_changed_ || some_homes_move();
+  give_left_bytes(moves);
+  if (moves) bring_homes();
+  if (std::exchange(hands_changed_, false)) hand_bytes_over();
+  take_known_bytes();
 }
 
 void PagePlacement::mark_left(const KnownPlace& place) const noexcept {

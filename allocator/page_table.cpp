@@ -134,6 +134,16 @@ Sectors PageTable::at_home(Sectors address) const {
   return record(slot.handle).home + page_.sectors(slot.page) + page_.offset(address);
 }
 
+bool PageTable::covers_any(Sectors address, Sectors count) const {
+  const Sectors end = address + count;
+  for (Sectors at = address; at < end;) {
+    const Sectors mapped = mapping_begin(at);
+    at = mapped + sectors_of(handle_at(at));
+    if (mapped >= address && at <= end) return true;
+  }
+  return false;
+}
+
 void PageTable::audit() const {
   std::int64_t pages = 0;
   for (Handle handle = 0; handle < static_cast<Handle>(handles_.size()); ++handle) {

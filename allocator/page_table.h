@@ -119,6 +119,9 @@ class PageTable {
     }
   }
 
+  // Whether any mapping does. O(1): the second one does, or is the last.
+  [[nodiscard]] bool covers_any(Sectors address, Sectors count) const;
+
   // Throws std::logic_error where the invariant does not hold.
   void audit() const;
 

@@ -95,12 +95,10 @@ Block* StreamHits::fit_paged_block(StreamHeap& heap, std::size_t bytes) noexcept
   if (const PlacementLog::Number larger = placement.find_larger(request); larger != PlacementLog::kNone)
     return take_pages(heap, placement.logged_place(larger).address, sectors, bytes,
                       [&] { return placement.take_part(larger, request, one_stream_serves_); });
-  PagePlan* const plan = placement.plan_of_own(request);
-  if (plan == nullptr) return nullptr;
-  Block* const block = take_pages(heap, plan->address, sectors, bytes,
-                                  [&] { return placement.commit(*plan, one_stream_serves_).known; });
-  if (block == nullptr) placement.abandon(*plan);
-  return block;
+  const std::optional<OwnBytes> own = placement.find_own(request);
+  if (!own) return nullptr;
+  return take_pages(heap, own->choice.address, sectors, bytes,
+                    [&] { return placement.take_own(*own, one_stream_serves_); });
 }
 
 Block* StreamHits::take_paged_step(StreamHeap& heap, const StreamStep& step) noexcept {

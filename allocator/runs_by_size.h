@@ -52,7 +52,7 @@ class RunsBySize {
   [[nodiscard]] bool stays(const RunNode& run, Sectors sectors) const noexcept {
     return Tree::is_alone(run) && bin_of(run.sectors) == bin_of(sectors);
   }
-  // Calls visit(const RunNode&) for the stream's runs of at least so many sectors, as long as it returns true.
+  // Calls visit(number, const RunNode&) for the stream's runs of at least so many sectors, as long as it returns true.
   template <class Visit>
   void for_each_from(StreamNumber stream, Sectors sectors, Visit&& visit) const {
     if (static_cast<std::size_t>(stream) >= streams_.size()) return;
@@ -66,7 +66,7 @@ class RunsBySize {
         if (bin == Bits::kNone) return;
         at = Tree::first(nodes_, bins.roots[bin]);
       }
-      if (!visit(nodes_[at])) return;
+      if (!visit(at, nodes_[at])) return;
       at = Tree::next(nodes_, at);
     }
   }

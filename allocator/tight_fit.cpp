@@ -37,6 +37,7 @@ struct Best {
   int change;  // of fragments
   Sectors size;
   Sectors begin;
+  RunNumber run;
 };
 
 // Whether a position in this run can be better than one that touches no whole page: it uses up a fragment, or parts of
@@ -57,7 +58,7 @@ std::int64_t fewest_pages(Range run, Sectors sectors, PageSize page) {
 }
 
 // Looks at the run's ends and its first and last page edge. Runs come by size.
-void look_at(Range run, Sectors sectors, PageSize page, std::optional<Best>& best) {
+void look_at(RunNumber number, Range run, Sectors sectors, PageSize page, std::optional<Best>& best) {
   const int before = fragments_of(run, page);
   for (const Sectors begin : {run.begin, run.end - sectors, page.up(run.begin), page.down(run.end) - sectors}) {
     const Range block{begin, begin + sectors};
@@ -67,7 +68,7 @@ void look_at(Range run, Sectors sectors, PageSize page, std::optional<Best>& bes
     const int change = fragments_of({run.begin, block.begin}, page) + fragments_of({block.end, run.end}, page) - before;
     const Sectors size = run.end - run.begin;
     if (!best || std::tie(pages, change, size, begin) < std::tie(best->pages, best->change, best->size, best->begin))
-      best = {pages, change, size, begin};
+      best = {pages, change, size, begin, number};
   }
 }
 
@@ -76,10 +77,10 @@ void look_at(Range run, Sectors sectors, PageSize page, std::optional<Best>& bes
 std::optional<TightFit> tight_fit(const RunsBySize& runs, StreamNumber stream, Sectors sectors, PageSize page,
                                   int most) {
   std::optional<Best> best;
-  std::optional<Sectors> exact;
-  runs.for_each_from(stream, sectors, [&](const RunNode& free) {
+  std::optional<TightFit> exact;
+  runs.for_each_from(stream, sectors, [&](RunNumber number, const RunNode& free) {
     if (free.sectors == sectors) {
-      exact = free.address;
+      exact = TightFit{free.address, 0, true, number};
       return false;
     }
     const bool is_last = --most == 0;
@@ -91,12 +92,12 @@ std::optional<TightFit> tight_fit(const RunsBySize& runs, StreamNumber stream, S
       const std::int64_t pages = fewest_pages(run, sectors, page);
       if (pages > best->pages || (pages == best->pages && best->change == kBestChange)) return !is_last;
     }
-    look_at(run, sectors, page, best);
+    look_at(number, run, sectors, page, best);
     return !is_last;
   });
-  if (exact) return TightFit{*exact, 0, true};
+  if (exact) return exact;
   if (!best) return std::nullopt;
-  return TightFit{best->begin, best->pages};
+  return TightFit{best->begin, best->pages, false, best->run};
 }
 
 }  // namespace cistern

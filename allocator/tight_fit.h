@@ -18,6 +18,7 @@ struct TightFit {
   Sectors address = 0;
   std::int64_t pages = 0;  // wholly free ones that it touches; 0 where a run is used up
   bool is_exact = false;   // a run is of just that size
+  RunNumber run = kNoRun;  // that it is in
 };
 
 // So many runs are looked at: mostly one of them serves as well as any larger one, and there may be hundreds.

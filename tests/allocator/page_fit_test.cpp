@@ -19,25 +19,22 @@ class PageFitTest : public PlacementCase {
 
   PagedBlock allocate(Sectors sectors, StreamNumber stream = 0) { return place({sectors, stream}); }
   [[nodiscard]] bool fits(Sectors sectors, StreamNumber stream = 0) {
-    PagePlan* const plan = placement_.plan_of_own({sectors, stream});
-    if (plan != nullptr) placement_.abandon(*plan);
-    return plan != nullptr;
+    return placement_.find_own({sectors, stream}).has_value();
   }
 };
 
 TEST_F(PageFitTest, ARequestGetsFreeBytesOfItsStream) {
   const PagedBlock kept = allocate(20);
-  PagePlan* const plan = placement_.plan_of_own({30, 0});
-  ASSERT_NE(plan, nullptr);
-  EXPECT_TRUE(plan->gather.empty() && plan->owners.empty());
-  const PagedBlock block = placement_.commit(*plan);
+  const auto own = placement_.find_own({30, 0});
+  ASSERT_TRUE(own);
+  const PagedBlock block = placement_.block_at(placement_.take_own(*own, true));
   EXPECT_EQ(block.address, kept.address + 20);
   EXPECT_EQ(runs(), (std::vector<FreeRun>{{kept.address + 50, 78, 0}}));
   release(block);
   EXPECT_EQ(runs(), (std::vector<FreeRun>{{kept.address + 20, 108, 0}}));
 }
 
-TEST_F(PageFitTest, WhatIsGivenUpLeavesAllAsItWas) {
+TEST_F(PageFitTest, WhatIsFoundAloneLeavesAllAsItWas) {
   static_cast<void>(allocate(20));
   const std::vector<FreeRun> before = runs();
   EXPECT_TRUE(fits(30));
@@ -77,10 +74,9 @@ TEST_F(PageFitTest, APlaceIsTakenAgainThatNoLogHas) {
 // Whether or not a block was ever there.
 TEST_F(PageFitTest, WhatIsTakenAgainMakesTheStateOfAnyBlock) {
   const auto state_of = [](PagePlacement& placement) {
-    PagePlan* const plan = placement.plan_of_own({1, 0});
-    const auto positions = plan->positions;
-    placement.abandon(*plan);
-    return positions;
+    const PagePlan plan = placement.plan({1, 0});
+    placement.abandon(plan);
+    return plan.positions;
   };
   const PagedBlock first = allocate(20);
   const PagedBlock second = allocate(40);

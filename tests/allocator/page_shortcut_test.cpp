@@ -179,9 +179,9 @@ TEST_F(PageShortcutTest, BytesThatAreHandedOverAgainAreNotLookedForInFreeRuns) {
   release(allocate(60, 0));
   const PagedBlock last = allocate(60, 1);
   release(last);
-  EXPECT_EQ(placement_.plan_of_own({60, 0}), nullptr);
+  EXPECT_FALSE(placement_.find_own({60, 0}));
   EXPECT_TRUE(placement_.place(last.known).is_changed);
-  EXPECT_EQ(placement_.plan_of_own({50, 0}), nullptr);
+  EXPECT_FALSE(placement_.find_own({50, 0}));
   EXPECT_FALSE(placement_.place(last.known).is_changed) << "another request is";
 }
 
@@ -295,14 +295,10 @@ TEST_F(PageShortcutTest, ItChangesNoDecision) {
         if (block) ++known;
         if (!block) block = take_part(request);
         while (!block && request.may_take_others) {
-          PagePlan* const of_own = placement_.plan_of_own(request);
-          if (of_own == nullptr) break;
+          const auto own = placement_.find_own(request);
+          if (!own) break;
           ++fitted;
-          ASSERT_TRUE(of_own->owners.empty() && of_own->gather.empty());
-          if (given_up() % 4 == 0)
-            placement_.abandon(*of_own);
-          else
-            block = placement_.commit(*of_own);
+          if (given_up() % 4 != 0) block = placement_.block_at(placement_.take_own(*own, true));
         }
         while (!block) {
           auto again = placement_.plan_known(request);
@@ -369,12 +365,9 @@ TEST_F(PageShortcutTest, ASampleOfStatesChangesNoDecisionAndFindsWhatComesAgain)
   const auto allocate_both = [&](const PageRequest& request) {
     std::optional<PagedBlock> block = quick.take_known(request);
     known += block ? 1 : 0;
-    PagePlan* own = block ? nullptr : quick.plan_of_own(request);
-    if (own != nullptr && given_up() % 4 == 0) {
-      quick.abandon(*own);
-      own = quick.plan_of_own(request);
-    }
-    if (own != nullptr) block = quick.commit(*own);
+    auto own = block ? std::nullopt : quick.find_own(request);
+    if (own && given_up() % 4 == 0) own = quick.find_own(request);
+    if (own) block = quick.block_at(quick.take_own(*own, true));
     if (auto handed = block ? std::nullopt : quick.plan_known(request)) block = quick.commit(*handed);
     if (!block) block = place(quick, quick_driver, request);
     const PagedBlock other = place(plain, plain_driver, request);

@@ -74,6 +74,19 @@ TEST_F(PageTableTest, AnAliasShowsTheBytesAtHome) {
   table_.audit();
 }
 
+TEST_F(PageTableTest, AMappingIsCoveredByARangeThatHasAllOfIt) {
+  settle(arena_, 2);
+  settle(arena_, 1);
+  settle(arena_, 2);
+  const Sectors begin = PageTable::begin_of(arena_);
+  EXPECT_TRUE(table_.covers_any(begin, 16)) << "the first, from edge to edge";
+  EXPECT_FALSE(table_.covers_any(begin, 15));
+  EXPECT_FALSE(table_.covers_any(begin + 1, 22)) << "the first lacks a sector, the second, too";
+  EXPECT_TRUE(table_.covers_any(begin + 1, 23)) << "the second one is whole";
+  EXPECT_FALSE(table_.covers_any(begin + 17, 22)) << "the second begins before, the third ends behind";
+  EXPECT_TRUE(table_.covers_any(begin + 17, 23));
+}
+
 TEST_F(PageTableTest, VisitingEndsWhenToldSo) {
   const auto first = settle(arena_, 1);
   settle(arena_, 1);

@@ -132,6 +132,38 @@ TEST(KnownPlacesTest, AfterManyTheNumbersAreLowAgain) {
   places.audit();
 }
 
+// Nobody looks for it, and who was told of its number before it was given back finds nothing there.
+TEST(KnownPlacesTest, APlaceWithoutANameIsKnownByItsNumberAlone) {
+  KnownPlaces places;
+  places.provide(3, 10);
+  const KnownPlaces::Number unnamed = places.add(7, 8);
+  EXPECT_EQ(places[unnamed].address, 7);
+  EXPECT_EQ(places[unnamed].sectors, 8);
+  places[unnamed].is_live = true;
+  EXPECT_NE(places.obtain(7, 8), unnamed);
+  places[unnamed].is_live = false;
+  EXPECT_THROW(places.audit(), std::logic_error) << "nobody is there, and nobody finds it";
+  places.give_back(unnamed);
+  places.audit();
+  EXPECT_EQ(places[unnamed].sectors, 0);
+  EXPECT_EQ(places.size(), 1U);
+  EXPECT_EQ(places.add(9, 8), unnamed);
+}
+
+TEST(KnownPlacesTest, APlaceWithoutANameStaysWhileABlockIsThere) {
+  KnownPlaces places;
+  places.provide(1, 1);
+  const KnownPlaces::Number unnamed = places.add(7, 8);
+  places[unnamed].is_live = true;
+  for (Sectors address = 0; address < 5000; ++address) {
+    places.provide(1, 1);
+    ASSERT_NE(places.obtain(100 + address, 8), unnamed);
+  }
+  EXPECT_EQ(places[unnamed].address, 7);
+  EXPECT_TRUE(places[unnamed].is_live);
+  places.audit();
+}
+
 TEST(PastWindowsTest, TheNewestOfTheSizeThatIsUsable) {
   PastWindows windows;
   for (Sectors address = 1; address <= 10; ++address) windows.note_exact(64, 0, address);

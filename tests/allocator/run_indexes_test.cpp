@@ -118,7 +118,7 @@ class RunsBySizeTest : public ::testing::Test {
   }
   [[nodiscard]] std::vector<FreeRun> from(StreamNumber stream, Sectors sectors) const {
     std::vector<FreeRun> found;
-    runs_.for_each_from(stream, sectors, [&](const RunNode& run) {
+    runs_.for_each_from(stream, sectors, [&](RunNumber /*number*/, const RunNode& run) {
       found.push_back(run.run());
       return true;
     });

@@ -145,7 +145,7 @@ class Program {
       std::stable_sort(own.begin(), own.end(),
                        [](const FreeRun& a, const FreeRun& b) { return a.sectors < b.sectors; });
       Runs by_size;
-      runs_.by_size().for_each_from(stream, 0, [&](const RunNode& run) {
+      runs_.by_size().for_each_from(stream, 0, [&](RunNumber /*number*/, const RunNode& run) {
         by_size.push_back(run.run());
         return true;
       });

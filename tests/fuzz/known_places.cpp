@@ -46,9 +46,33 @@ class PlacesProgram {
         look();
     }
   }
+  // Of places that nobody looks for.
+  void step_unnamed(Steps& steps) {
+    const std::uint64_t kind = steps.byte();
+    if (kind % 2 == 0 || unnamed_.empty()) {
+      places_.provide(1, 20);
+      const std::size_t size = places_.size();
+      const std::pair place{static_cast<Sectors>(kind / 4 % 64), Sectors{8}};
+      const KnownPlaces::Number number = places_.add(place.first, place.second);
+      require(places_.size() == size + 1, "one more is known");
+      require(unnamed_.emplace(number, place).second, "a number is of one place");
+      places_[number].is_live = true;
+    } else {
+      const auto gone = std::next(unnamed_.begin(), static_cast<std::ptrdiff_t>(kind / 2 % unnamed_.size()));
+      places_[gone->first].is_live = false;
+      places_.give_back(gone->first);
+      unnamed_.erase(gone);
+    }
+  }
   void compare_all() const {
     places_.audit();
     std::multiset<std::pair<Sectors, Sectors>> live;
+    for (const auto& [number, place] : unnamed_) {
+      require(places_[number].address == place.first && places_[number].sectors == place.second && places_.has(number),
+              "a place without a name has its number");
+      require(places_[number].is_live, "what is noted of a place stays");
+      live.insert(place);
+    }
     for (const auto& [place, known] : known_) {
       const KnownPlace& found = places_[known.number];
       require(places_.has(known.number) && found.address == place.first && found.sectors == place.second,
@@ -70,7 +94,7 @@ class PlacesProgram {
       if (known.is_changed) expected.push_back(known.number);
     std::sort(expected.begin(), expected.end());
     require(changed == expected, "what changed is in the list, once");
-    require(places_.size() >= known_.size(), "no place that is in use is forgotten");
+    require(places_.size() >= known_.size() + unnamed_.size(), "no place that is in use is forgotten");
   }
 
  private:
@@ -89,6 +113,7 @@ class PlacesProgram {
     const std::size_t size = places_.size();
     places_.fetch(address, sectors);
     const KnownPlaces::Number number = places_.obtain(address, sectors);
+    require(!unnamed_.contains(number), "a place without a name is not found");
     require(places_.size() == size || places_.size() == size + 1, "one more is known at most");
     require(places_.obtain(address, sectors) == number, "a place that is known is found");
     const KnownPlace& place = places_[number];
@@ -134,7 +159,8 @@ class PlacesProgram {
   }
 
   KnownPlaces places_;
-  std::map<std::pair<Sectors, Sectors>, Known> known_;  // that are in use
+  std::map<std::pair<Sectors, Sectors>, Known> known_;                  // that are in use
+  std::map<KnownPlaces::Number, std::pair<Sectors, Sectors>> unnamed_;  // likewise
 };
 
 class WindowsProgram {
@@ -254,9 +280,10 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   HandOversProgram hand_overs;
   Steps steps(data, size);
   while (steps.more()) {
-    const std::uint64_t which = steps.byte() % 4;
+    const std::uint64_t byte = steps.byte();
+    const std::uint64_t which = byte % 4;
     if (which < 2)
-      places.step(steps);
+      byte >= 192 ? places.step_unnamed(steps) : places.step(steps);
     else if (which == 2)
       windows.step(steps);
     else

@@ -276,6 +276,7 @@ class Program {
     std::vector<std::pair<Handle, Sectors>> whole;
     table_.for_each_covered(address, count, [&](Handle handle, Sectors at) { whole.emplace_back(handle, at); });
     require(whole == covered, "which mappings lie in it whole");
+    require(table_.covers_any(address, count) == !covered.empty(), "whether any does");
   }
   // Pieces are as long as may be, and all sectors are in them.
   void ask_pieces(Sectors address, Sectors count) {

@@ -121,7 +121,7 @@ class Program {
     }
     require(by_size_.has_any_of(stream) == has_any, "whether a stream has runs");
     auto next = expected.begin();
-    by_size_.for_each_from(stream, from, [&](const RunNode& run) {
+    by_size_.for_each_from(stream, from, [&](RunNumber /*number*/, const RunNode& run) {
       require(next != expected.end() && *next == std::tuple(run.sectors, run.address), "runs of a stream, by size");
       ++next;
       return true;
