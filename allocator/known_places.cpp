@@ -112,7 +112,7 @@ void KnownPlaces::audit() const {
     throw std::logic_error("a place is given back twice");
   for (std::size_t i = 0; i < places_.size(); ++i) {
     const KnownPlace& place = places_[i];
-    if (is_unused[i] && (place.sectors != 0 || place.is_named || place.is_live || place.is_taken || place.is_changed))
+    if (is_unused[i] && (place.is_named || place.is_live || place.is_taken || place.is_changed))
       throw std::logic_error("a known place that is in use was given back");
     if (!is_unused[i] && !place.is_named && !place.is_live && !place.is_taken && !place.is_changed)
       throw std::logic_error("a place without a name is nobody's");

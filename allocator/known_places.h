@@ -57,11 +57,13 @@ class KnownPlaces {
   // A place that nobody will look for: known by its number alone, until it is given back. Requires: provide.
   [[nodiscard]] Number add(Sectors address, Sectors sectors) noexcept;
   // Requires: it was added so, no block has it, and its bytes are free in the free runs. It may be in the list yet.
-  void give_back(Number number) noexcept {
-    places_[number].sectors = 0;  // who knows the number from before takes it for no place
-    unused_.push_back(number);    // there is room
+  void give_back(Number number) noexcept { unused_.push_back(number); }  // there is room
+  // Whether the number is that of the place, and not another's since; never without a name.
+  [[nodiscard]] bool names(Number number, Sectors address, Sectors sectors) const {
+    if (number >= places_.size()) return false;
+    const KnownPlace& place = places_[number];
+    return place.is_named && place.address == address && place.sectors == sectors;
   }
-  [[nodiscard]] bool has(Number number) const { return number < places_.size(); }
   [[nodiscard]] KnownPlace& operator[](Number number) { return places_[number]; }
   [[nodiscard]] const KnownPlace& operator[](Number number) const { return places_[number]; }
 

@@ -14,9 +14,7 @@ namespace cistern {
 // Whether the number is that of the entry's place still, and a block may come there. Whose came there last does not
 // matter: whose the bytes are is in the entry's sum.
 bool PagePlacement::is_place_of(const PlacementLog::Entry& entry, KnownPlaces::Number known) const {
-  if (!places_.has(known)) return false;
-  const KnownPlace& place = places_[known];
-  return place.address == entry.place.address && place.sectors == entry.asked() && !place.is_live;
+  return places_.names(known, entry.place.address, entry.asked()) && !places_[known].is_live;
 }
 
 PlacementLog::Number PagePlacement::find_known(const PageRequest& request) const {
@@ -155,7 +153,7 @@ void PagePlacement::carry_out_changes() const noexcept {
     place.room = static_cast<std::uint8_t>(room);
     place.is_changed = false;
     place.came_at = 0;
-    if (!place.is_live && !place.is_named) places_.give_back(number);
+    if (!place.is_named) places_.give_back(number);  // no block came: it is known to nobody
   }
   places_.changed().clear();
 }

@@ -391,6 +391,7 @@ TEST_F(PageShortcutTest, ASampleOfStatesChangesNoDecisionAndFindsWhatComesAgain)
     live.push_back(allocate_both({static_cast<Sectors>(1 + random() % 1000), static_cast<StreamNumber>(random() % 2)}));
     ASSERT_FALSE(HasFailure()) << "request " << i;
   }
+  quick.audit();
   std::vector<PageRequest> step;
   for (int i = 0; i < 60; ++i)
     step.push_back({static_cast<Sectors>(1 + random() % 1000), static_cast<StreamNumber>(random() % 2)});

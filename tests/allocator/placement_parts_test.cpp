@@ -132,20 +132,22 @@ TEST(KnownPlacesTest, AfterManyTheNumbersAreLowAgain) {
   places.audit();
 }
 
-// Nobody looks for it, and who was told of its number before it was given back finds nothing there.
 TEST(KnownPlacesTest, APlaceWithoutANameIsKnownByItsNumberAlone) {
   KnownPlaces places;
   places.provide(3, 10);
   const KnownPlaces::Number unnamed = places.add(7, 8);
   EXPECT_EQ(places[unnamed].address, 7);
   EXPECT_EQ(places[unnamed].sectors, 8);
+  EXPECT_FALSE(places.names(unnamed, 7, 8)) << "who knew another place by that number";
   places[unnamed].is_live = true;
-  EXPECT_NE(places.obtain(7, 8), unnamed);
+  const KnownPlaces::Number named = places.obtain(7, 8);
+  EXPECT_NE(named, unnamed);
+  EXPECT_TRUE(places.names(named, 7, 8));
+  EXPECT_FALSE(places.names(named, 6, 8) || places.names(named, 7, 9) || places.names(named + 100, 7, 8));
   places[unnamed].is_live = false;
   EXPECT_THROW(places.audit(), std::logic_error) << "nobody is there, and nobody finds it";
   places.give_back(unnamed);
   places.audit();
-  EXPECT_EQ(places[unnamed].sectors, 0);
   EXPECT_EQ(places.size(), 1U);
   EXPECT_EQ(places.add(9, 8), unnamed);
 }

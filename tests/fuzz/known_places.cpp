@@ -68,14 +68,15 @@ class PlacesProgram {
     places_.audit();
     std::multiset<std::pair<Sectors, Sectors>> live;
     for (const auto& [number, place] : unnamed_) {
-      require(places_[number].address == place.first && places_[number].sectors == place.second && places_.has(number),
+      require(places_[number].address == place.first && places_[number].sectors == place.second,
               "a place without a name has its number");
+      require(!places_.names(number, place.first, place.second), "which nobody knows it by");
       require(places_[number].is_live, "what is noted of a place stays");
       live.insert(place);
     }
     for (const auto& [place, known] : known_) {
       const KnownPlace& found = places_[known.number];
-      require(places_.has(known.number) && found.address == place.first && found.sectors == place.second,
+      require(places_.names(known.number, place.first, place.second) && found.address == place.first,
               "a number is of the same place as long as it is in use");
       require(found.is_live == known.is_live && found.is_taken == known.is_taken, "what is noted of a place stays");
       require(found.is_changed == known.is_changed, "whether it changed");
@@ -117,7 +118,7 @@ class PlacesProgram {
     require(places_.size() == size || places_.size() == size + 1, "one more is known at most");
     require(places_.obtain(address, sectors) == number, "a place that is known is found");
     const KnownPlace& place = places_[number];
-    require(places_.has(number) && place.address == address && place.sectors == sectors, "the number is of that place");
+    require(places_.names(number, address, sectors) && place.address == address, "the number is of that place");
     return number;
   }
   void obtain(Sectors address, Sectors sectors, std::size_t most) {
