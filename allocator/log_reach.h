@@ -5,12 +5,13 @@
 //
 // Steps that come again ask for entries that are a step old, so that all of a step has to be kept before the first is
 // found. Where no request comes again nothing is, and a log that is larger than the processor's caches takes half of
-// each request's time. So a full log that was replaced twice without an old entry being asked for keeps few.
-// If what is asked for is somewhat old, what it keeps grows again after a pause, twice as long each time up to a limit.
-// If nothing is, the few are a sample: of one state in eight until 8,192 entries came, then of one in 128 until 131,072
-// did, and so on in turn, until much of what comes is found. Short steps are found in the end since each turn is of
-// other states; which these are their sums say: a state that comes again is of the sample again. What lies farther
-// apart than that is for a pause's end: after a longer one all are kept once more. O(1). Not thread-safe.
+// each request's time. So a log that is as large as may be keeps few as soon as it is full if hardly any entry was
+// asked for, one in 64, and else when it was replaced twice without an old one being asked for. If what is asked for is
+// somewhat old, what it keeps grows again after a pause, twice as long each time up to a limit. If nothing is, the few
+// are a sample: of one state in eight until 8,192 entries came, then of one in 128 until 131,072 did, and so on in
+// turn, until much of what comes is found. Short steps are found in the end since each turn is of other states; which
+// these are their sums say: a state that comes again is of the sample again. What lies farther apart than that is for a
+// pause's end: after a longer one all are kept once more. O(1). Not thread-safe.
 
 #include <algorithm>
 #include <bit>
@@ -28,6 +29,7 @@ class LogReach {
   [[nodiscard]] bool is_kept(std::uint64_t sum) const noexcept { return ((sum + turn_) & sample_) == 0; }
   // An entry was asked for before which so many newer ones lie.
   void asked_for(std::size_t age) noexcept {
+    ++asked_;
     farthest_ = std::max(farthest_, age * (sample_ + 1));
     if (sample_ != kAll && ++found_ == kFoundOfSteps) end_sample();
   }
@@ -57,12 +59,16 @@ class LogReach {
   // So many are found before so many others come where steps come again, and hardly elsewhere.
   static constexpr std::size_t kFoundOfSteps = 8;
   static constexpr std::size_t kOthersOfSteps = 32;
+  // More than hardly any.
+  static constexpr std::size_t kOneIsAskedForIn = 64;
 
   void keep_all() noexcept {
     sample_ = kAll;
     pause_ = 0;
     in_vain_ = 0;
     replaced_ = 0;
+    is_filling_ = true;
+    asked_ = 0;
   }
   // What was found tells how much has to be kept: if it is near, few entries of all states.
   void end_sample() noexcept {
@@ -83,6 +89,8 @@ class LogReach {
   std::size_t pause_ = 0;       // entries that come before more are kept
   std::size_t next_pause_ = 1;  // in logs as large as may be
   int in_vain_ = 0;             // turns of a log as large as may be
+  bool is_filling_ = true;      // all are kept since then, and it was not as large yet
+  std::size_t asked_ = 0;       // so often for entries, since then
   std::uint64_t sample_ = kAll;
   std::uint64_t turn_ = 0;  // of both samples
   std::size_t most_ = 0;    // that there might be, when it was begun
@@ -96,11 +104,14 @@ inline std::size_t LogReach::room(std::size_t full, std::size_t most) noexcept {
   const std::size_t more = std::min(std::max(kFewest, 2 * full), most);
   // A little more room is not worth that all are put elsewhere.
   if (pause_ == 0 && more > full + full / 8) return more;
-  if (++replaced_ < full) return full;
+  const bool is_filled = pause_ == 0 && std::exchange(is_filling_, false);
+  const bool is_in_vain = is_filled && full > kFewest && asked_ < full / kOneIsAskedForIn;
+  if (!is_in_vain && ++replaced_ < full) return full;
   replaced_ = 0;
   const std::size_t far = std::exchange(farthest_, 0);
   if (far >= full / 2) {
     keep_all();
+    is_filling_ = false;
     next_pause_ = 1;
     return more;
   }
@@ -108,7 +119,7 @@ inline std::size_t LogReach::room(std::size_t full, std::size_t most) noexcept {
     pause_ -= std::min(pause_, full);
     return full;
   }
-  if (++in_vain_ < kTurnsInVain) return full;
+  if (!is_in_vain && ++in_vain_ < kTurnsInVain) return full;
   in_vain_ = 0;
   begin_pause(most);
   if (4 * far > kFewest || full <= kFewest) return std::min(full, std::max(kFewest, std::bit_ceil(4 * far)));

@@ -26,19 +26,21 @@ struct Log {
     }
   }
   // Entries come; every now and then one is asked for that is so many older than the newest.
-  void append_and_ask(std::size_t count, std::size_t age) {
+  void append_and_ask(std::size_t count, std::size_t age, std::size_t one_in = 50) {
     for (std::size_t i = 0; i < count; ++i) {
       append(1);
-      if (i % 100 == 0 && age < entries) reach.asked_for(age);
+      if (i % one_in == 0 && age < entries) reach.asked_for(age);
     }
   }
+  // It is full of entries some of which were asked for, from near.
+  void fill() { append_and_ask(most, 0); }
   // How many come until there is room for so many; every now and then one is asked for that is so much older, if any
   // is.
   std::size_t until(std::size_t wanted, std::size_t age = 0) {
     std::size_t count = 0;
     for (; room != wanted && count < 100 * most; ++count) {
       append(1);
-      if (age != 0 && count % 100 == 0) reach.asked_for(age);
+      if (age != 0 && count % 50 == 0) reach.asked_for(age);
     }
     return count;
   }
@@ -64,21 +66,33 @@ TEST(LogReachTest, AllIsKeptThatMayBeFromTheFirstEntryOn) {
 TEST(LogReachTest, WhatIsNeverAskedForIsNotKept) {
   Log log;
   log.append(kMost);
+  EXPECT_EQ(log.room, kMost);
+  log.append(1);
+  EXPECT_EQ(log.room, LogReach::kFewest);
+}
+
+// Unless some is, be it from near.
+TEST(LogReachTest, WhereOneInSixtyFourIsAskedForAllIsKeptForTwoTurns) {
+  Log log;
+  log.append_and_ask(kMost, 0, 64);
   const std::size_t in_vain = log.until(LogReach::kFewest);
   EXPECT_GT(in_vain, kMost) << "a step as long as the log comes again";
   EXPECT_LE(in_vain, 2 * kMost);
+  Log seldom;
+  seldom.append_and_ask(kMost, 0, 66);
+  EXPECT_LE(seldom.until(LogReach::kFewest), 1U);
 }
 
 TEST(LogReachTest, WhatIsAskedForFromFarIsKept) {
   Log log;
-  log.append(kMost);
+  log.fill();
   log.append_and_ask(20 * kMost, kMost - 10);
   EXPECT_EQ(log.room, kMost);
 }
 
 TEST(LogReachTest, AsFarBackAsItIsAskedFor) {
   Log log;
-  log.append(kMost);
+  log.fill();
   log.append_and_ask(3 * kMost, 900);
   EXPECT_EQ(log.room, 4 * LogReach::kFewest);
 }
@@ -89,7 +103,7 @@ constexpr std::size_t kRoomForThat = 2 * LogReach::kFewest;
 
 TEST(LogReachTest, PausesGrowUpToALimit) {
   Log log;
-  log.append(kMost);
+  log.fill();
   for (const std::size_t pause : {1, 2, 4, 8, 8}) {
     static_cast<void>(log.until(kRoomForThat, kSomewhatOld));
     const std::size_t paused = log.until(2 * kRoomForThat, kSomewhatOld);
@@ -102,7 +116,7 @@ TEST(LogReachTest, PausesGrowUpToALimit) {
 // In a pause, too: what is asked for is as old as there is anything.
 TEST(LogReachTest, WhatComesAgainEndsAPause) {
   Log log;
-  log.append(kMost);
+  log.fill();
   for (int times = 0; times < 4; ++times) {
     static_cast<void>(log.until(kRoomForThat, kSomewhatOld));
     static_cast<void>(log.until(kMost, kSomewhatOld));
