@@ -45,6 +45,9 @@ class FreeRuns {
     by_size_.add_stream(stream);
     if (parts_ != nullptr) parts_->add_stream(stream);
   }
+  // Many of them are found as fast as few from then on. Throws std::bad_alloc, unchanged. O(1), and O(n) once.
+  // Requires: add_stream.
+  void provide_for_many(StreamNumber stream) { by_size_.provide_bins(stream); }
   // Runs can begin before that address, in its arena. Throws std::bad_alloc, unchanged. O(1), and O(addresses) every
   // now and then.
   void provide_addresses(Sectors end) { by_address_.provide(end - 1); }

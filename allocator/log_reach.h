@@ -104,7 +104,7 @@ inline std::size_t LogReach::room(std::size_t full, std::size_t most) noexcept {
   const std::size_t more = std::min(std::max(kFewest, 2 * full), most);
   // A little more room is not worth that all are put elsewhere.
   if (pause_ == 0 && more > full + full / 8) return more;
-  const bool is_filled = pause_ == 0 && std::exchange(is_filling_, false);
+  const bool is_filled = std::exchange(is_filling_, false);
   const bool is_in_vain = is_filled && full > kFewest && asked_ < full / kOneIsAskedForIn;
   if (!is_in_vain && ++replaced_ < full) return full;
   replaced_ = 0;

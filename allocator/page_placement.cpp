@@ -26,6 +26,7 @@ PagePlacement::PagePlacement(PageSize page, std::int64_t page_limit, std::int64_
 void PagePlacement::add_stream(StreamNumber stream) {
   candidates_.reserve(PlacementLog::kMostCandidates);
   free_.add_stream(stream);
+  free_.provide_for_many(stream);
   harm_.add_stream(stream);
   exact_fits_.add_stream(stream);
   log_.add_stream(stream);

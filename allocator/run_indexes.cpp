@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <memory>
+#include <utility>
 
 #include "allocator/runs_by_address.h"
 #include "allocator/runs_by_size.h"
@@ -46,23 +47,38 @@ std::size_t RunsByAddress::audit() const {
   return count;
 }
 
-void RunsBySize::add_streams(StreamNumber last) {
-  while (streams_.size() <= static_cast<std::size_t>(last)) streams_.push_back(std::make_unique<Bins>());
+void RunsBySize::part(StreamNumber stream) {
+  auto bins = std::make_unique<Bins>();
+  OfStream& its = of(stream);
+  while (its.all != kNoRun) {
+    const RunNumber run = its.all;
+    Tree::erase(nodes_, its.all, run);
+    add(*bins, run);
+  }
+  its.bins = std::move(bins);
 }
 
 std::size_t RunsBySize::audit() const {
   std::size_t count = 0;
+  const auto audit_tree = [&](RunNumber root, std::size_t stream, auto&& is_of) {
+    std::size_t runs = 0;
+    require(Tree::is_sound(nodes_, root), "free runs by size are not in order");
+    for (RunNumber run = root == kNoRun ? kNoRun : Tree::first(nodes_, root); run != kNoRun;
+         run = Tree::next(nodes_, run), ++runs)
+      require(nodes_[run].stream == static_cast<StreamNumber>(stream) && is_of(nodes_[run]),
+              "a free run is in a bin of other sizes, or of another stream");
+    return runs;
+  };
   for (std::size_t stream = 0; stream < streams_.size(); ++stream) {
-    const Bins& bins = *streams_[stream];
-    for (std::size_t bin = 0; bin < kBins; ++bin) {
-      const RunNumber root = bins.roots[bin];
-      require((bins.has.next(bin) == bin) == (root != kNoRun), "which bins have free runs");
-      if (root == kNoRun) continue;
-      require(Tree::is_sound(nodes_, root), "free runs of a bin are not in order");
-      for (RunNumber run = Tree::first(nodes_, root); run != kNoRun; run = Tree::next(nodes_, run), ++count)
-        require(nodes_[run].stream == static_cast<StreamNumber>(stream) && bin_of(nodes_[run].sectors) == bin,
-                "a free run is in a bin of other sizes, or of another stream");
+    const OfStream& its = streams_[stream];
+    std::size_t runs = audit_tree(its.all, stream, [&its](const RunNode&) { return its.bins == nullptr; });
+    for (std::size_t bin = 0; bin < kBins && its.bins != nullptr; ++bin) {
+      const RunNumber root = its.bins->roots[bin];
+      require((its.bins->has.next(bin) == bin) == (root != kNoRun), "which bins have free runs");
+      runs += audit_tree(root, stream, [bin](const RunNode& run) { return bin_of(run.sectors) == bin; });
     }
+    require(runs == its.runs, "the count of a stream's free runs is not their number");
+    count += runs;
   }
   return count;
 }

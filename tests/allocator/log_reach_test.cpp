@@ -200,6 +200,16 @@ TEST(LogReachTest, AfterALongTimeAllIsKeptOnceMore) {
   }
 }
 
+TEST(LogReachTest, WhatWasAskedForLongAgoKeepsNoLogLarge) {
+  Log log;
+  log.fill();
+  static_cast<void>(log.until(LogReach::kFewest));
+  ASSERT_NE(log.one_in(), 1U);
+  for (std::size_t came = 0; log.one_in() != 1 && came < 100 * kMost; ++came) log.append(1);
+  EXPECT_LE(log.until(kMost), kMost);
+  EXPECT_LE(log.until(LogReach::kFewest), kMost / 2 + 1);
+}
+
 TEST(LogReachTest, AFewThatAreFoundAreNoStep) {
   Log log = sampled();
   for (int i = 0; i < 1000; ++i) {

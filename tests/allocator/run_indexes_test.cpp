@@ -105,11 +105,25 @@ TEST(RunTreeTest, ATreeOfRunsInOrderIsNotDeep) {
   EXPECT_LT(deepest, 50);
 }
 
-class RunsBySizeTest : public ::testing::Test {
+// In one tree, or in bins.
+class RunsBySizeTest : public ::testing::TestWithParam<bool> {
  protected:
   RunsBySizeTest() {
     nodes_.provide(64);
-    for (const StreamNumber stream : {1, 2, 3, 70}) runs_.add_stream(stream);
+    for (const StreamNumber stream : {1, 2, 3, 70}) {
+      runs_.add_stream(stream);
+      if (GetParam()) have_bins(stream);
+    }
+  }
+  // It had more than few once.
+  void have_bins(StreamNumber stream) {
+    std::vector<RunNumber> numbers;
+    for (std::size_t i = 0; i <= RunsBySize::kFew; ++i) numbers.push_back(add({static_cast<Sectors>(i), 9, stream}));
+    runs_.provide_bins(stream);
+    for (const RunNumber number : numbers) {
+      runs_.remove(number);
+      nodes_.give(number);
+    }
   }
   RunNumber add(const FreeRun& run) {
     const RunNumber number = add_node(nodes_, run);
@@ -129,7 +143,7 @@ class RunsBySizeTest : public ::testing::Test {
   RunsBySize runs_{nodes_};
 };
 
-TEST_F(RunsBySizeTest, RunsOfAStreamBySizeAndThenAddress) {
+TEST_P(RunsBySizeTest, RunsOfAStreamBySizeAndThenAddress) {
   constexpr Sectors kFar = (Sectors{1} << kAddressBits) - 1;
   constexpr Sectors kLong = (Sectors{1} << kArenaBits) - 1;
   const std::vector<FreeRun> all{{5, 1, 2}, {kFar, 1, 2}, {0, 2, 2}, {9, kLong - 1, 2}, {3, kLong, 2}};
@@ -152,14 +166,54 @@ TEST_F(RunsBySizeTest, RunsOfAStreamBySizeAndThenAddress) {
   EXPECT_EQ(runs_.audit(), 15U);
 }
 
-TEST_F(RunsBySizeTest, ARunStaysWhereItIsAloneAmongItsSizes) {
+TEST_P(RunsBySizeTest, ARunStaysWhereItIsAloneAmongItsSizes) {
   const RunNumber run = add({10'000, 1000, 1});
   EXPECT_TRUE(runs_.stays(nodes_[run], 1001));
-  EXPECT_FALSE(runs_.stays(nodes_[run], 2000));
+  EXPECT_EQ(runs_.stays(nodes_[run], 2000), !GetParam()) << "in another bin";
   const RunNumber other = add({20'000, 1001, 1});
   EXPECT_FALSE(runs_.stays(nodes_[run], 1002)) << "it would come behind the other one";
   runs_.remove(other);
   EXPECT_TRUE(runs_.stays(nodes_[run], 1002));
+}
+
+INSTANTIATE_TEST_SUITE_P(Runs, RunsBySizeTest, ::testing::Bool());
+
+// Whether they are parted into bins shows in how fast they are found alone.
+TEST(RunsBySizeParts, BinsAreProvidedForMoreThanFewRuns) {
+  RunNodes nodes;
+  nodes.provide(512);
+  RunsBySize runs(nodes);
+  runs.add_stream(5);
+  std::mt19937_64 random(20261127);
+  const auto is_parted = [&] {
+    const RunNumber probe = add_node(nodes, {1'000'000, 5'000'000, 5});
+    runs.add(probe);
+    const bool is_alone = runs.stays(nodes[probe], 5'000'001);
+    runs.remove(probe);
+    nodes.give(probe);
+    return is_alone;
+  };
+  for (std::size_t i = 0; i < 300; ++i) {
+    runs.add(add_node(nodes, {static_cast<Sectors>(i), static_cast<Sectors>(1 + random() % 1000), 5}));
+    if (i + 1 == RunsBySize::kFew) {
+      runs.provide_bins(5);
+      EXPECT_FALSE(is_parted());
+    }
+    if (i == RunsBySize::kFew) {
+      EXPECT_FALSE(is_parted());
+      runs.provide_bins(5);
+      EXPECT_TRUE(is_parted());
+    }
+  }
+  EXPECT_EQ(runs.audit(), 300U);
+  Sectors last = 0;
+  std::size_t found = 0;
+  runs.for_each_from(5, 0, [&](RunNumber /*number*/, const RunNode& run) {
+    EXPECT_LE(last, run.sectors);
+    last = run.sectors;
+    return ++found != 0;
+  });
+  EXPECT_EQ(found, 300U);
 }
 
 class RunsByAddressTest : public ::testing::Test {

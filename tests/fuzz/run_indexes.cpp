@@ -62,6 +62,7 @@ class Program {
     by_address_.provide(address);
     by_address_.add(number);
     by_size_.add(number);
+    if (address % 2 == 0) by_size_.provide_bins(stream);
     runs_[address] = number;
   }
   void remove(Sectors address) {
