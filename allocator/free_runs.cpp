@@ -135,11 +135,11 @@ void FreeRuns::give(Sectors address, Sectors count, StreamNumber stream) {
 
 void FreeRuns::take(Sectors address, Sectors count, std::vector<FreeRun>& taken) {
   for (const Sectors end = address + count; address < end; address = taken.back().end())
-    taken.push_back(take_first(address, end));
+    taken.push_back(take_of(holding(address), address, end));
 }
 
 void FreeRuns::take(Sectors address, Sectors count) {
-  for (const Sectors end = address + count; address < end;) address = take_first(address, end).end();
+  for (const Sectors end = address + count; address < end;) address = take_of(holding(address), address, end).end();
 }
 
 FreeRun FreeRuns::take_of(RunNumber number, Sectors address, Sectors end) {

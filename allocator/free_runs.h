@@ -45,8 +45,8 @@ class FreeRuns {
     by_size_.add_stream(stream);
     if (parts_ != nullptr) parts_->add_stream(stream);
   }
-  // Many of them are found as fast as few from then on. Throws std::bad_alloc, unchanged. O(1), and O(n) once.
-  // Requires: add_stream.
+  // Brings what makes many of its runs as fast to find as few, if it has many now. Throws std::bad_alloc, unchanged.
+  // O(1), and O(n log n) once. Requires: add_stream.
   void provide_for_many(StreamNumber stream) { by_size_.provide_bins(stream); }
   // Runs can begin before that address, in its arena. Throws std::bad_alloc, unchanged. O(1), and O(addresses) every
   // now and then.
@@ -57,9 +57,7 @@ class FreeRuns {
   // Requires: is_free. Adds to `taken` what was taken, in pieces of one stream each. One more run at most; throws
   // std::bad_alloc if there is no room, here or in `taken`.
   void take(Sectors address, Sectors count, std::vector<FreeRun>& taken);
-  // The same of what lies in the run that `address` is in, up to `end`. Requires: `address` is free.
-  FreeRun take_first(Sectors address, Sectors end) { return take_of(holding(address), address, end); }
-  // The same of a run that is known. Requires: `address` is in it.
+  // The same of what lies in one run, up to `end`. Requires: `address` is in it.
   FreeRun take_of(RunNumber number, Sectors address, Sectors end);
   // The same without a list.
   void take(Sectors address, Sectors count);
@@ -123,6 +121,7 @@ class FreeRuns {
   // What it offers is to be found.
   void note_unfound(RunNumber number) noexcept;
   void find_parts(RunNumber number) noexcept;
+
   FreeParts* parts_;
   RunNodes nodes_;
   RunsByAddress by_address_{nodes_};

@@ -89,8 +89,8 @@ class LogReach {
   std::size_t pause_ = 0;       // entries that come before more are kept
   std::size_t next_pause_ = 1;  // in logs as large as may be
   int in_vain_ = 0;             // turns of a log as large as may be
-  bool is_filling_ = true;      // all are kept since then, and it was not as large yet
-  std::size_t asked_ = 0;       // so often for entries, since then
+  bool is_filling_ = true;      // since all are kept it was not as large as may be
+  std::size_t asked_ = 0;       // for entries, so often since all are kept
   std::uint64_t sample_ = kAll;
   std::uint64_t turn_ = 0;  // of both samples
   std::size_t most_ = 0;    // that there might be, when it was begun
@@ -117,6 +117,7 @@ inline std::size_t LogReach::room(std::size_t full, std::size_t most) noexcept {
   }
   if (pause_ != 0) {
     pause_ -= std::min(pause_, full);
+    if (pause_ == 0) keep_all();
     return full;
   }
   if (!is_in_vain && ++in_vain_ < kTurnsInVain) return full;

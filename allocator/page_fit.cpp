@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <optional>
+#include <utility>
 
 #include "allocator/page_placement.h"
 
@@ -23,16 +24,18 @@ bool PagePlacement::choose_own_bytes(OwnBytes& own) {
   return true;
 }
 
-// Each piece of one's own free bytes at home is of one run, which may become two, and room is kept for its return.
+// Each piece of one's own free bytes at home is of one run, which may become two; and the block keeps some for its
+// free.
 bool PagePlacement::has_room_for(const OwnBytes& own) const {
   std::size_t pieces = own.choice.run != kNoRun ? 1 : 0;
   if (pieces == 0)
     table_.for_each_piece(own.choice.address, own.request.sectors,
                           [&](Sectors, Sectors) { return ++pieces <= kPiecesOfOwn; });
-  return pieces <= kPiecesOfOwn && free_.has_room(2 * pieces + kRunsOfBlock);
+  return pieces <= kPiecesOfOwn && free_.has_room(pieces + kRunsOfBlock);
 }
 
 std::optional<OwnBytes> PagePlacement::find_own(const PageRequest& request) noexcept {
+  grow_log();
   if (!is_open() || retires() || may_begin_retirement() || !log_.has_room()) return std::nullopt;
   std::optional<OwnBytes> own(std::in_place, OwnBytes{request, {}, {}, log_.own_position(request.stream)});
   // What is handed over once more is had without a look at the free runs, by who has the heap's lock.
@@ -66,7 +69,7 @@ KnownPlaces::Number PagePlacement::take_own(const OwnBytes& own, bool moves_peak
     is_exact = entry.asked() == request.sectors;
     log_.follow(choice.logged);
   }
-  if (fit && request.sectors >= table_.page().sectors()) exact_fits_.found(request.stream, fit->is_exact);
+  note_fit(request, fit);
   // Where the log has nothing to do with the state, it will not name the place.
   const KnownPlaces::Number known = log_.keeps(position) ? places_.obtain(choice.address, request.sectors)
                                                          : places_.add(choice.address, request.sectors);

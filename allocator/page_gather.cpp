@@ -239,7 +239,7 @@ void PagePlacement::plan_last_resort(PagePlan& plan) {
   const PageRequest& request = plan.request;
   if (request.may_take_others)
     if (const auto address = free_stretch(free_, request.sectors))
-      return place_at(plan, {*address, &PlacementCounts::fits, PlacementLog::kNone, kNoRun});
+      return place_at(plan, {*address, &PlacementCounts::fits});
   const std::int64_t most = std::max<std::int64_t>(0, page_limit_ - table_.pages());
   const auto window =
       last_window(parts_, free_, table_, request.stream, request.may_take_others, request.sectors, most);

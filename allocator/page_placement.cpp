@@ -199,6 +199,11 @@ void PagePlacement::choose_place(PagePlan& plan) {
   plan_miss(plan);
 }
 
+// Whether sizes come again.
+void PagePlacement::note_fit(const PageRequest& request, const std::optional<TightFit>& fit) noexcept {
+  if (fit && request.sectors >= table_.page().sectors()) exact_fits_.found(request.stream, fit->is_exact);
+}
+
 // What is known of places only saves calls: without host memory it is forgotten.
 void PagePlacement::note(const PagePlan& plan, const LoggedPlace& place, KnownPlaces::Number known) noexcept {
   const Sectors sectors = plan.request.sectors;
@@ -212,12 +217,13 @@ void PagePlacement::note(const PagePlan& plan, const LoggedPlace& place, KnownPl
       known = note_hand_over(plan, known);
       knows_hand_overs_ = true;
     }
-    tell_log({position, place, sectors, known, plan.logged, plan.is_exact, plan.is_beside_whole});
   } catch (const std::bad_alloc&) {
+    return;
   }
+  tell_log({position, place, sectors, known, plan.logged, plan.is_exact, plan.is_beside_whole});
 }
 
-void PagePlacement::tell_log(const Told& told) {
+void PagePlacement::tell_log(const Told& told) noexcept {
   // Where much is told, what is taken now makes way for what was: other requests need the room.
   const bool has_room = 2 * log_.size() < log_.capacity();
   const bool is_of_its_key = log_.has(told.entry) && log_.entry(told.entry).position.key == told.position.key;
@@ -226,8 +232,16 @@ void PagePlacement::tell_log(const Told& told) {
   // What an entry served otherwise is told, too: a larger request's, or one when other bytes of places were taken.
   // The same request is served so again, whatever came before it.
   const auto less = static_cast<std::uint32_t>(told.place.sectors - told.sectors);
+  grow_log();
+  try {
+    log_.append(told.position, told.place, told.known, {less, told.entry, told.is_beside_whole});
+  } catch (const std::bad_alloc&) {
+  }
+}
+
+// As far as there are pages.
+void PagePlacement::grow_log() noexcept {
   log_.grow(log_entries_ + kLogEntriesOfPage * static_cast<std::size_t>(table_.pages()));
-  log_.append(told.position, told.place, told.known, {less, told.entry, told.is_beside_whole});
 }
 
 // What depends on the place alone, and what is mapped there.
@@ -262,7 +276,7 @@ PagedBlock PagePlacement::commit(PagePlan& plan, bool moves_peak) {
   const Sectors sectors = plan.request.sectors;
   if (is_of_log(plan) && log_.has(plan.logged)) log_.follow(plan.logged);  // it may have gone since the plan was made
   if (!plan.gather.empty()) adopt(plan);
-  if (plan.fit && sectors >= table_.page().sectors()) exact_fits_.found(plan.request.stream, plan.fit->is_exact);
+  note_fit(plan.request, plan.fit);
   const KnownPlaces::Number known = places_.obtain(plan.address, sectors);
   know(known, plan.request.stream, bring_home(plan.address, sectors, plan.is_at_home));
   const LoggedPlace place{plan.address, plan.logged_sectors != 0 ? plan.logged_sectors : sectors};

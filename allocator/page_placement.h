@@ -209,8 +209,8 @@ class PagePlacement {
   // Whether the log knows states as the plan has them: since it was forgotten other places may lie at the same
   // addresses.
   [[nodiscard]] bool is_of_log(const PagePlan& plan) const { return plan.log_was_forgotten == log_.times_forgotten(); }
-  // Those that the log may know places under: it tells of hand-overs once there was one.
   using Positions = std::array<PlacementLog::Position, 2>;
+  // Those that the log may know places under: it tells of hand-overs once there was one.
   [[nodiscard]] std::span<const PlacementLog::Position> known_under(const Positions& positions) const {
     return std::span(positions).first(knows_hand_overs_ ? 2 : 1);
   }
@@ -230,6 +230,7 @@ class PagePlacement {
   void place_at(PagePlan& plan, const PlaceChoice& choice);
   void take(PagePlan& plan, Sectors address, Sectors sectors);
   void take_of(PagePlan& plan, RunNumber run, Sectors address, Sectors end);
+  void note_fit(const PageRequest& request, const std::optional<TightFit>& fit) noexcept;
   void note(const PagePlan& plan, const LoggedPlace& place, KnownPlaces::Number known) noexcept;
   // Who was served where, and what the log said about it.
   struct Told {
@@ -241,7 +242,8 @@ class PagePlacement {
     bool is_exact;
     bool is_beside_whole;
   };
-  void tell_log(const Told& told);
+  void tell_log(const Told& told) noexcept;
+  void grow_log() noexcept;
   [[nodiscard]] bool bring_home(Sectors address, Sectors sectors, bool is_at_home) noexcept;
   void know(KnownPlaces::Number number, StreamNumber stream, bool covers_handles) noexcept;
   static void describe(KnownPlace& place, bool covers_handles) noexcept;

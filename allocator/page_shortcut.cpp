@@ -68,10 +68,7 @@ KnownPlaces::Number PagePlacement::take_part(PlacementLog::Number larger, const 
   const PlacementLog::Position position = log_.own_position(request.stream);
   const KnownPlaces::Number number = come_again(place.address, request.sectors, request.stream);
   log_.follow(larger);
-  try {
-    tell_log({position, place, request.sectors, number, larger, is_exact, true});
-  } catch (const std::bad_alloc&) {  // it is not known then
-  }
+  tell_log({position, place, request.sectors, number, larger, is_exact, true});
   count_come(places_[number], static_cast<std::uint32_t>(place.sectors - request.sectors), moves_peak);
   ++counts_.logged;
   return number;

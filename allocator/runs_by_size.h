@@ -2,11 +2,11 @@
 
 // Free runs by stream, and of a stream by size and then address.
 //
-// A stream's few runs are one tree. Those of a stream that had more when its bins were provided for are parted into
-// them: sizes below 64 KiB have one each, and from there 64 between a power of two and the next. A bit a bin tells
-// which has runs, and in it they are a tree, mostly of a few. So runs of other sizes cost nothing. The bins of a stream
-// take 6 KiB of host memory. Complexity: O(log n) expected in the runs of a tree to add one and to find the first, and
-// O(1) expected to remove one and to go on. Not thread-safe.
+// A stream's few runs are one tree. Once more were there when its bins were to be provided, they are parted into these:
+// sizes below 64 KiB have one each, and from there 64 between a power of two and the next. A bit a bin tells which has
+// runs, and in it they are a tree, mostly of a few. So runs of other sizes cost nothing. The bins of a stream take 5.4
+// KiB of host memory. Complexity: O(log n) expected in the runs of a tree to add one and to find the first, and O(1)
+// expected to remove one and to go on. Not thread-safe.
 
 #include <algorithm>
 #include <array>
@@ -29,15 +29,15 @@ class RunsBySize {
   RunsBySize(const RunsBySize&) = delete;
   RunsBySize& operator=(const RunsBySize&) = delete;
 
-  // A stream with more runs has bins from then on.
+  // So many are worth no bins.
   static constexpr std::size_t kFew = 32;
 
   // The stream's runs can be kept. Throws std::bad_alloc, unchanged.
   void add_stream(StreamNumber stream) {
     if (streams_.size() <= static_cast<std::size_t>(stream)) streams_.resize(static_cast<std::size_t>(stream) + 1);
   }
-  // It has bins if it has more than few runs. Throws std::bad_alloc, unchanged. O(1), and O(n) once. Requires:
-  // add_stream.
+  // If it has more than few runs now it has bins from here on. Throws std::bad_alloc, unchanged. O(1), and O(n log n)
+  // once. Requires: add_stream.
   void provide_bins(StreamNumber stream) {
     if (const OfStream& its = of(stream); its.runs > kFew && its.bins == nullptr) part(stream);
   }

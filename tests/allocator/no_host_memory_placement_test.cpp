@@ -72,6 +72,46 @@ TEST(NoHostMemoryPlacementTest, WhatIsPlannedEndsWithoutHostMemory) {
   EXPECT_GT(placement.counts().chosen, 0);
 }
 
+// Random sizes, with a log of so many entries; perhaps without host memory when half of the plans are committed, so
+// that the log may not know yet how many pages there are.
+int fits_without_host_memory(std::size_t log_entries, bool commits_without) {
+  std::mt19937_64 random(20261127);
+  PagePlacement placement(kPageOf128, PagePlacement::kNoLimit, PagePlacement::kNoLimit, log_entries);
+  WillingDriver driver;
+  std::vector<PagedBlock> live;
+  live.reserve(2000);
+  int fits = 0;
+  for (int round = 0; round < 30'000; ++round) {
+    // More and more, so that tables grow.
+    for (const std::size_t most = 20 + static_cast<std::size_t>(round) / 20; live.size() > most; live.pop_back()) {
+      std::swap(live[random() % live.size()], live.back());
+      placement.freed(live.back());
+      placement.settle(live.back());
+    }
+    const PageRequest request{static_cast<Sectors>(1 + random() % (std::uint64_t{1} << random() % 11)), 0};
+    {
+      const HostMemoryIsGone none;
+      if (const auto own = placement.find_own(request)) {
+        live.push_back(placement.block_at(placement.take_own(*own, true)));
+        ++fits;
+        continue;
+      }
+    }
+    PagePlan plan = placement.plan(request);
+    EXPECT_TRUE(plan.gather.empty() || carry_out(plan.gather, driver));
+    const HostMemoryIsGone none(commits_without && random() % 2 == 0 ? 0 : 1'000'000);
+    live.push_back(placement.commit(plan));
+  }
+  EXPECT_NO_THROW(placement.audit());
+  return fits;
+}
+
+TEST(NoHostMemoryPlacementTest, OwnBytesAreFoundAndTakenWithoutHostMemory) {
+  EXPECT_GT(fits_without_host_memory(PagePlacement::kLogEntries, false), 10'000);
+  EXPECT_GT(fits_without_host_memory(PagePlacement::kLogEntries, true), 10'000);
+  EXPECT_GT(fits_without_host_memory(16, true), 10'000);
+}
+
 // Steps of ever other lengths: what takes a part of a known place is known from then on.
 TEST(NoHostMemoryPlacementTest, PartsOfKnownPlacesAreTakenWithoutHostMemory) {
   std::mt19937_64 random(20261127);

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <random>
+#include <utility>
 #include <vector>
 
 #include "tests/allocator/placement_case.h"
@@ -18,6 +19,10 @@ class PageFitTest : public PlacementCase {
   ~PageFitTest() override { EXPECT_NO_THROW(placement_.audit()); }
 
   PagedBlock allocate(Sectors sectors, StreamNumber stream = 0) { return place({sectors, stream}); }
+  static void release_to(PagePlacement& placement, const PagedBlock& block) {
+    placement.freed(block);
+    placement.settle(block);
+  }
   [[nodiscard]] bool fits(Sectors sectors, StreamNumber stream = 0) {
     return placement_.find_own({sectors, stream}).has_value();
   }
@@ -69,6 +74,40 @@ TEST_F(PageFitTest, APlaceIsTakenAgainThatNoLogHas) {
   release(block);
   release(first);
   EXPECT_EQ(runs(), (std::vector<FreeRun>{{first.address, 128, 0}}));
+}
+
+// A place without a name, left and not looked at since, and one of the same bytes that is known.
+TEST_F(PageFitTest, APlaceThatNobodyKnowsIsTakenAgainBeforeItIsLookedAt) {
+  PagePlacement placement(kPageOf128, PagePlacement::kNoLimit, PagePlacement::kNoLimit, 2 * LogReach::kFewest);
+  std::mt19937_64 random(20261127);
+  std::vector<PagedBlock> live;
+  int unnamed = 0;
+  for (int i = 0; i < 8000; ++i) {
+    if (live.size() == 30) {
+      std::swap(live[random() % live.size()], live.back());
+      release_to(placement, live.back());
+      live.pop_back();
+    }
+    const PageRequest request{1 + static_cast<Sectors>(random() % 50), 0};
+    const auto own = placement.find_own(request);
+    if (!own) {
+      PagePlan plan = placement.plan(request);
+      ASSERT_TRUE(plan.gather.empty() || carry_out(plan.gather, driver_));
+      live.push_back(placement.commit(plan));
+      continue;
+    }
+    live.push_back(placement.block_at(placement.take_own(*own, true)));
+    const PagedBlock block = live.back();
+    if (placement.place(block.known).is_named) continue;
+    ++unnamed;
+    const std::vector<FreeRun> others = runs_of(placement);
+    release_to(placement, block);
+    live.back() = placement.block_at(placement.take_again(block.address, block.sectors, 0, true));
+    ASSERT_NE(live.back().known, block.known);
+    ASSERT_EQ(runs_of(placement), others) << "request " << i;
+    if (i % 100 == 0) placement.audit();
+  }
+  EXPECT_GT(unnamed, 1000) << "most states are none of the log's";
 }
 
 // Whether or not a block was ever there.

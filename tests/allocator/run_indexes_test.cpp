@@ -178,7 +178,7 @@ TEST_P(RunsBySizeTest, ARunStaysWhereItIsAloneAmongItsSizes) {
 
 INSTANTIATE_TEST_SUITE_P(Runs, RunsBySizeTest, ::testing::Bool());
 
-// Whether they are parted into bins shows in how fast they are found alone.
+// Whether they are parted into bins shows in where a run stays.
 TEST(RunsBySizeParts, BinsAreProvidedForMoreThanFewRuns) {
   RunNodes nodes;
   nodes.provide(512);

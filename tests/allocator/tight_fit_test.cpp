@@ -27,10 +27,10 @@ struct Run {
 };
 using Runs = std::set<Run>;
 
-// Beside streams that have the same, and what would be better.
-std::optional<TightFit> tight_fit(const Runs& runs, Sectors sectors, int most = kMostFits) {
+// Beside streams that have the same, and what would be better; in one tree, or in bins.
+std::optional<TightFit> tight_fit(const Runs& runs, Sectors sectors, int most, bool have_bins) {
   RunNodes nodes;
-  nodes.provide(3 * runs.size() + 2);
+  nodes.provide(3 * runs.size() + RunsBySize::kFew + 3);
   RunsBySize by_size(nodes);
   by_size.add_stream(kStream + 1);
   const auto add = [&](const FreeRun& run) {
@@ -41,7 +41,31 @@ std::optional<TightFit> tight_fit(const Runs& runs, Sectors sectors, int most = 
   for (const Run& run : runs)
     for (const StreamNumber stream : {kStream - 1, kStream, kStream + 1}) add(run.free(stream));
   for (const StreamNumber stream : {kStream - 1, kStream + 1}) add({Sectors{1} << 30, sectors, stream});
-  return cistern::tight_fit(by_size, kStream, sectors, kPageOf8, most);
+  if (have_bins) {
+    std::vector<RunNumber> more;
+    for (std::size_t i = 0; i <= RunsBySize::kFew; ++i) {
+      more.push_back(nodes.take());
+      nodes[more.back()].be({{Sectors{1} << 20, sectors, kStream}});
+      by_size.add(more.back());
+    }
+    by_size.provide_bins(kStream);
+    for (const RunNumber number : more) by_size.remove(number);
+  }
+  const auto fit = cistern::tight_fit(by_size, kStream, sectors, kPageOf8, most);
+  if (fit) {
+    EXPECT_GE(fit->address, nodes[fit->run].address) << "it is in that run";
+    EXPECT_LE(fit->address + sectors, nodes[fit->run].end());
+  }
+  return fit;
+}
+std::optional<TightFit> tight_fit(const Runs& runs, Sectors sectors, int most = kMostFits) {
+  const auto fit = tight_fit(runs, sectors, most, false);
+  const auto in_bins = tight_fit(runs, sectors, most, true);
+  EXPECT_EQ(fit.has_value(), in_bins.has_value());
+  if (fit && in_bins) {
+    EXPECT_EQ(std::tie(fit->address, fit->pages), std::tie(in_bins->address, in_bins->pages));
+  }
+  return fit;
 }
 
 TEST(TightFitTest, ARunOfJustThatSizeAtOnce) {

@@ -90,7 +90,10 @@ class Program {
   }
   void take(Sectors address, Sectors count) {
     const Sectors end = address + count;
-    while (address < end) address = runs_.is_free(address, 1) ? runs_.take_first(address, end).end() : address + 1;
+    while (address < end) {
+      const RunNumber run = runs_.holding(address);
+      address = run == kNoRun ? address + 1 : runs_.take_of(run, address, end).end();
+    }
   }
   // As when it is gathered: its bytes are of the stream then, if they are free.
   void move(Handle handle, StreamNumber stream) {

@@ -105,7 +105,8 @@ class Program {
     }
   }
   void take(const FreeRun& piece) {
-    require(runs_.take_first(piece.address, piece.end()) == piece, "the first piece is taken");
+    require(runs_.take_of(runs_.holding(piece.address), piece.address, piece.end()) == piece,
+            "the first piece is taken");
     set(piece.address, piece.sectors, kNobody);
   }
   // What is free from its beginning on, of whichever streams.

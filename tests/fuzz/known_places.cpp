@@ -58,10 +58,10 @@ class PlacesProgram {
       require(unnamed_.emplace(number, place).second, "a number is of one place");
       places_[number].is_live = true;
     } else {
-      const auto gone = std::next(unnamed_.begin(), static_cast<std::ptrdiff_t>(kind / 2 % unnamed_.size()));
-      places_[gone->first].is_live = false;
-      places_.give_back(gone->first);
-      unnamed_.erase(gone);
+      // Whoever looks at what changed gives it back.
+      const auto left = std::next(unnamed_.begin(), static_cast<std::ptrdiff_t>(kind / 2 % unnamed_.size()));
+      places_[left->first].is_live = false;
+      places_.change(left->first);
     }
   }
   void compare_all() const {
@@ -71,8 +71,8 @@ class PlacesProgram {
       require(places_[number].address == place.first && places_[number].sectors == place.second,
               "a place without a name has its number");
       require(!places_.names(number, place.first, place.second), "which nobody knows it by");
-      require(places_[number].is_live, "what is noted of a place stays");
-      live.insert(place);
+      require(places_[number].is_live || places_[number].is_changed, "what is noted of a place stays");
+      if (places_[number].is_live) live.insert(place);
     }
     for (const auto& [place, known] : known_) {
       const KnownPlace& found = places_[known.number];
@@ -93,6 +93,8 @@ class PlacesProgram {
     std::vector<KnownPlaces::Number> expected;
     for (const auto& [place, known] : known_)
       if (known.is_changed) expected.push_back(known.number);
+    for (const auto& [number, place] : unnamed_)
+      if (places_[number].is_changed) expected.push_back(number);
     std::sort(expected.begin(), expected.end());
     require(changed == expected, "what changed is in the list, once");
     require(places_.size() >= known_.size() + unnamed_.size(), "no place that is in use is forgotten");
@@ -153,7 +155,10 @@ class PlacesProgram {
   // Whoever looks at what changed empties the list.
   void look() {
     compare_all();
-    for (const KnownPlaces::Number number : places_.changed()) places_[number].is_changed = false;
+    for (const KnownPlaces::Number number : places_.changed()) {
+      places_[number].is_changed = false;
+      if (unnamed_.erase(number) != 0) places_.give_back(number);
+    }
     places_.changed().clear();
     for (auto& [place, known] : known_) known.is_changed = false;
     std::erase_if(known_, [](const auto& place) { return !place.second.is_live && !place.second.is_taken; });
@@ -283,8 +288,10 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   while (steps.more()) {
     const std::uint64_t byte = steps.byte();
     const std::uint64_t which = byte % 4;
-    if (which < 2)
-      byte >= 192 ? places.step_unnamed(steps) : places.step(steps);
+    if (which < 2 && byte >= 192)
+      places.step_unnamed(steps);
+    else if (which < 2)
+      places.step(steps);
     else if (which == 2)
       windows.step(steps);
     else
