@@ -144,7 +144,7 @@ TEST_F(StepsInPagesTest, WhatWasFollowedIsCarriedOutAlthoughTheLogForgotIt) {
       block = take(1 + random() % (kMega / 2), second_);
     }
   };
-  replace(450'000);  // until the log keeps few entries
+  replace(200'000);  // until the log keeps few entries
   std::vector<std::uint64_t> places;
   std::uint64_t kept = 0;
   // Now and then one of these takes the heap's lock, which carries out what was followed.
