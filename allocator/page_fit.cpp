@@ -35,7 +35,6 @@ bool PagePlacement::has_room_for(const OwnBytes& own) const {
 }
 
 std::optional<OwnBytes> PagePlacement::find_own(const PageRequest& request) noexcept {
-  grow_log();
   if (!is_open() || retires() || may_begin_retirement() || !log_.has_room()) return std::nullopt;
   std::optional<OwnBytes> own(std::in_place, OwnBytes{request, {}, {}, log_.own_position(request.stream)});
   // What is handed over once more is had without a look at the free runs, by who has the heap's lock.

@@ -16,6 +16,8 @@ constexpr Sectors kFilled = 64;
 constexpr Sectors kShareOverPeak = 500;
 // A handle is at most this share of the request that it is made for: what is left of it serves others badly.
 constexpr Sectors kLeastHandlesOfRequest = 96;
+// The log may have so many entries for each page.
+constexpr std::size_t kLogEntriesOfPage = 32;
 
 }  // namespace
 
@@ -277,6 +279,7 @@ void PagePlacement::adopt(const PagePlan& plan) {
     if (behind < step_end) free_.give(behind, step_end - behind, plan.request.stream);
   }
   spending_.allowed();
+  log_.grow(log_entries_ + kLogEntriesOfPage * static_cast<std::size_t>(table_.pages()));
 }
 
 void PagePlacement::abandon(const PagePlan& plan) {

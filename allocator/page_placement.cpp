@@ -8,8 +8,6 @@
 namespace cistern {
 namespace {
 
-constexpr std::size_t kLogEntriesOfPage = 32;
-
 // A class of which so few blocks see memory created gains nothing by windows.
 constexpr double kLeastHarm = 0.1;
 // A page that is saved on a block of more pages is not worth its calls.
@@ -232,16 +230,10 @@ void PagePlacement::tell_log(const Told& told) noexcept {
   // What an entry served otherwise is told, too: a larger request's, or one when other bytes of places were taken.
   // The same request is served so again, whatever came before it.
   const auto less = static_cast<std::uint32_t>(told.place.sectors - told.sectors);
-  grow_log();
   try {
     log_.append(told.position, told.place, told.known, {less, told.entry, told.is_beside_whole});
   } catch (const std::bad_alloc&) {
   }
-}
-
-// As far as there are pages.
-void PagePlacement::grow_log() noexcept {
-  log_.grow(log_entries_ + kLogEntriesOfPage * static_cast<std::size_t>(table_.pages()));
 }
 
 // What depends on the place alone, and what is mapped there.

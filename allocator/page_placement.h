@@ -243,7 +243,6 @@ class PagePlacement {
     bool is_beside_whole;
   };
   void tell_log(const Told& told) noexcept;
-  void grow_log() noexcept;
   [[nodiscard]] bool bring_home(Sectors address, Sectors sectors, bool is_at_home) noexcept;
   void know(KnownPlaces::Number number, StreamNumber stream, bool covers_handles) noexcept;
   static void describe(KnownPlace& place, bool covers_handles) noexcept;

@@ -12,6 +12,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <new>
 #include <random>
 #include <utility>
@@ -82,8 +83,9 @@ int fits_without_host_memory(std::size_t log_entries, bool commits_without) {
   live.reserve(2000);
   int fits = 0;
   for (int round = 0; round < 30'000; ++round) {
-    // More and more, so that tables grow.
-    for (const std::size_t most = 20 + static_cast<std::size_t>(round) / 20; live.size() > most; live.pop_back()) {
+    // Few until a short log is full, then more and more, so that tables grow.
+    const std::size_t most = 20 + static_cast<std::size_t>(std::max(0, round - 3000)) / 20;
+    for (; live.size() > most; live.pop_back()) {
       std::swap(live[random() % live.size()], live.back());
       placement.freed(live.back());
       placement.settle(live.back());
@@ -91,8 +93,11 @@ int fits_without_host_memory(std::size_t log_entries, bool commits_without) {
     const PageRequest request{static_cast<Sectors>(1 + random() % (std::uint64_t{1} << random() % 11)), 0};
     {
       const HostMemoryIsGone none;
-      if (const auto own = placement.find_own(request)) {
-        live.push_back(placement.block_at(placement.take_own(*own, true)));
+      const int refused = testing_host::refused_requests;
+      const auto own = placement.find_own(request);
+      if (own) live.push_back(placement.block_at(placement.take_own(*own, true)));
+      EXPECT_EQ(testing_host::refused_requests, refused) << "request " << round;
+      if (own) {
         ++fits;
         continue;
       }

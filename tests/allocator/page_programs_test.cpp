@@ -155,5 +155,34 @@ TEST_F(PageProgramsTest, WhateverGoesOnMeanwhileNoByteIsTwoBlocks) {
   EXPECT_GT(departed_, 100);
 }
 
+// With more pages more of a step is known: 32 requests for each.
+TEST(PagePrograms, AStepIsKnownThatIsAsLongAsThePagesThatItTakes) {
+  constexpr std::size_t kEntries = 16;
+  constexpr std::size_t kRequests = 40 * kEntries;
+  PagePlacement placement(kPageOf128, PagePlacement::kNoLimit, PagePlacement::kNoLimit, kEntries);
+  ScriptedDriver driver;
+  std::size_t known = 0;
+  for (int pass = 0; pass < 3; ++pass) {
+    known = 0;
+    std::vector<PagedBlock> blocks;
+    for (std::size_t i = 0; i < kRequests; ++i) {
+      const PageRequest request{1 + static_cast<Sectors>(i % 60), 0};
+      if (const auto block = placement.take_known(request)) {
+        ++known;
+        blocks.push_back(*block);
+        continue;
+      }
+      PagePlan plan = placement.plan(request);
+      ASSERT_TRUE(plan.gather.empty() || carry_out(plan.gather, driver));
+      blocks.push_back(placement.commit(plan));
+    }
+    for (const PagedBlock& block : blocks) {
+      placement.freed(block);
+      placement.settle(block);
+    }
+  }
+  EXPECT_EQ(known, kRequests);
+}
+
 }  // namespace
 }  // namespace cistern
