@@ -163,6 +163,7 @@ TEST(KnownPlacesTest, APlaceWithoutANameStaysWhileABlockIsThere) {
   }
   EXPECT_EQ(places[unnamed].address, 7);
   EXPECT_TRUE(places[unnamed].is_live);
+  EXPECT_NE(places.obtain(7, 8), unnamed) << "nor is it found after the others were put elsewhere";
   places.audit();
 }
 
