@@ -5,15 +5,16 @@
 // A block that comes to a place of before, and goes again, leaves the free bytes as they were. So who takes such a
 // place, or frees a block, notes it here alone, and the free runs and homes follow when somebody looks at them: each
 // place that changed meanwhile once, however often it changed.
-// Complexity: O(1) expected, but for `provide`, which at times is O(places).
+// Takes 64 bytes of host memory a place, 15 of the index and 8 of lists. Complexity: O(1) expected, but for `provide`,
+// which is O(places) where it forgets some.
 // Not thread-safe: guarded by the heap's lock, or by a stream's turn in pages (StreamHits::turn_in_pages).
 
 #include <cstddef>
 #include <cstdint>
-#include <vector>
 
 #include "allocator/free_runs.h"
-#include "allocator/large_table.h"
+#include "allocator/growing_table.h"
+#include "allocator/hash_index.h"
 #include "allocator/page_size.h"
 #include "allocator/placement_log.h"
 
@@ -45,9 +46,11 @@ class KnownPlaces {
   static constexpr Number kNone = PlacementLog::kNone;
 
   // So many `obtain`s and `add`s take no host memory from here on, and no `change` does. Where there is no room and
-  // `most` places are known, or many more are than these, those that no block has are forgotten, if no change waits.
-  // Throws std::bad_alloc, unchanged.
+  // `most` places are known, or many more are than these, and many came since it was so last, those that no block has
+  // are forgotten, if no change waits. Throws std::bad_alloc, unchanged.
   void provide(std::size_t places, std::size_t most);
+  // For about so many in all. Throws std::bad_alloc, unchanged.
+  void expect(std::size_t places);
   // Whether `provide` would do nothing.
   [[nodiscard]] bool has_room(std::size_t places, std::size_t most) const noexcept;
   // Has the processor bring what `obtain` looks at first: where many places are known it lies in no cache.
@@ -75,8 +78,8 @@ class KnownPlaces {
     changed_.push_back(number);  // there is room
   }
   // May be put into another order.
-  [[nodiscard]] std::vector<Number>& changed() { return changed_; }
-  [[nodiscard]] const std::vector<Number>& changed() const { return changed_; }
+  [[nodiscard]] GrowingList<Number>& changed() { return changed_; }
+  [[nodiscard]] const GrowingList<Number>& changed() const { return changed_; }
 
   // Calls visit(place) for each that a block has.
   template <class Visit>
@@ -90,30 +93,27 @@ class KnownPlaces {
   void audit() const;
 
  private:
-  // With a part of the hash: the slot of another place on the way is passed over without a look at that place.
-  struct Slot {
-    Number number = kNone;
-    std::uint32_t tag = 0;
-  };
-
-  [[nodiscard]] std::size_t room() const { return unused_.size() + slots_.size() / 2 - places_.size(); }
-  [[nodiscard]] static std::uint64_t hash_of(Sectors address, Sectors sectors) noexcept {
+  // Many came since places were forgotten last.
+  [[nodiscard]] bool is_due() const noexcept { return came_ >= places_.size() / 2 && changed_.empty(); }
+  [[nodiscard]] static HashIndex::Tag tag_of(Sectors address, Sectors sectors) noexcept {
     const std::uint64_t bits = static_cast<std::uint64_t>(address) * 0x9E3779B97F4A7C15ULL ^
                                static_cast<std::uint64_t>(sectors) * 0xC2B2AE3D27D4EB4FULL;
-    return bits ^ bits >> 32;
+    return static_cast<HashIndex::Tag>((bits ^ bits >> 32) * 0x9E3779B97F4A7C15ULL >> 32);
   }
-  [[nodiscard]] static std::uint32_t tag_of(std::uint64_t hash) noexcept {
-    return static_cast<std::uint32_t>(hash >> 32);
+  [[nodiscard]] Number find(Sectors address, Sectors sectors) const {
+    return index_.find(tag_of(address, sectors), [&](Number number) {
+      return places_[number].address == address && places_[number].sectors == sectors;
+    });
   }
-  [[nodiscard]] std::size_t slot_of(Sectors address, Sectors sectors) const;
-  [[nodiscard]] Number take_number(Sectors address, Sectors sectors, bool is_named) noexcept;
+  void make_room(std::size_t places);
+  void name(Number number) noexcept;
+  [[nodiscard]] Number take_number(Sectors address, Sectors sectors) noexcept;
   void forget_idle() noexcept;
-  void fill_slots() noexcept;
 
-  LargeTable<KnownPlace> places_;
-  std::vector<Number> unused_;
-  LargeTable<Slot> slots_;  // a power of two, twice the places for which there is room: open addressing
-  std::vector<Number> changed_;
+  GrowingList<KnownPlace> places_;
+  GrowingList<Number> unused_;
+  HashIndex index_;
+  GrowingList<Number> changed_;
   std::size_t came_ = 0;  // new ones, since some were forgotten
 };
 

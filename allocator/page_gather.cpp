@@ -16,8 +16,6 @@ constexpr Sectors kFilled = 64;
 constexpr Sectors kShareOverPeak = 500;
 // A handle is at most this share of the request that it is made for: what is left of it serves others badly.
 constexpr Sectors kLeastHandlesOfRequest = 96;
-// The log may have so many entries for each page.
-constexpr std::size_t kLogEntriesOfPage = 32;
 
 }  // namespace
 
@@ -108,6 +106,8 @@ PageTable::Handle PagePlacement::add_handle(std::int32_t pages) {
     try {
       ages_.provide(count);
       parts_.provide(count);
+      log_.expect(most_logged());
+      places_.expect(most_logged());
       if (decided_.size() < count) decided_.resize(count);
       if (left_at_.size() < count) left_at_.resize(count);
     } catch (...) {
@@ -279,7 +279,7 @@ void PagePlacement::adopt(const PagePlan& plan) {
     if (behind < step_end) free_.give(behind, step_end - behind, plan.request.stream);
   }
   spending_.allowed();
-  log_.grow(log_entries_ + kLogEntriesOfPage * static_cast<std::size_t>(table_.pages()));
+  log_.grow(most_logged());
 }
 
 void PagePlacement::abandon(const PagePlan& plan) {

@@ -65,6 +65,7 @@ class PagePlacement {
 
   // Entries of the log, and more where there is more memory: as many as a long step of small requests takes.
   static constexpr std::size_t kLogEntries = std::size_t{128} << 10;
+  static constexpr std::size_t kLogEntriesOfPage = 32;  // more
 
   // From `arena_pages` pages on a stream's next addresses are in another arena.
   explicit PagePlacement(PageSize page = PageSize(), std::int64_t page_limit = kNoLimit,
@@ -215,6 +216,10 @@ class PagePlacement {
     return std::span(positions).first(knows_hand_overs_ ? 2 : 1);
   }
   void provide_place();
+  // Entries of the log, of all pages.
+  [[nodiscard]] std::size_t most_logged() const {
+    return log_entries_ + kLogEntriesOfPage * static_cast<std::size_t>(table_.pages());
+  }
   // Idle places are worth so many: what the log may name, and what blocks have.
   [[nodiscard]] std::size_t most_places() const { return log_.room() + 2 * static_cast<std::size_t>(blocks_); }
   [[nodiscard]] bool has_room_for(const OwnBytes& own) const;

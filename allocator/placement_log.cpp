@@ -2,12 +2,13 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <limits>
 #include <span>
-#include <stdexcept>
 #include <tuple>
 #include <utility>
+
+#include "allocator/prefetch.h"
+#include "stats/invariant.h"
 
 namespace cistern {
 namespace {
@@ -40,15 +41,6 @@ PlacementLog::Key PlacementLog::mark_of_bound(std::int32_t handle, Sectors offse
   return {mix(mix(place + of) ^ place), mix(mix(~place ^ of) + of)};
 }
 
-std::size_t PlacementLog::slot_of(const Key& key) const {
-  const Number tag = tag_of(key);
-  const std::size_t last = last_slot();
-  std::size_t slot = first_slot(tag);
-  for (; slots_[slot].oldest != kNone; slot = (slot + 1) & last)
-    if (slots_[slot].tag == tag && ring_[slots_[slot].oldest].position.key == key) break;
-  return slot;
-}
-
 // Whether the link says so, which knows sizes beyond 2 TiB only as such.
 bool PlacementLog::may_serve(Number number, Sectors sectors) const {
   const Sectors asked = links_[number].asked;
@@ -63,7 +55,7 @@ bool PlacementLog::serves(Number number, Sectors sectors) const {
 
 void PlacementLog::candidates(const Position& position, Sectors sectors, std::vector<Number>& entries) const {
   entries.clear();
-  if (slots_.empty() || !keeps(position)) return;
+  if (!keeps(position)) return;
   const auto rank = [&](Number number) {
     const Entry& entry = ring_[number];
     return entry.asked() == sectors ? std::tuple(false, entry.position != position, Sectors{0})
@@ -75,7 +67,7 @@ void PlacementLog::candidates(const Position& position, Sectors sectors, std::ve
   std::array<Number, kMostLookedAt> found;
   std::size_t count = 0;
   int looked_at = 0;
-  for (Number at = slots_[slot_of(position.key)].oldest; at != kNone && looked_at < kMostLookedAt;
+  for (Number at = oldest_of(position.key); at != kNone && looked_at < kMostLookedAt;
        at = links_[at].next, ++looked_at) {
     if (!may_serve(at, sectors) || at == first) continue;
     prefetch(&ring_[at]);
@@ -98,69 +90,46 @@ PlacementLog::Number PlacementLog::expected(const Position& position, Sectors se
 
 PlacementLog::Number PlacementLog::exact(const Position& position, Sectors sectors) const {
   if (size_ == 0 || !keeps(position)) return kNone;
-  if (next_ < ring_.size() && ring_[next_].is_foremost && is_exact(next_, position, sectors)) return next_;
-  const Chain& chain = slots_[slot_of(position.key)];
-  if (chain.oldest != chain.newest) return exact_[exact_slot_of(position, sectors)].entry;
-  if (chain.oldest == kNone || !ring_[chain.oldest].is_foremost) return kNone;
-  return is_exact(chain.oldest, position, sectors) ? chain.oldest : kNone;
-}
-
-std::size_t PlacementLog::exact_slot_of(const Position& position, Sectors sectors) const {
-  const Number tag = tag_of(position, sectors);
-  const std::size_t last = last_slot();
-  std::size_t slot = first_slot(tag);
-  for (; exact_[slot].entry != kNone; slot = (slot + 1) & last)
-    if (exact_[slot].tag == tag && is_exact(exact_[slot].entry, position, sectors)) break;
-  return slot;
+  if (has(next_) && ring_[next_].is_foremost && is_exact(next_, position, sectors)) return next_;
+  const Number oldest = oldest_of(position.key);
+  if (oldest == kNone) return kNone;
+  if (ring_[oldest].has_others) return indexed(position, sectors);
+  return ring_[oldest].is_foremost && is_exact(oldest, position, sectors) ? oldest : kNone;
 }
 
 void PlacementLog::fetch(const Position& position, Sectors sectors) const noexcept {
   if (size_ == 0 || !keeps(position)) return;
-  prefetch(&slots_[first_slot(tag_of(position.key))]);
-  prefetch(&exact_[first_slot(tag_of(position, sectors))]);
+  chains_.fetch(tag_of(position.key));
+  exact_.fetch(tag_of(position, sectors));
 }
 
 // It makes way for the next one, once the ring is full.
 void PlacementLog::fetch_oldest() const noexcept {
   const Entry& oldest = ring_[oldest_];
-  prefetch(&slots_[first_slot(tag_of(oldest.position.key))]);
-  if (oldest.is_indexed) prefetch(&exact_[first_slot(tag_of(oldest.position, oldest.asked()))]);
+  chains_.fetch(tag_of(oldest.position.key));
+  if (oldest.is_indexed) exact_.fetch(tag_of(oldest.position, oldest.asked()));
   prefetch(&ring_[behind(oldest_)]);
 }
 
 // Unless an older entry is found in its place. Requires: it is in its chain.
 void PlacementLog::make_foremost(Number place) {
-  const Chain& chain = slots_[slot_of(ring_[place].position.key)];
-  if (chain.oldest != chain.newest) return index(place);
+  if (ring_[oldest_of(ring_[place].position.key)].has_others) return index(place);
   ring_[place].is_foremost = true;
 }
 
 void PlacementLog::index(Number place) {
   Entry& entry = ring_[place];
-  Exact& slot = exact_[exact_slot_of(entry.position, entry.asked())];
-  entry.is_foremost = entry.is_indexed = slot.entry == kNone;
-  if (!entry.is_foremost) {
-    ring_[slot.entry].has_heirs = true;
-    return;
-  }
-  slot = {place, tag_of(entry.position, entry.asked())};
-  entry.has_heirs = links_[place].next != kNone;  // one of them may be of its kind
+  const Number first = indexed(entry.position, entry.asked());
+  const bool is_added = first == kNone && exact_.add(tag_of(entry.position, entry.asked()), place);
+  entry.is_foremost = entry.is_indexed = is_added;
+  if (is_added) entry.has_heirs = links_[place].next != kNone;  // one of them may be of its kind
+  if (first != kNone) ring_[first].has_heirs = true;
 }
 
-// Those that are found by way of its slot move up.
 void PlacementLog::make_unfound(Number place) {
   Entry& entry = ring_[place];
-  entry.is_foremost = false;
-  if (!std::exchange(entry.is_indexed, false)) return;
-  const std::size_t last = last_slot();
-  std::size_t slot = exact_slot_of(entry.position, entry.asked());
-  for (std::size_t at = (slot + 1) & last; exact_[at].entry != kNone; at = (at + 1) & last) {
-    const std::size_t first = first_slot(exact_[at].tag);
-    if (((at - first) & last) < ((at - slot) & last)) continue;
-    exact_[slot] = exact_[at];
-    slot = at;
-  }
-  exact_[slot] = {};
+  if (entry.is_indexed) exact_.remove(tag_of(entry.position, entry.asked()), place);
+  entry.is_foremost = entry.is_indexed = false;
 }
 
 void PlacementLog::append(const Position& position, const LoggedPlace& place, Number known, const Served& by) {
@@ -169,21 +138,34 @@ void PlacementLog::append(const Position& position, const LoggedPlace& place, Nu
   reach_.comes(is_kept);
   if (!is_kept) return;
   Number served_by = has(by.entry) ? origin_of(by.entry) : kNone;
-  if (room_ < ring_.size() || (size_ == ring_.size() && room_ != size_)) resize(room_, served_by);
-  if (size_ == ring_.size()) drop_oldest();
-  const auto at = static_cast<Number>((oldest_ + size_) % ring_.size());
-  ++size_;
-  ring_[at] = {position, place, known, by.less, served_by, false, false, false, by.is_beside_whole};
+  if (room_ < length_ || (size_ == length_ && room_ != size_)) resize(room_, served_by);
+  provide(std::min(size_ + 1, length_));
+  if (size_ == length_) drop_oldest();
   is_lost_ = true;
-  link(at);
-  if (size_ < ring_.size()) return;
+  push({position, place, known, by.less, served_by, false, false, false, false, by.is_beside_whole});
+  if (size_ < length_) return;
   room_ = reach_.room(size_, capacity_);
   fetch_oldest();
 }
 
+// Memory for so many entries, and for what the indexes have of the last.
+void PlacementLog::provide(std::size_t entries) {
+  ring_.provide(entries);
+  links_.provide(entries);
+  chains_.provide(1);
+  exact_.provide(kMostIndexed);
+}
+
+// Requires: provide. Where no index can have the entry it is not kept.
+void PlacementLog::push(const Entry& entry) {
+  const Number place = of_age(size_);
+  ring_[place] = entry;
+  if (link(place)) ++size_;
+}
+
 void PlacementLog::note_free(Number number, const Position& position, const LoggedPlace& place, Number known,
                              bool is_beside_whole) {
-  if (number >= ring_.size() || ring_[number].position.key != position.key || ring_[number].place != place) return;
+  if (!has(number) || ring_[number].position.key != position.key || ring_[number].place != place) return;
   ring_[number].known = known;
   ring_[number].is_beside_whole = ring_[number].is_beside_whole || is_beside_whole;
   if (ring_[number].is_foremost && ring_[number].position == position) return;
@@ -196,27 +178,25 @@ void PlacementLog::pass_over(Number number) {
   if (ring_[number].is_foremost) find_another(number);
 }
 
-// Puts the entry at the end of its key's chain.
-void PlacementLog::link(Number place) {
-  links_[place] = {kNone, static_cast<std::uint32_t>(std::min(ring_[place].asked(), kLongest))};
+// Puts the entry at the end of its key's chain. False: it is in none.
+bool PlacementLog::link(Number place) {
   Entry& entry = ring_[place];
-  Chain& chain = slots_[slot_of(entry.position.key)];
-  entry.is_indexed = entry.has_heirs = false;
-  entry.is_foremost = chain.oldest == kNone;
-  if (entry.is_foremost) {
-    chain = {place, place, tag_of(entry.position.key)};
-    return;
-  }
-  if (ring_[chain.oldest].is_foremost && !ring_[chain.oldest].is_indexed) index(chain.oldest);
-  links_[chain.newest].next = place;
-  chain.newest = place;
+  links_[place] = {kNone, static_cast<std::uint32_t>(std::min(entry.asked(), kLongest)), place};
+  entry.is_indexed = entry.has_heirs = entry.has_others = false;
+  const Number first = oldest_of(entry.position.key);
+  entry.is_foremost = first == kNone;
+  if (first == kNone) return chains_.add(tag_of(entry.position.key), place);
+  Entry& oldest = ring_[first];
+  oldest.has_others = true;
+  if (oldest.is_foremost && !oldest.is_indexed) index(first);
+  links_[std::exchange(links_[first].newest, place)].next = place;
   index(place);
+  return true;
 }
 
 void PlacementLog::forget() {
-  for (Entry& entry : ring_) entry = {};
-  std::fill(slots_.begin(), slots_.end(), Chain{});
-  std::fill(exact_.begin(), exact_.end(), Exact{});
+  chains_.clear();
+  exact_.clear();
   oldest_ = 0;
   size_ = 0;
   expected_ = next_ = kNone;
@@ -226,7 +206,14 @@ void PlacementLog::forget() {
 void PlacementLog::grow(std::size_t capacity) {
   if (capacity <= capacity_) return;
   capacity_ = capacity;
-  if (size_ == ring_.size() && room_ == size_) room_ = reach_.room(size_, capacity_);
+  if (size_ == length_ && room_ == size_) room_ = reach_.room(size_, capacity_);
+}
+
+void PlacementLog::expect(std::size_t capacity) {
+  ring_.provide(capacity);
+  links_.provide(capacity);
+  chains_.expect(capacity);
+  exact_.expect(capacity);
 }
 
 // The next one of its kind is found in its place, if it is not far.
@@ -248,91 +235,93 @@ void PlacementLog::find_another(Number place) {
 void PlacementLog::drop_oldest() {
   const Entry& dropped = ring_[oldest_];
   if (dropped.is_foremost) find_another(oldest_);
-  const Number next = links_[oldest_].next;
-  const std::size_t slot = slot_of(dropped.position.key);
-  if (next == kNone)
-    empty_slot(slot);
-  else
-    slots_[slot].oldest = next;
+  const Link& link = links_[oldest_];
+  const Tag tag = tag_of(dropped.position.key);
+  if (link.next == kNone) {
+    chains_.remove(tag, oldest_);
+  } else {
+    chains_.replace(tag, oldest_, link.next);
+    links_[link.next].newest = link.newest;
+    ring_[link.next].has_others = links_[link.next].next != kNone;
+  }
   oldest_ = behind(oldest_);
   --size_;
 }
 
-// Chains that are found by way of this slot move up.
-void PlacementLog::empty_slot(std::size_t slot) {
-  const std::size_t last = last_slot();
-  for (std::size_t at = (slot + 1) & last; slots_[at].oldest != kNone; at = (at + 1) & last) {
-    const std::size_t first = first_slot(slots_[at].tag);
-    if (((at - first) & last) < ((at - slot) & last)) continue;
-    slots_[slot] = slots_[at];
-    slot = at;
-  }
-  slots_[slot] = {};
-}
-
 // Keeps the newest entries that there is room for. `kept`: a number that may become another.
 void PlacementLog::resize(std::size_t entries, Number& kept) {
-  const std::size_t count = std::bit_ceil(2 * entries);
-  LargeTable<Chain> slots(count);
-  LargeTable<Exact> exact(count);
-  LargeTable<Entry> ring(entries);
-  LargeTable<Link> links(entries);
+  if (entries > length_ && oldest_ == 0) {
+    length_ = entries;
+    return;
+  }
   const std::size_t gone = size_ - std::min(size_, entries);
-  for (std::size_t i = gone; i < size_; ++i) ring[i - gone] = ring_[(oldest_ + i) % ring_.size()];
   const auto moved = [&](Number number) {
-    const bool stays = number < ring_.size() && age_of(number) >= gone;
+    const bool stays = number < length_ && age_of(number) >= gone;
     return stays ? static_cast<Number>(age_of(number) - gone) : kNone;
   };
-  for (Entry& entry : ring) entry.served_by = moved(entry.served_by);
+  PlacementLog moved_log(entries);
+  moved_log.length_ = entries;
+  for (std::size_t age = gone; age < size_; ++age) {
+    Entry entry = ring_[of_age(age)];
+    entry.served_by = moved(entry.served_by);
+    moved_log.provide(moved_log.size_ + 1);
+    moved_log.push(entry);
+  }
   kept = moved(kept);
   expected_ = moved(expected_);
   next_ = moved(next_);
-  ring_.swap(ring);
-  links_.swap(links);
-  slots_.swap(slots);
-  exact_.swap(exact);
-  shift_ = 32 - std::countr_zero(count);
+  std::swap(ring_, moved_log.ring_);
+  std::swap(links_, moved_log.links_);
+  std::swap(chains_, moved_log.chains_);
+  std::swap(exact_, moved_log.exact_);
+  length_ = moved_log.length_;
+  size_ = moved_log.size_;
   oldest_ = 0;
-  size_ -= gone;
-  for (std::size_t i = 0; i < size_; ++i) link(static_cast<Number>(i));
+}
+
+// Returns how many entries there are in the chain of that one.
+std::size_t PlacementLog::audit_chain(Number oldest) const {
+  const Key key = ring_[oldest].position.key;
+  std::size_t count = 0;
+  Number last = kNone;
+  for (Number at = oldest; at != kNone; last = at, at = links_[at].next, ++count) {
+    require(age_of(at) < size_, "a chain of the placement log leaves the ring");
+    require(links_[at].asked == std::min(ring_[at].asked(), kLongest),
+            "an entry of the placement log has another size in its chain");
+    require(ring_[at].position.key == key, "an entry of the placement log is in a foreign chain");
+    require(last == kNone || age_of(last) < age_of(at), "a chain of the placement log is not by age");
+  }
+  require(links_[oldest].newest == last, "a chain of the placement log does not end at its newest");
+  require(ring_[oldest].has_others == (last != oldest), "whether an entry of the placement log is alone in its chain");
+  return count;
 }
 
 void PlacementLog::audit() const {
   std::size_t chained = 0;
-  for (std::size_t slot = 0; slot < slots_.size(); ++slot) {
-    const Chain& chain = slots_[slot];
-    if (chain.oldest == kNone) continue;
-    const Key key = ring_[chain.oldest].position.key;
-    if (slot_of(key) != slot) throw std::logic_error("a chain of the placement log is not found");
-    Number last = kNone;
-    for (Number at = chain.oldest; at != kNone; last = at, at = links_[at].next) {
-      if (age_of(at) >= size_) throw std::logic_error("a chain of the placement log leaves the ring");
-      if (links_[at].asked != std::min(ring_[at].asked(), kLongest))
-        throw std::logic_error("an entry of the placement log has another size in its chain");
-      if (ring_[at].position.key != key) throw std::logic_error("an entry of the placement log is in a foreign chain");
-      if (last != kNone && age_of(last) >= age_of(at))
-        throw std::logic_error("a chain of the placement log is not by age");
-      ++chained;
+  std::size_t chains = 0;
+  std::size_t indexed_ones = 0;
+  for (std::size_t age = 0; age < size_; ++age) {
+    const Number number = of_age(age);
+    const Entry& entry = ring_[number];
+    const Number oldest = oldest_of(entry.position.key);
+    require(oldest != kNone, "a chain of the placement log is not found");
+    if (oldest == number) {
+      ++chains;
+      chained += audit_chain(number);
     }
-    if (last != chain.newest) throw std::logic_error("a chain of the placement log does not end at its newest");
+    if (entry.is_indexed) {
+      ++indexed_ones;
+      require(entry.is_foremost && indexed(entry.position, entry.asked()) == number,
+              "an entry of the placement log is not found by its size and sums");
+    }
+    require(!entry.is_foremost || entry.is_indexed || !ring_[oldest].has_others,
+            "an entry of the placement log is not found among others of its state");
   }
-  if (chained != size_) throw std::logic_error("an entry of the placement log is in no chain");
-  std::size_t found = 0;
-  for (std::size_t slot = 0; slot < exact_.size(); ++slot) {
-    if (exact_[slot].entry == kNone) continue;
-    ++found;
-    const Entry& entry = ring_[exact_[slot].entry];
-    if (!entry.is_foremost || !entry.is_indexed || exact_slot_of(entry.position, entry.asked()) != slot)
-      throw std::logic_error("an entry of the placement log is not found by its size and sums");
-  }
-  for (std::size_t i = 0; i < size_; ++i) {
-    const Entry& entry = ring_[(oldest_ + i) % ring_.size()];
-    found -= entry.is_indexed ? 1 : 0;
-    const Chain& chain = slots_[slot_of(entry.position.key)];
-    if (entry.is_foremost && !entry.is_indexed && chain.oldest != chain.newest)
-      throw std::logic_error("an entry of the placement log is not found among others of its state");
-  }
-  if (found != 0) throw std::logic_error("an entry of the placement log is found that is not there");
+  require(chained == size_, "an entry of the placement log is in no chain");
+  chains_.audit();
+  exact_.audit();
+  require(chains_.size() == chains && exact_.size() == indexed_ones,
+          "an entry of the placement log is found that is not there");
 }
 
 }  // namespace cistern

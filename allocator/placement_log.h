@@ -15,19 +15,20 @@
 // Entries are found by state, and where a state has several, by state, size and second sum: what comes again comes
 // behind the one that it came behind, mostly, and is looked for there first.
 // Host memory: a ring of at most `capacity` entries, fewer where nothing that is old is asked for, and of some states
-// alone (log_reach.h), in which the oldest makes way; 64 bytes an entry, 8 of what is looked at in chains, and 40 of
-// two tables. Complexity: O(1) expected, and O(64) for candidates.
-// Not thread-safe: guarded by the heap's lock, or by a stream's turn in pages (StreamHits::turn_in_pages).
+// alone (log_reach.h), in which the oldest makes way: 64 bytes an entry, 12 of what is looked at in chains, and 15 to
+// 30 of the indexes. While it is not full it grows where it is. Complexity: O(1) expected, and O(64) for candidates;
+// O(n) where it becomes shorter, or longer after it was full. Not thread-safe: guarded by the heap's lock, or by a
+// stream's turn in pages (StreamHits::turn_in_pages).
 
 #include <cstddef>
 #include <cstdint>
 #include <vector>
 
 #include "allocator/free_runs.h"
-#include "allocator/large_table.h"
+#include "allocator/growing_table.h"
+#include "allocator/hash_index.h"
 #include "allocator/log_reach.h"
 #include "allocator/page_size.h"
-#include "allocator/prefetch.h"
 
 namespace cistern {
 
@@ -46,8 +47,8 @@ class PlacementLog {
     friend bool operator==(const Key&, const Key&) = default;
   };
   // What the owner knows of a place: a number of its own, which the log hands back.
-  using Number = std::uint32_t;
-  static constexpr Number kNone = ~Number{0};
+  using Number = HashIndex::Number;
+  static constexpr Number kNone = HashIndex::kNone;
 
   // What places are known under.
   struct Position {
@@ -62,12 +63,14 @@ class PlacementLog {
     Number known = kNone;
     std::uint32_t less = 0;    // sectors that the request was smaller than the place's
     Number served_by = kNone;  // the entry that said so, if it was not this one
-    bool is_foremost = false;  // `exact` finds it: of its key, size and second sum the oldest that was not passed over
-    bool is_indexed = false;   // by the table of these; else it is alone in its chain
-    bool has_heirs = false;    // others may be found in its place
+    // `exact` finds it: of its key, size and second sum the oldest that was not passed over.
+    bool is_foremost : 1 = false;
+    bool is_indexed : 1 = false;  // among those, by the index of these; else it is alone in its chain
+    bool has_heirs : 1 = false;   // others may be found in its place
+    bool has_others : 1 = false;  // it is the oldest of its chain, and not alone there
     // What it asked for lies beside all the places of its state: when it was found free there, or another of its place
     // and as large at least, no block had less than its place.
-    bool is_beside_whole = false;
+    bool is_beside_whole : 1 = false;
     [[nodiscard]] Sectors asked() const { return place.sectors - static_cast<Sectors>(less); }
   };
 
@@ -125,8 +128,7 @@ class PlacementLog {
 
   // The same of the state that the stream is in now, whatever is asked for next, if an entry came last.
   void fetch_state_of(StreamNumber stream) const noexcept {
-    if (!is_lost_) return;
-    prefetch(&slots_[first_slot(tag_of(own_position(stream).key))]);
+    if (is_lost_) chains_.fetch(tag_of(own_position(stream).key));
   }
 
   // What places are known under, now: those whose bytes were the stream's own, and those that had others' too.
@@ -145,7 +147,7 @@ class PlacementLog {
   // serve such a request; else none.
   [[nodiscard]] Number expected(const Position& position, Sectors sectors) const;
   // Whether an entry has the number. It is another one's once the log has grown, or become shorter.
-  [[nodiscard]] bool has(Number number) const { return number < ring_.size() && age_of(number) < size_; }
+  [[nodiscard]] bool has(Number number) const { return number < length_ && age_of(number) < size_; }
   // Until the log changes.
   [[nodiscard]] const Entry& entry(Number number) const { return ring_[number]; }
   // The request was served as the entry says.
@@ -161,7 +163,7 @@ class PlacementLog {
   // The same of an entry, if it is still that of the key and place, and what the owner knows of it now.
   void note_free(Number number, const Position& position, const LoggedPlace& place, Number known, bool is_beside_whole);
   // What `exact` finds is not to be found by it; another one of the same position and size is, if it is not far.
-  // It is found again if it is noted again, or when the ring has grown.
+  // It is found again if it is noted again, or where all are put elsewhere.
   void pass_over(Number number);
   // All entries go; the state stays.
   void forget();
@@ -169,15 +171,19 @@ class PlacementLog {
   [[nodiscard]] std::uint64_t times_forgotten() const { return times_forgotten_; }
   // More entries than now; never fewer.
   void grow(std::size_t capacity);
+  // Room to grow to so many entries without host memory but what they fill. Throws std::bad_alloc, unchanged.
+  void expect(std::size_t capacity);
 
   // The sum of the places that were not left, of all streams.
   [[nodiscard]] const Key& state_of_all() const { return all_.state; }
   [[nodiscard]] std::size_t size() const { return size_; }
   // For so many entries there is room now.
-  [[nodiscard]] std::size_t room() const { return ring_.size(); }
+  [[nodiscard]] std::size_t room() const { return length_; }
   // The next `append` takes no host memory.
   [[nodiscard]] bool has_room() const {
-    return room_ >= ring_.size() && (size_ < ring_.size() || (size_ == room_ && size_ != 0));
+    const bool is_at_hand = size_ < length_ ? room_ >= length_ && size_ < links_.size() && size_ < ring_.size()
+                                            : room_ == length_ && size_ != 0;
+    return is_at_hand && chains_.has_room(1) && exact_.has_room(kMostIndexed);
   }
   // Room in a list of `candidates`.
   static constexpr std::size_t kMostCandidates = 65;
@@ -186,22 +192,14 @@ class PlacementLog {
   void audit() const;
 
  private:
-  // The entries of one key, by their places in the ring. Empty: `oldest` is none.
-  struct Chain {
-    Number oldest = kNone;
-    Number newest = kNone;
-    Number tag = 0;  // of the key: where its slot is, too
-  };
-  // What a walk along a chain looks at: many would lie in as many cache lines of entries.
+  // What a walk along the entries of one key looks at: many would lie in as many cache lines of entries.
   struct Link {
     Number next = kNone;      // of the key; none: it is the newest
     std::uint32_t asked = 0;  // sectors, of an entry as large as this or larger
+    Number newest = kNone;    // of the oldest
   };
-  // Of an entry that `exact` finds among others of its key; none: an empty one.
-  struct Exact {
-    Number entry = kNone;
-    Number tag = 0;
-  };
+  // By an append.
+  static constexpr std::size_t kMostIndexed = 3;
   static constexpr std::uint64_t kOfStream = 0xD6E8FEB86659FD93ULL;
   static constexpr std::uint64_t kOfAll = 0xA0761D6478BD642FULL;
   struct Sums {
@@ -214,26 +212,33 @@ class PlacementLog {
     return {{sums.state.hash + number * kOfStream + of, sums.state.check + number + of}, sums.taken};
   }
 
-  // Its upper bits are the number of the slot where it belongs: what lies beside a slot tells by itself whether it may
-  // move there. Requires: there are slots.
-  [[nodiscard]] std::size_t first_slot(Number tag) const { return tag >> shift_; }
-  [[nodiscard]] std::size_t last_slot() const { return ~Number{0} >> shift_; }
-  [[nodiscard]] static Number tag_of(std::uint64_t hash) { return static_cast<Number>(hash >> 32); }
-  [[nodiscard]] static Number tag_of(const Key& key) { return tag_of(key.hash * 0x9E3779B97F4A7C15ULL); }
-  [[nodiscard]] static Number tag_of(const Position& position, Sectors sectors) {
+  using Tag = HashIndex::Tag;
+  [[nodiscard]] static Tag tag_of(std::uint64_t hash) { return static_cast<Tag>(hash >> 32); }
+  [[nodiscard]] static Tag tag_of(const Key& key) { return tag_of(key.hash * 0x9E3779B97F4A7C15ULL); }
+  [[nodiscard]] static Tag tag_of(const Position& position, Sectors sectors) {
     return tag_of(hash_of(position, sectors));
   }
-  // The key's chain, or the empty slot where it belongs. Requires: there are slots.
-  [[nodiscard]] std::size_t slot_of(const Key& key) const;
+  // The oldest entry of the key; none: there is none.
+  [[nodiscard]] Number oldest_of(const Key& key) const {
+    return chains_.find(tag_of(key), [&](Number number) { return ring_[number].position.key == key; });
+  }
+  // What is found by its key, size and second sum, where there are several of the key.
+  [[nodiscard]] Number indexed(const Position& position, Sectors sectors) const {
+    return exact_.find(tag_of(position, sectors), [&](Number number) { return is_exact(number, position, sectors); });
+  }
   // How many entries are older.
   [[nodiscard]] std::size_t age_of(Number place) const {
-    return place >= oldest_ ? place - oldest_ : place + ring_.size() - oldest_;
+    return place >= oldest_ ? place - oldest_ : place + length_ - oldest_;
   }
-  [[nodiscard]] Number behind(Number place) const { return place + 1 == ring_.size() ? 0 : place + 1; }
+  [[nodiscard]] Number behind(Number place) const { return place + 1 == length_ ? 0 : place + 1; }
+  [[nodiscard]] Number of_age(std::size_t age) const {
+    const std::size_t place = oldest_ + age;
+    return static_cast<Number>(place < length_ ? place : place - length_);
+  }
   // What served its request, or what served that, as long as it is there; else itself.
   [[nodiscard]] Number origin_of(Number number) const {
     const Number by = ring_[number].served_by;
-    return by < ring_.size() && age_of(by) < age_of(number) ? by : number;
+    return by < length_ && age_of(by) < age_of(number) ? by : number;
   }
   [[nodiscard]] bool may_serve(Number number, Sectors sectors) const;
   [[nodiscard]] bool serves(Number number, Sectors sectors) const;
@@ -245,30 +250,30 @@ class PlacementLog {
     return (position.key.hash + position.taken.hash * 0xC2B2AE3D27D4EB4FULL + static_cast<std::uint64_t>(sectors)) *
            0x9E3779B97F4A7C15ULL;
   }
-  // The place of such an entry among those that `exact` finds, or the empty one where it belongs.
-  [[nodiscard]] std::size_t exact_slot_of(const Position& position, Sectors sectors) const;
-  void link(Number place);
-  void empty_slot(std::size_t slot);
+  [[nodiscard]] bool link(Number place);
   void make_foremost(Number place);
   void index(Number place);
   void make_unfound(Number place);
   void find_another(Number place);
   void drop_oldest();
+  void provide(std::size_t entries);
+  void push(const Entry& entry);
   void resize(std::size_t entries, Number& kept);
   void fetch_oldest() const noexcept;
+  [[nodiscard]] std::size_t audit_chain(Number oldest) const;
 
   std::size_t capacity_;
   LogReach reach_;
   std::size_t room_;  // that there is to be: a longer ring once it is full
   Sums all_;
-  std::vector<Sums> own_;  // of streams
-  LargeTable<Entry> ring_;
-  LargeTable<Link> links_;  // of the ring's entries
-  Number oldest_ = 0;       // a place in the ring
+  std::vector<Sums> own_;     // of streams
+  GrowingTable<Entry> ring_;  // with memory as far as entries came
+  GrowingTable<Link> links_;  // of the ring's entries
+  std::size_t length_ = 0;    // of the ring
+  Number oldest_ = 0;         // a place in the ring
   std::size_t size_ = 0;
-  LargeTable<Chain> slots_;  // a power of two, at least twice the ring's: open addressing
-  LargeTable<Exact> exact_;  // as many: open addressing
-  int shift_ = 0;
+  HashIndex chains_;         // the oldest entries of their keys
+  HashIndex exact_;          // entries that `exact` finds among others of their key
   Number expected_ = kNone;  // behind what was followed last, or what served that first
   Number next_ = kNone;      // behind what was followed last
   bool is_lost_ = false;     // an entry came last

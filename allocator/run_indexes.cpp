@@ -14,11 +14,11 @@ namespace cistern {
 void RunsByAddress::grow(Sectors address) {
   if (arenas_.size() <= arena_of(address)) arenas_.resize(arena_of(address) + 1);
   Arena& arena = arenas_[arena_of(address)];
-  // By half at least, so that they are seldom moved. The roots last: what is said of their room is true of both.
+  // By half at least, so that it is seldom. What is said of the roots' room is true of both.
   const std::size_t regions = std::max(region_of(address) + 1, arena.roots.size() + arena.roots.size() / 2);
+  arena.roots.provide(regions);
   arena.has.provide(regions);
-  arena.roots.reserve(regions);
-  arena.roots.resize(regions, kNoRun);
+  while (arena.roots.size() != regions) arena.roots.push_back(kNoRun);
 }
 
 RunNumber RunsByAddress::last_before_region(Sectors address) const noexcept {

@@ -11,9 +11,9 @@
 #include <cstdint>
 
 #include "allocator/free_run.h"
+#include "allocator/growing_table.h"
 #include "allocator/handle_counts.h"
 #include "allocator/indexed_run.h"
-#include "allocator/large_table.h"
 #include "allocator/page_size.h"
 
 namespace cistern {
@@ -60,12 +60,13 @@ class RunNodes {
   // Up to so many can be taken from here on. Throws std::bad_alloc, unchanged.
   void provide(std::size_t runs) {
     if (runs <= nodes_.size()) return;
-    // By half at least, so that they are seldom moved.
+    // By half at least, so that it is seldom.
     const std::size_t from = nodes_.size();
     const std::size_t most = std::max({runs, from + from / 2, kFewest});
-    nodes_.reserve(most);
+    nodes_.provide(most);
     nodes_.resize(most);
-    for (std::size_t i = nodes_.size(); i-- > from;) {
+    for (std::size_t i = most; i-- > from;) {
+      nodes_[i] = {};
       nodes_[i].priority = priority_of(i) & kPriorities;
       give(static_cast<RunNumber>(i));
     }
@@ -99,7 +100,7 @@ class RunNodes {
     return static_cast<std::uint32_t>(bits >> 32);
   }
 
-  LargeTable<RunNode> nodes_;
+  GrowingList<RunNode> nodes_;
   RunNumber spare_ = kNoRun;  // a list by `behind`
 };
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "allocator/bit_tree.h"
-#include "allocator/large_table.h"
+#include "allocator/growing_table.h"
 #include "allocator/page_size.h"
 #include "allocator/run_tree.h"
 
@@ -66,7 +66,7 @@ class RunsByAddress {
   using Bits = BitTree<5>;
   static_assert(std::size_t{1} << (kArenaBits - kRegionBits) <= Bits::kMost);
   struct Arena {
-    LargeTable<RunNumber> roots;
+    GrowingList<RunNumber> roots;
     Bits has;
   };
   using Tree =

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cstdarg>
 #include <cstdlib>
 #include <mutex>
 #include <new>
@@ -141,6 +142,25 @@ extern "C" [[gnu::visibility("default")]] void* mmap(void* address, std::size_t 
   const auto begin = static_cast<std::uintptr_t>(result);
   remove_mapping(begin, begin + bytes);
   add_mapping({begin, begin + bytes});
+  return mapped;
+}
+
+extern "C" [[gnu::visibility("default")]] void* mremap(void* address, std::size_t bytes, std::size_t bytes_then,
+                                                       int flags, ...) noexcept {
+  va_list rest;
+  va_start(rest, flags);
+  void* const wanted = (flags & MREMAP_FIXED) != 0 ? va_arg(rest, void*) : nullptr;
+  va_end(rest);
+  const long result = ::syscall(SYS_mremap, address, bytes, bytes_then, flags, wanted);
+  auto* const mapped = reinterpret_cast<void*>(result);
+  if (mapped == MAP_FAILED || driver_depth != 0) return mapped;
+  requests.fetch_add(1, std::memory_order_relaxed);
+  const std::lock_guard lock(mappings_mutex);
+  const auto before = reinterpret_cast<std::uintptr_t>(address);
+  const auto begin = static_cast<std::uintptr_t>(result);
+  remove_mapping(before, before + bytes);
+  remove_mapping(begin, begin + bytes_then);
+  add_mapping({begin, begin + bytes_then});
   return mapped;
 }
 

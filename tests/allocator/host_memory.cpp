@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdarg>
 #include <cstddef>
 #include <cstdlib>
 #include <new>
@@ -47,6 +48,15 @@ void* aligned_alloc(std::size_t alignment, std::size_t bytes) {
 // What large tables ask for; the C library's own threads and files do not come by here.
 void* mmap(void* hint, std::size_t bytes, int protection, int flags, int file, off_t offset) noexcept {
   if (!refuses()) return reinterpret_cast<void*>(::syscall(SYS_mmap, hint, bytes, protection, flags, file, offset));
+  errno = ENOMEM;
+  return MAP_FAILED;
+}
+void* mremap(void* address, std::size_t bytes, std::size_t bytes_then, int flags, ...) noexcept {
+  va_list rest;
+  va_start(rest, flags);
+  void* const wanted = (flags & MREMAP_FIXED) != 0 ? va_arg(rest, void*) : nullptr;
+  va_end(rest);
+  if (!refuses()) return reinterpret_cast<void*>(::syscall(SYS_mremap, address, bytes, bytes_then, flags, wanted));
   errno = ENOMEM;
   return MAP_FAILED;
 }

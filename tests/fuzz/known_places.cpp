@@ -88,7 +88,7 @@ class PlacesProgram {
       live.erase(found);
     });
     require(live.empty(), "all places that blocks have are visited");
-    std::vector<KnownPlaces::Number> changed = places_.changed();
+    std::vector<KnownPlaces::Number> changed(places_.changed().begin(), places_.changed().end());
     std::sort(changed.begin(), changed.end());
     std::vector<KnownPlaces::Number> expected;
     for (const auto& [place, known] : known_)

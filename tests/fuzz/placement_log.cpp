@@ -188,10 +188,11 @@ class Program {
     require(log_.room() <= log_.capacity(), "there are no more than there may be");
     compare_entry(entries_.size() - 1);
   }
-  // It is longer, or shorter: as many of the newest as there is room for, found anew.
+  // It is longer, or shorter: as many of the newest as there is room for, found anew but where it grew where it was.
   void moved(std::size_t next, std::size_t room_before) {
     std::size_t gone = entries_.size() - std::min(entries_.size(), log_.room());
     require(gone == 0 || log_.room() < room_before, "a log that grows loses nothing");
+    if (log_.room() > room_before && oldest_ == 0) return;
     oldest_ = 0;
     if (expected_ != kNone) expected_ = next >= gone ? static_cast<Number>(next - gone) : kNone;
     for (; gone != 0; --gone) entries_.pop_front();

@@ -1,0 +1,33 @@
+#include "allocator/growing_table.h"
+
+#include <sys/mman.h>
+
+namespace cistern {
+namespace {
+
+// Where the kernel has none it says so.
+void use_small_pages(void* table, std::size_t bytes) noexcept {
+  static_cast<void>(::madvise(table, bytes, MADV_NOHUGEPAGE));
+}
+
+}  // namespace
+
+void* obtain_table(std::size_t bytes) {
+  void* const table = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (table == MAP_FAILED) throw std::bad_alloc();
+  use_small_pages(table, bytes);
+  return table;
+}
+
+void* enlarge_table(void* table, std::size_t bytes, std::size_t larger) {
+  void* const enlarged = ::mremap(table, bytes, larger, MREMAP_MAYMOVE);
+  if (enlarged == MAP_FAILED) throw std::bad_alloc();
+  return enlarged;
+}
+
+// The kernel may refuse to part a mapping where the process has as many as it may: then the addresses stay.
+void release_table(void* table, std::size_t bytes) noexcept {
+  if (::munmap(table, bytes) != 0) static_cast<void>(::madvise(table, bytes, MADV_DONTNEED));
+}
+
+}  // namespace cistern

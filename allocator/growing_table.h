@@ -1,0 +1,114 @@
+#pragma once
+
+// Arrays that grow where they are: a mapping of its own each, in which room is address space alone until it is used. To
+// make one longer copies nothing, for the kernel moves pages by its tables alone (mremap, Linux). So who will need much
+// in the end can have room for all of it from the start, and whoever uses it then asks for no host memory, and waits
+// for a page of 4 KiB at most. Huge pages are not used: what is in the caches of few would be spread over many of
+// those. GrowingTable has room for elements, GrowingList is a vector in one. Complexity: O(1) for each operation, but
+// `provide` where it moves: O(pages in use). Not thread-safe.
+
+#include <algorithm>
+#include <cstddef>
+#include <limits>
+#include <new>
+#include <type_traits>
+#include <utility>
+
+namespace cistern {
+
+// Room for so many bytes, all of which are 0. Throws std::bad_alloc. Thread-safe.
+[[nodiscard]] void* obtain_table(std::size_t bytes);
+// The same with what is in it, there or elsewhere. Requires: `table` was obtained, with `bytes`. Throws std::bad_alloc,
+// unchanged.
+[[nodiscard]] void* enlarge_table(void* table, std::size_t bytes, std::size_t larger);
+// Requires: obtained, with as many bytes.
+void release_table(void* table, std::size_t bytes) noexcept;
+
+template <class T>
+class GrowingTable {
+ public:
+  static_assert(std::is_trivially_copyable_v<T> && std::is_trivially_destructible_v<T>);
+
+  GrowingTable() = default;
+  GrowingTable(GrowingTable&& other) noexcept
+      : elements_(std::exchange(other.elements_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+  GrowingTable& operator=(GrowingTable&& other) noexcept {
+    std::swap(elements_, other.elements_);
+    std::swap(size_, other.size_);
+    return *this;
+  }
+  ~GrowingTable() {
+    if (size_ != 0) release_table(elements_, size_ * sizeof(T));
+  }
+
+  // Room for so many elements, and mostly for more. New ones are not initialised. Throws std::bad_alloc, unchanged.
+  void provide(std::size_t elements) {
+    if (elements > size_) grow(elements);
+  }
+  // Elements that there is room for.
+  [[nodiscard]] std::size_t size() const noexcept { return size_; }
+  [[nodiscard]] T& operator[](std::size_t at) noexcept { return elements_[at]; }
+  [[nodiscard]] const T& operator[](std::size_t at) const noexcept { return elements_[at]; }
+  // Null where there is no room yet.
+  [[nodiscard]] T* data() noexcept { return elements_; }
+  [[nodiscard]] const T* data() const noexcept { return elements_; }
+
+ private:
+  static constexpr std::size_t kFewest = std::max<std::size_t>(1, (std::size_t{16} << 10) / sizeof(T));
+  static constexpr std::size_t kMost = std::numeric_limits<std::size_t>::max() / 2 / sizeof(T);
+
+  // To twice as many at least, for what is not used takes no memory.
+  [[gnu::noinline]] void grow(std::size_t elements) {
+    if (elements > kMost) throw std::bad_array_new_length();
+    const std::size_t count = std::max({elements, 2 * size_, kFewest});
+    void* const room =
+        size_ == 0 ? obtain_table(count * sizeof(T)) : enlarge_table(elements_, size_ * sizeof(T), count * sizeof(T));
+    elements_ = static_cast<T*>(room);
+    size_ = count;
+  }
+
+  T* elements_ = nullptr;
+  std::size_t size_ = 0;
+};
+
+template <class T>
+class GrowingList {
+ public:
+  GrowingList() = default;
+  GrowingList(GrowingList&& other) noexcept
+      : elements_(std::move(other.elements_)), size_(std::exchange(other.size_, 0)) {}
+  GrowingList& operator=(GrowingList&& other) noexcept {
+    elements_ = std::move(other.elements_);
+    std::swap(size_, other.size_);
+    return *this;
+  }
+  ~GrowingList() = default;
+
+  // So many can be in it. Throws std::bad_alloc, unchanged.
+  void provide(std::size_t elements) { elements_.provide(elements); }
+  [[nodiscard]] std::size_t room() const noexcept { return elements_.size(); }
+
+  // Requires: there is room.
+  void push_back(const T& element) noexcept { elements_[size_++] = element; }
+  // New ones are not initialised. Requires: there is room.
+  void resize(std::size_t elements) noexcept { size_ = elements; }
+  void pop_back() noexcept { --size_; }
+  void clear() noexcept { size_ = 0; }
+
+  [[nodiscard]] std::size_t size() const noexcept { return size_; }
+  [[nodiscard]] bool empty() const noexcept { return size_ == 0; }
+  [[nodiscard]] T& operator[](std::size_t at) noexcept { return elements_[at]; }
+  [[nodiscard]] const T& operator[](std::size_t at) const noexcept { return elements_[at]; }
+  [[nodiscard]] T& back() noexcept { return elements_[size_ - 1]; }
+  [[nodiscard]] const T& back() const noexcept { return elements_[size_ - 1]; }
+  [[nodiscard]] T* begin() noexcept { return elements_.data(); }
+  [[nodiscard]] T* end() noexcept { return elements_.data() + size_; }
+  [[nodiscard]] const T* begin() const noexcept { return elements_.data(); }
+  [[nodiscard]] const T* end() const noexcept { return elements_.data() + size_; }
+
+ private:
+  GrowingTable<T> elements_;
+  std::size_t size_ = 0;
+};
+
+}  // namespace cistern

@@ -1,0 +1,149 @@
+#include "allocator/growing_table.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <cstdlib>
+#include <limits>
+#include <utility>
+#include <vector>
+
+namespace cistern {
+namespace {
+
+constexpr std::size_t kHostPage = 4096;
+constexpr std::size_t kTableBytes = std::size_t{8} << 20;
+
+// What the process has mapped, without host memory.
+std::int64_t mapped_pages() {
+  std::array<char, 128> text{};
+  const int file = ::open("/proc/self/statm", O_RDONLY);
+  EXPECT_GT(::read(file, text.data(), text.size() - 1), 0);
+  ::close(file);
+  return std::strtoll(text.data(), nullptr, 10);
+}
+
+std::size_t resident_pages(void* begin, std::size_t bytes) {
+  std::vector<unsigned char> pages(bytes / kHostPage);
+  EXPECT_EQ(::mincore(begin, bytes, pages.data()), 0);
+  return static_cast<std::size_t>(
+      std::count_if(pages.begin(), pages.end(), [](unsigned char page) { return (page & 1) != 0; }));
+}
+
+TEST(GrowingTable, KeepsWhatIsInItWhereverItGrows) {
+  GrowingTable<std::uint32_t> table;
+  EXPECT_EQ(table.size(), 0U);
+  int times = 0;
+  for (std::uint32_t i = 0; i < 3'000'000; ++i) {
+    const std::size_t before = table.size();
+    table.provide(i + 1);
+    ASSERT_GT(table.size(), i);
+    times += table.size() != before ? 1 : 0;
+    table[i] = 7 * i;
+  }
+  for (std::uint32_t i = 0; i < 3'000'000; ++i) ASSERT_EQ(table[i], 7 * i);
+  EXPECT_LT(times, 12);
+}
+
+// What there is room for, and is not used, is address space alone.
+TEST(GrowingTable, TakesPagesWhereItIsUsed) {
+  GrowingTable<std::array<std::uint64_t, 5>> table;
+  table.provide(kTableBytes / 40);
+  EXPECT_EQ(resident_pages(table.data(), kTableBytes), 0U);
+  table[0][0] = 1;
+  table[kTableBytes / 80][0] = 1;
+  EXPECT_EQ(resident_pages(table.data(), kTableBytes), 2U) << "no huge ones";
+  table.provide(kTableBytes / 10);
+  EXPECT_EQ(resident_pages(table.data(), 4 * kTableBytes), 2U);
+  EXPECT_EQ(table[kTableBytes / 80][0], 1U);
+}
+
+// Where something lies behind it, it goes elsewhere.
+TEST(GrowingTable, GrowsWhereItCannotStay) {
+  auto* const table = static_cast<unsigned char*>(obtain_table(kTableBytes));
+  table[kTableBytes - 1] = 5;
+  void* const behind =
+      ::mmap(table + kTableBytes, kHostPage, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+  auto* const larger = static_cast<unsigned char*>(enlarge_table(table, kTableBytes, 3 * kTableBytes));
+  EXPECT_NE(larger, table);
+  EXPECT_EQ(larger[kTableBytes - 1], 5);
+  EXPECT_EQ(larger[3 * kTableBytes - 1], 0);
+  release_table(larger, 3 * kTableBytes);
+  if (behind != MAP_FAILED) ::munmap(behind, kHostPage);
+}
+
+TEST(GrowingTable, IsTheOtherOnesOnceItIsMoved) {
+  GrowingTable<int> first;
+  first.provide(kTableBytes);
+  first[9] = 3;
+  GrowingTable<int> second(std::move(first));
+  EXPECT_EQ(second[9], 3);
+  GrowingTable<int> third;
+  third = std::move(second);
+  EXPECT_EQ(third[9], 3);
+  EXPECT_GE(third.size(), kTableBytes);
+}
+
+TEST(GrowingTable, GoesBackWhole) {
+  const std::int64_t before = mapped_pages();
+  {
+    std::array<GrowingTable<std::array<std::uint64_t, 5>>, 3> tables;
+    for (auto& table : tables) {
+      table.provide(1);
+      table.provide(100'000);
+    }
+    EXPECT_GE(mapped_pages() - before, 3 * 100'000 * 40 / static_cast<std::int64_t>(kHostPage));
+  }
+  EXPECT_EQ(mapped_pages(), before);
+}
+
+TEST(GrowingTable, ThatCannotBeHadIsBadAlloc) {
+  GrowingTable<std::uint64_t> table;
+  for (const std::size_t elements : {std::size_t{0}, std::size_t{100}, kTableBytes}) {
+    if (elements != 0) {
+      table.provide(elements);
+      table[99] = 11;
+    }
+    const std::size_t size = table.size();
+    const std::int64_t before = mapped_pages();
+    EXPECT_THROW(table.provide(std::size_t{1} << 57), std::bad_alloc);
+    EXPECT_THROW(table.provide(std::numeric_limits<std::size_t>::max() / 8), std::bad_array_new_length);
+    EXPECT_EQ(table.size(), size);
+    EXPECT_LT(mapped_pages() - before, 1000) << "exceptions take host memory, too";
+    EXPECT_TRUE(elements == 0 || table[99] == 11);
+  }
+}
+
+TEST(GrowingList, IsAVectorInItsRoom) {
+  GrowingList<int> list;
+  EXPECT_TRUE(list.empty());
+  EXPECT_EQ(list.begin(), list.end());
+  list.provide(10'000);
+  EXPECT_GE(list.room(), 10'000U);
+  std::vector<int> expected;
+  for (int i = 0; i < 10'000; ++i) {
+    list.push_back(3 * i);
+    expected.push_back(3 * i);
+  }
+  for (int i = 0; i < 20; ++i) {
+    list.pop_back();
+    expected.pop_back();
+  }
+  list.provide(1'000'000);
+  EXPECT_EQ(std::vector<int>(list.begin(), list.end()), expected);
+  EXPECT_EQ(list.back(), expected.back());
+  GrowingList<int> other;
+  other = std::move(list);
+  EXPECT_EQ(other.size(), expected.size());
+  const GrowingList<int> third(std::move(other));
+  EXPECT_EQ(third[7], 21);
+  EXPECT_EQ(third.size(), expected.size());
+}
+
+}  // namespace
+}  // namespace cistern
