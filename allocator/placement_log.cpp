@@ -185,7 +185,10 @@ bool PlacementLog::link(Number place) {
   entry.is_indexed = entry.has_heirs = entry.has_others = false;
   const Number first = oldest_of(entry.position.key);
   entry.is_foremost = first == kNone;
-  if (first == kNone) return chains_.add(tag_of(entry.position.key), place);
+  if (first == kNone) {
+    has_missed_ = false;
+    return chains_.add(tag_of(entry.position.key), place);
+  }
   Entry& oldest = ring_[first];
   oldest.has_others = true;
   if (oldest.is_foremost && !oldest.is_indexed) index(first);

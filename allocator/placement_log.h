@@ -220,7 +220,13 @@ class PlacementLog {
   }
   // The oldest entry of the key; none: there is none.
   [[nodiscard]] Number oldest_of(const Key& key) const {
-    return chains_.find(tag_of(key), [&](Number number) { return ring_[number].position.key == key; });
+    if (has_missed_ && missed_ == key) return kNone;
+    const Number found = chains_.find(tag_of(key), [&](Number number) { return ring_[number].position.key == key; });
+    if (found == kNone) {
+      has_missed_ = true;
+      missed_ = key;
+    }
+    return found;
   }
   // What is found by its key, size and second sum, where there are several of the key.
   [[nodiscard]] Number indexed(const Position& position, Sectors sectors) const {
@@ -272,8 +278,11 @@ class PlacementLog {
   std::size_t length_ = 0;    // of the ring
   Number oldest_ = 0;         // a place in the ring
   std::size_t size_ = 0;
-  HashIndex chains_;         // the oldest entries of their keys
-  HashIndex exact_;          // entries that `exact` finds among others of their key
+  HashIndex chains_;  // the oldest entries of their keys
+  HashIndex exact_;   // entries that `exact` finds among others of their key
+  // Of this key there is none: of a state that is new several questions are asked.
+  mutable Key missed_;
+  mutable bool has_missed_ = false;
   Number expected_ = kNone;  // behind what was followed last, or what served that first
   Number next_ = kNone;      // behind what was followed last
   bool is_lost_ = false;     // an entry came last
