@@ -46,8 +46,8 @@ class KnownPlaces {
   static constexpr Number kNone = PlacementLog::kNone;
 
   // So many `obtain`s and `add`s take no host memory from here on, and no `change` does. Where there is no room and
-  // `most` places are known, or many more are than these, and many came since it was so last, those that no block has
-  // are forgotten, if no change waits. Throws std::bad_alloc, unchanged.
+  // `most` places are known, or many more are than these, and many came since it was so last, those are forgotten that
+  // no block has and that did not change. Throws std::bad_alloc, unchanged.
   void provide(std::size_t places, std::size_t most);
   // For about so many in all. Throws std::bad_alloc, unchanged.
   void expect(std::size_t places);
@@ -94,7 +94,7 @@ class KnownPlaces {
 
  private:
   // Many came since places were forgotten last.
-  [[nodiscard]] bool is_due() const noexcept { return came_ >= places_.size() / 2 && changed_.empty(); }
+  [[nodiscard]] bool is_due() const noexcept { return came_ >= places_.size() / 2; }
   [[nodiscard]] static HashIndex::Tag tag_of(Sectors address, Sectors sectors) noexcept {
     const std::uint64_t bits = static_cast<std::uint64_t>(address) * 0x9E3779B97F4A7C15ULL ^
                                static_cast<std::uint64_t>(sectors) * 0xC2B2AE3D27D4EB4FULL;

@@ -132,6 +132,24 @@ TEST(KnownPlacesTest, AfterManyTheNumbersAreLowAgain) {
   places.audit();
 }
 
+// To look at all of them takes a while.
+TEST(KnownPlacesTest, PlacesAreForgottenOnceAsManyCameAsAHalfOfThem) {
+  KnownPlaces places;
+  const auto come = [&](Sectors address) {
+    places.provide(1, 50);
+    return places.obtain(address, 8);
+  };
+  for (Sectors address = 0; address < 200; ++address) places[come(address)].is_live = true;
+  const KnownPlaces::Number idle = come(1000);
+  int came = 1;
+  for (; places.names(idle, 1000, 8); ++came) static_cast<void>(come(1000 + came));
+  EXPECT_GT(came, 90);
+  EXPECT_LT(came, 250);
+  EXPECT_TRUE(places.names(places.obtain(7, 8), 7, 8));
+  EXPECT_LT(places.size(), 210U);
+  places.audit();
+}
+
 TEST(KnownPlacesTest, APlaceWithoutANameIsKnownByItsNumberAlone) {
   KnownPlaces places;
   places.provide(3, 10);
