@@ -2,6 +2,17 @@
 
 #include <sys/mman.h>
 
+#include <cstring>
+
+// To ThreadSanitizer what another table had at an address is there still when pages move to it.
+#if defined(__SANITIZE_THREAD__)
+#define CISTERN_PAGES_DO_NOT_MOVE
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define CISTERN_PAGES_DO_NOT_MOVE
+#endif
+#endif
+
 namespace cistern {
 namespace {
 
@@ -19,11 +30,20 @@ void* obtain_table(std::size_t bytes) {
   return table;
 }
 
+#ifdef CISTERN_PAGES_DO_NOT_MOVE
+void* enlarge_table(void* table, std::size_t bytes, std::size_t larger) {
+  void* const enlarged = obtain_table(larger);
+  std::memcpy(enlarged, table, bytes);
+  release_table(table, bytes);
+  return enlarged;
+}
+#else
 void* enlarge_table(void* table, std::size_t bytes, std::size_t larger) {
   void* const enlarged = ::mremap(table, bytes, larger, MREMAP_MAYMOVE);
   if (enlarged == MAP_FAILED) throw std::bad_alloc();
   return enlarged;
 }
+#endif
 
 // The kernel may refuse to part a mapping where the process has as many as it may: then the addresses stay.
 void release_table(void* table, std::size_t bytes) noexcept {

@@ -1,11 +1,13 @@
 #pragma once
 
-// Arrays that grow where they are: a mapping of its own each, in which room is address space alone until it is used. To
-// make one longer copies nothing, for the kernel moves pages by its tables alone (mremap, Linux). So who will need much
-// in the end can have room for all of it from the start, and whoever uses it then asks for no host memory, and waits
-// for a page of 4 KiB at most. Huge pages are not used: what is in the caches of few would be spread over many of
-// those. GrowingTable has room for elements, GrowingList is a vector in one. Complexity: O(1) for each operation, but
-// `provide` where it moves: O(pages in use). Not thread-safe.
+// Arrays that grow where they are: a mapping of its own each, in which room is address space alone until it is used.
+//
+// To make one longer copies nothing, for the kernel moves pages by its tables alone (mremap, Linux). So who will need
+// much in the end can have room for all of it from the start, and whoever uses it then asks for no host memory, and
+// waits for small pages alone. Huge ones are not used: each takes a while to make, and is used in part at the end.
+// GrowingTable has room for elements, GrowingList is a vector in one.
+// Complexity: O(1) for each operation, but `provide` and `expect` where a table moves: O(pages in use). Not
+// thread-safe.
 
 #include <algorithm>
 #include <cstddef>
@@ -32,6 +34,7 @@ class GrowingTable {
   GrowingTable() = default;
   GrowingTable(GrowingTable&& other) noexcept
       : elements_(std::exchange(other.elements_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+  // The other one has what this one had.
   GrowingTable& operator=(GrowingTable&& other) noexcept {
     std::swap(elements_, other.elements_);
     std::swap(size_, other.size_);
@@ -41,9 +44,14 @@ class GrowingTable {
     if (size_ != 0) release_table(elements_, size_ * sizeof(T));
   }
 
-  // Room for so many elements, and mostly for more. New ones are not initialised. Throws std::bad_alloc, unchanged.
+  // Room for so many elements, or twice as many as there was room for. New ones are not initialised. Throws
+  // std::bad_alloc, unchanged.
   void provide(std::size_t elements) {
-    if (elements > size_) grow(elements);
+    if (elements > size_) grow(std::max({elements, 2 * size_, kFewest}));
+  }
+  // The same where it is known how many there will be, or nearly so.
+  void expect(std::size_t elements) {
+    if (elements > size_) grow(std::max({elements, size_ + size_ / 8, kFewest}));
   }
   // Elements that there is room for.
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
@@ -57,10 +65,8 @@ class GrowingTable {
   static constexpr std::size_t kFewest = std::max<std::size_t>(1, (std::size_t{16} << 10) / sizeof(T));
   static constexpr std::size_t kMost = std::numeric_limits<std::size_t>::max() / 2 / sizeof(T);
 
-  // To twice as many at least, for what is not used takes no memory.
-  [[gnu::noinline]] void grow(std::size_t elements) {
-    if (elements > kMost) throw std::bad_array_new_length();
-    const std::size_t count = std::max({elements, 2 * size_, kFewest});
+  [[gnu::noinline]] void grow(std::size_t count) {
+    if (count > kMost) throw std::bad_array_new_length();
     void* const room =
         size_ == 0 ? obtain_table(count * sizeof(T)) : enlarge_table(elements_, size_ * sizeof(T), count * sizeof(T));
     elements_ = static_cast<T*>(room);
@@ -86,6 +92,7 @@ class GrowingList {
 
   // So many can be in it. Throws std::bad_alloc, unchanged.
   void provide(std::size_t elements) { elements_.provide(elements); }
+  void expect(std::size_t elements) { elements_.expect(elements); }
   [[nodiscard]] std::size_t room() const noexcept { return elements_.size(); }
 
   // Requires: there is room.

@@ -2,24 +2,26 @@
 
 #include <algorithm>
 #include <bit>
+#include <cassert>
 #include <numeric>
+#include <vector>
 
 #include "stats/invariant.h"
 
 namespace cistern {
 
 void HashIndex::make_room(std::size_t more) {
-  directory_.provide(2 * directory_.size() + 1);
+  directory_.provide(kMostDoublings * (directory_.size() + more));
   segments_.provide(used() + more);
   segments_of_.provide(used() + more);
 }
 
-// A segment that was parted has half of the most that one may have.
+// A segment that was parted has half of the most that one may have, and fewer where numbers come and go.
 void HashIndex::expect(std::size_t numbers) {
-  const std::size_t segments = numbers / (kMostOfSegment / 2) + 1;
-  directory_.provide(4 * std::bit_ceil(segments));
-  segments_.provide(segments);
-  segments_of_.provide(segments);
+  const std::size_t segments = numbers / (kMostOfSegment / 8 * 3) + 8;
+  directory_.expect(kMostDoublings * std::bit_ceil(segments));
+  segments_.expect(segments);
+  segments_of_.expect(segments);
 }
 
 bool HashIndex::add(Tag tag, Number number) noexcept {
@@ -52,7 +54,9 @@ std::uint32_t HashIndex::add_segment(unsigned depth) noexcept {
 bool HashIndex::part(Tag tag) noexcept {
   const std::uint32_t parted = segment_of(tag);
   const unsigned depth = segments_of_[parted].depth + 1U;
-  if (depth > kMostDepth || !has_room(1)) return false;
+  const bool is_there = used() < segments_.size() && used() < segments_of_.room() &&
+                        (depth <= depth_ || 2 * directory_.size() <= directory_.room());
+  if (depth > kMostDepth || !is_there) return false;
   if (depth > depth_) {
     directory_.resize(2 * directory_.size());
     for (std::size_t at = directory_.size(); at-- != 0;) directory_[at] = directory_[at / 2];
@@ -78,7 +82,7 @@ bool HashIndex::part(Tag tag) noexcept {
 std::size_t HashIndex::slot_of(Tag tag, Number number) const noexcept {
   const Segment& segment = segments_[segment_of(tag)];
   std::size_t at = first_slot(tag);
-  while (segment.slots[at].number != number) at = behind(at);
+  for (; segment.slots[at].number != number; at = behind(at)) assert(segment.slots[at].number != kNone);
   return at;
 }
 

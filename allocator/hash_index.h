@@ -4,12 +4,16 @@
 //
 // Extendible hashing (Fagin, Nievergelt, Pippenger and Strong, 1979): the upper bits of a tag tell its segment of 512
 // slots, in which its lower ones tell where a search begins. A segment that is full becomes two, so that nothing else
-// moves and no addition takes longer than that.
-// Takes some 15 bytes of host memory a number. Complexity: O(1) expected; what becomes two, O(512). Not thread-safe.
+// moves; now and then the directory, which has some bytes a segment, is doubled. Of tags with the same 23 upper bits
+// there is room for 384: good hashes have no such.
+// Takes 11 to 21 bytes of host memory a number, and up to twice as many where numbers come and go.
+// Complexity: O(1) expected; O(512) where a segment becomes two, O(segments) where the directory is doubled.
+// Not thread-safe.
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 
 #include "allocator/growing_table.h"
 #include "allocator/prefetch.h"
@@ -22,15 +26,26 @@ class HashIndex {
   using Tag = std::uint32_t;
   static constexpr Number kNone = ~Number{0};
 
-  // So many can be added from here on, whichever. Throws std::bad_alloc, unchanged.
+  HashIndex() = default;
+  HashIndex(const HashIndex&) = delete;
+  HashIndex& operator=(const HashIndex&) = delete;
+  void swap(HashIndex& other) noexcept {
+    std::swap(segments_, other.segments_);
+    std::swap(segments_of_, other.segments_of_);
+    std::swap(directory_, other.directory_);
+    std::swap(depth_, other.depth_);
+  }
+
+  // So many can be added from here on, if tags are as good as random: each may part a segment, and two of them double
+  // the directory. Throws std::bad_alloc, unchanged.
   void provide(std::size_t more) {
     if (!has_room(more)) make_room(more);
   }
   [[nodiscard]] bool has_room(std::size_t more) const noexcept {
     return segments_.size() >= used() + more && segments_of_.room() >= used() + more &&
-           directory_.room() > 2 * directory_.size();
+           directory_.room() >= kMostDoublings * (directory_.size() + more);
   }
-  // The same of about so many in all, if their tags are as good as random. Throws std::bad_alloc, unchanged.
+  // The same of about so many in all. Throws std::bad_alloc, unchanged.
   void expect(std::size_t numbers);
   // Has the processor bring what `find` looks at first.
   void fetch(Tag tag) const noexcept {
@@ -46,7 +61,7 @@ class HashIndex {
       if (slot.number == kNone || (slot.tag == tag && is(slot.number))) return slot.number;
     }
   }
-  // False, and not added: there is no room, or are too many of the same upper bits, which good hashes do not have.
+  // False, and not added: there is no room, or there are too many of the same upper bits.
   // Requires: it is not there.
   [[nodiscard]] bool add(Tag tag, Number number) noexcept;
   // Requires of these: it is there, with that tag.
@@ -72,6 +87,7 @@ class HashIndex {
   // Where more are in a segment searches become long.
   static constexpr std::size_t kMostOfSegment = kSlots / 4 * 3;
   static constexpr unsigned kMostDepth = 32 - kSlotBits;
+  static constexpr std::size_t kMostDoublings = 4;  // of the directory: twice two
   struct Slot {
     Number number = kNone;  // none: it is empty
     Tag tag = 0;

@@ -23,7 +23,9 @@ void KnownPlaces::provide(std::size_t places, std::size_t most) {
 }
 
 void KnownPlaces::expect(std::size_t places) {
-  make_room(places);
+  places_.expect(places);
+  changed_.expect(places);
+  unused_.expect(places);
   index_.expect(places);
 }
 

@@ -47,7 +47,7 @@ class KnownPlaces {
 
   // So many `obtain`s and `add`s take no host memory from here on, and no `change` does. Where there is no room and
   // `most` places are known, or many more are than these, and many came since it was so last, those are forgotten that
-  // no block has and that did not change. Throws std::bad_alloc, unchanged.
+  // no block has and that did not change. Throws std::bad_alloc, with all others as they were.
   void provide(std::size_t places, std::size_t most);
   // For about so many in all. Throws std::bad_alloc, unchanged.
   void expect(std::size_t places);
@@ -57,10 +57,16 @@ class KnownPlaces {
   void fetch(Sectors address, Sectors sectors) const noexcept;
   // The place; a new one if it is not known. Requires: provide.
   [[nodiscard]] Number obtain(Sectors address, Sectors sectors) noexcept;
-  // A place that nobody will look for: known by its number alone, until it is given back. Requires: provide.
+  // A place that nobody will look for: known by its number alone, until it changed and no block has it. Requires:
+  // provide.
   [[nodiscard]] Number add(Sectors address, Sectors sectors) noexcept;
-  // Requires: it was added so, no block has it, and its bytes are free in the free runs. It may be in the list yet.
-  void give_back(Number number) noexcept { unused_.push_back(number); }  // there is room
+  // Somebody looked at what changed, and the place is to leave the list: without a name and a block it is given back.
+  // Requires: then its bytes are free in the free runs.
+  void looked_at(Number number) noexcept {
+    KnownPlace& place = places_[number];
+    place.is_changed = false;
+    if (!place.is_named && !place.is_live) unused_.push_back(number);  // there is room
+  }
   // Whether the number is that of the place, and not another's since; never without a name.
   [[nodiscard]] bool names(Number number, Sectors address, Sectors sectors) const {
     if (number >= places_.size()) return false;

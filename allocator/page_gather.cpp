@@ -106,8 +106,6 @@ PageTable::Handle PagePlacement::add_handle(std::int32_t pages) {
     try {
       ages_.provide(count);
       parts_.provide(count);
-      log_.expect(most_logged());
-      places_.expect(most_logged());
       if (decided_.size() < count) decided_.resize(count);
       if (left_at_.size() < count) left_at_.resize(count);
     } catch (...) {
@@ -115,10 +113,20 @@ PageTable::Handle PagePlacement::add_handle(std::int32_t pages) {
       throw;
     }
     ages_.used(handle);
+    expect_places();
     return handle;
   } catch (...) {
     free_.drop_room(kRunsOfMove);
     throw;
+  }
+}
+
+// Room for what the log may come to know, of which hits are to make use. Without it they take it when they need it.
+void PagePlacement::expect_places() noexcept {
+  try {
+    log_.expect(most_logged());
+    places_.expect(most_logged());
+  } catch (const std::bad_alloc&) {
   }
 }
 

@@ -216,6 +216,7 @@ class PagePlacement {
     return std::span(positions).first(knows_hand_overs_ ? 2 : 1);
   }
   void provide_place();
+  void expect_places() noexcept;
   // Entries of the log, of all pages.
   [[nodiscard]] std::size_t most_logged() const {
     return log_entries_ + kLogEntriesOfPage * static_cast<std::size_t>(table_.pages());

@@ -148,9 +148,8 @@ void PagePlacement::carry_out_changes() const noexcept {
     const std::size_t room = place.is_live ? kRunsOfBlock : 0;
     free_.drop_room(place.room - room);
     place.room = static_cast<std::uint8_t>(room);
-    place.is_changed = false;
     place.came_at = 0;
-    if (!place.is_named) places_.give_back(number);  // no block came: it is known to nobody
+    places_.looked_at(number);
   }
   places_.changed().clear();
 }

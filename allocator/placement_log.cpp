@@ -213,8 +213,8 @@ void PlacementLog::grow(std::size_t capacity) {
 }
 
 void PlacementLog::expect(std::size_t capacity) {
-  ring_.provide(capacity);
-  links_.provide(capacity);
+  ring_.expect(capacity);
+  links_.expect(capacity);
   chains_.expect(capacity);
   exact_.expect(capacity);
 }
@@ -264,19 +264,21 @@ void PlacementLog::resize(std::size_t entries, Number& kept) {
   };
   PlacementLog moved_log(entries);
   moved_log.length_ = entries;
+  moved_log.expect(std::min(size_ - gone + 1, entries));
   for (std::size_t age = gone; age < size_; ++age) {
     Entry entry = ring_[of_age(age)];
     entry.served_by = moved(entry.served_by);
     moved_log.provide(moved_log.size_ + 1);
     moved_log.push(entry);
   }
+  moved_log.provide(std::min(moved_log.size_ + 1, entries));
   kept = moved(kept);
   expected_ = moved(expected_);
   next_ = moved(next_);
   std::swap(ring_, moved_log.ring_);
   std::swap(links_, moved_log.links_);
-  std::swap(chains_, moved_log.chains_);
-  std::swap(exact_, moved_log.exact_);
+  chains_.swap(moved_log.chains_);
+  exact_.swap(moved_log.exact_);
   length_ = moved_log.length_;
   size_ = moved_log.size_;
   oldest_ = 0;

@@ -181,8 +181,9 @@ class PlacementLog {
   [[nodiscard]] std::size_t room() const { return length_; }
   // The next `append` takes no host memory.
   [[nodiscard]] bool has_room() const {
-    const bool is_at_hand = size_ < length_ ? room_ >= length_ && size_ < links_.size() && size_ < ring_.size()
-                                            : room_ == length_ && size_ != 0;
+    const bool is_longer = size_ < length_ ? room_ >= length_ : room_ > length_ && oldest_ == 0;
+    const bool is_at_hand =
+        is_longer ? size_ < links_.size() && size_ < ring_.size() : size_ == length_ && room_ == length_ && size_ != 0;
     return is_at_hand && chains_.has_room(1) && exact_.has_room(kMostIndexed);
   }
   // Room in a list of `candidates`.

@@ -151,11 +151,12 @@ extern "C" [[gnu::visibility("default")]] void* mremap(void* address, std::size_
   va_start(rest, flags);
   void* const wanted = (flags & MREMAP_FIXED) != 0 ? va_arg(rest, void*) : nullptr;
   va_end(rest);
+  // Held through the call: what another thread maps in between is not to be taken for the old range.
+  const std::lock_guard lock(mappings_mutex);
   const long result = ::syscall(SYS_mremap, address, bytes, bytes_then, flags, wanted);
   auto* const mapped = reinterpret_cast<void*>(result);
   if (mapped == MAP_FAILED || driver_depth != 0) return mapped;
   requests.fetch_add(1, std::memory_order_relaxed);
-  const std::lock_guard lock(mappings_mutex);
   const auto before = reinterpret_cast<std::uintptr_t>(address);
   const auto begin = static_cast<std::uintptr_t>(result);
   remove_mapping(before, before + bytes);

@@ -1,15 +1,20 @@
 #include "allocator/growing_table.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <cstdint>
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <limits>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -117,6 +122,40 @@ TEST(GrowingTable, ThatCannotBeHadIsBadAlloc) {
     EXPECT_LT(mapped_pages() - before, 1000) << "exceptions take host memory, too";
     EXPECT_TRUE(elements == 0 || table[99] == 11);
   }
+}
+
+// Who says how much comes gets as much, and some more where more comes bit by bit.
+TEST(GrowingTable, IsAsLongAsIsExpected) {
+  GrowingTable<std::uint64_t> table;
+  table.expect(100'000);
+  EXPECT_EQ(table.size(), 100'000U);
+  table.expect(100'001);
+  EXPECT_GE(table.size(), 110'000U);
+  EXPECT_LT(table.size(), 120'000U);
+  table.provide(150'000);
+  EXPECT_GE(table.size(), 220'000U);
+}
+
+// What the kernel says of the mapping that begins there: "VmFlags: rd wr mr mw me ac sd nh".
+std::string flags_of(const void* begin) {
+  std::ifstream maps("/proc/self/smaps");
+  const std::string range = fmt::format("{:x}-", reinterpret_cast<std::uintptr_t>(begin));
+  bool is_it = false;
+  for (std::string line; std::getline(maps, line);) {
+    if (std::isxdigit(static_cast<unsigned char>(line.front())) != 0 && line.find('-') != std::string::npos)
+      is_it = line.rfind(range, 0) == 0;
+    if (is_it && line.rfind("VmFlags:", 0) == 0) return line + " ";
+  }
+  return "";
+}
+
+TEST(GrowingTable, HasSmallPagesWhateverTheSystemPrefers) {
+  if (!std::filesystem::exists("/sys/kernel/mm/transparent_hugepage")) GTEST_SKIP() << "the kernel has no others";
+  void* const table = enlarge_table(obtain_table(kTableBytes), kTableBytes, 2 * kTableBytes);
+  // A mapping of its own: it does not lie beside others of its kind.
+  EXPECT_EQ(::mprotect(table, kHostPage, PROT_READ), 0);
+  EXPECT_NE(flags_of(table).find(" nh "), std::string::npos) << flags_of(table);
+  release_table(table, 2 * kTableBytes);
 }
 
 TEST(GrowingList, IsAVectorInItsRoom) {

@@ -4,7 +4,6 @@
 
 #include <map>
 #include <random>
-#include <set>
 
 namespace cistern {
 namespace {
@@ -98,6 +97,63 @@ TEST(HashIndexTest, WhatIsProvidedForIsAddedAndNoMore) {
   index.provide(1);
   EXPECT_TRUE(index.has_room(1));
   EXPECT_TRUE(index.add(some_tag(random), static_cast<Number>(added)));
+}
+
+// Of much that is provided for each may part a segment; of the two here each does.
+TEST(HashIndexTest, WhatIsProvidedForInOneGoIsAdded) {
+  HashIndex index;
+  std::mt19937 random(3);
+  for (const std::size_t many : {2U, 1000U, 20'000U}) {
+    index.provide(many);
+    const std::size_t before = index.size();
+    for (std::size_t i = 0; i < many; ++i) ASSERT_TRUE(index.add(some_tag(random), static_cast<Number>(before + i)));
+  }
+  HashIndex full;
+  full.provide(2);
+  for (Number number = 0; full.size() < 2 * 384; ++number) {
+    const Tag upper = number % 2 << 31;
+    // The second bit is the same, so that both halves are one segment each until they are full.
+    const Tag tag = upper | (some_tag(random) >> 1);
+    full.provide(2);
+    ASSERT_TRUE(full.add(tag, number));
+  }
+  full.provide(2);
+  ASSERT_TRUE(full.add(some_tag(random) >> 1, 5000));
+  ASSERT_TRUE(full.add(Tag{1} << 31 | some_tag(random) >> 1, 5001));
+  full.audit();
+}
+
+TEST(HashIndexTest, WhatIsExpectedHasRoomAllAlong) {
+  std::mt19937 random(5);
+  HashIndex index;
+  index.expect(100'000);
+  for (Number number = 0; number < 100'000; ++number) {
+    ASSERT_TRUE(index.has_room(1)) << number;
+    ASSERT_TRUE(index.add(some_tag(random), number));
+  }
+}
+
+TEST(HashIndexTest, TwoThatAreSwappedAreEachOther) {
+  HashIndex first;
+  HashIndex second;
+  std::mt19937 random(9);
+  std::map<Number, Tag> tags;
+  for (Number number = 0; number < 2000; ++number) {
+    first.provide(1);
+    ASSERT_TRUE(first.add(tags.emplace(number, some_tag(random)).first->second, number));
+  }
+  second.provide(1);
+  ASSERT_TRUE(second.add(1, 1));
+  first.swap(second);
+  EXPECT_EQ(first.size(), 1U);
+  EXPECT_EQ(second.size(), 2000U);
+  for (const auto& [number, tag] : tags) {
+    second.remove(tag, number);
+    first.provide(1);
+    ASSERT_TRUE(first.add(tag, number + 2));
+  }
+  first.audit();
+  second.audit();
 }
 
 // However many have the same upper bits, and lower ones.

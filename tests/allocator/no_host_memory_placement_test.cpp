@@ -117,6 +117,38 @@ TEST(NoHostMemoryPlacementTest, OwnBytesAreFoundAndTakenWithoutHostMemory) {
   EXPECT_GT(fits_without_host_memory(16, true), 10'000);
 }
 
+// So much is expected where pages come.
+TEST(NoHostMemoryPlacementTest, RequestsThatTheLogDoesNotKnowTakeNoHostMemoryWhileItFills) {
+  std::mt19937_64 random(20261128);
+  PagePlacement placement(kPageOf128);
+  WillingDriver driver;
+  PagePlan plan = placement.plan({128 * 100, 0});
+  ASSERT_TRUE(carry_out(plan.gather, driver));
+  const PagedBlock all = placement.commit(plan);
+  placement.freed(all);
+  placement.settle(all);
+  std::vector<PagedBlock> live;
+  live.reserve(12);
+  for (int i = 0; i < 9000; ++i) {
+    if (live.size() == 12) {
+      std::swap(live[random() % 12], live.back());
+      placement.freed(live.back());
+      placement.settle(live.back());
+      live.pop_back();
+    }
+    const PageRequest request{static_cast<Sectors>(128 * (1 + random() % 5)), 0};
+    if (const auto known = placement.take_known(request)) {
+      live.push_back(*known);
+      continue;
+    }
+    const HostMemoryIsGone none;
+    const auto own = placement.find_own(request);
+    ASSERT_TRUE(own) << "at " << i;
+    live.push_back(placement.block_at(placement.take_own(*own, true)));
+  }
+  EXPECT_NO_THROW(placement.audit());
+}
+
 // Steps of ever other lengths: what takes a part of a known place is known from then on.
 TEST(NoHostMemoryPlacementTest, PartsOfKnownPlacesAreTakenWithoutHostMemory) {
   std::mt19937_64 random(20261127);

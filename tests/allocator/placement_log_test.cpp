@@ -296,6 +296,32 @@ TEST(PlacementLogTest, WhatIsNeverAskedForMakesTheLogShort) {
   }
 }
 
+// Each second entry was served by the one before it.
+TEST(PlacementLogTest, WhatServedAnEntryIsKnownWhereAllMove) {
+  constexpr Sectors kMany = 20'000;
+  TestedLog log(kMany);
+  Sectors address = 0;
+  PlacementLog::Number before = PlacementLog::kNone;
+  for (; address < kMany || log.room() > LogReach::kFewest; ++address) {
+    arrive(log, {address, 8});
+    log.append(log.own_position(0), {address, 8}, 5, {0, address % 2 == 1 ? before : PlacementLog::kNone, false});
+    before = log.exact(log.own_position(0), 8);
+    leave(log, {address, 8});
+  }
+  int served = 0;
+  for (Sectors at = address - 900; at < address - 1; ++at) {
+    arrive(log, {at, 8});
+    const PlacementLog::Number found = log.exact(log.own_position(0), 8);
+    leave(log, {at, 8});
+    if (found == PlacementLog::kNone || at % 2 == 0) continue;
+    const PlacementLog::Number by = log.entry(found).served_by;
+    ASSERT_TRUE(log.has(by));
+    ASSERT_EQ(log.entry(by).place.address, at - 1);
+    ++served;
+  }
+  EXPECT_GT(served, 20);
+}
+
 // A step of so many states, of which those are noted that are not found. Returns how many were found.
 std::size_t pass_through(TestedLog& log, Sectors first, Sectors states) {
   std::size_t found = 0;
@@ -416,6 +442,62 @@ TEST(PlacementLogTest, RandomProgramsAgreeWithAListOfEntries) {
     }
   }
   EXPECT_EQ(log.size(), capacity);
+  log.audit();
+}
+
+TEST(PlacementLogTest, WhatIsExpectedHasRoomAllAlong) {
+  TestedLog log(50'000);
+  log.expect(50'000);
+  for (Sectors i = 0; i < 50'000; ++i) {
+    ASSERT_TRUE(log.has_room()) << i;
+    arrive(log, {i, 8});
+    log.note({i, 8});
+  }
+  EXPECT_EQ(log.size(), 50'000U);
+  log.audit();
+}
+
+// By the inverse of what states are multiplied with: hashes that differ in their lowest bits alone.
+constexpr std::uint64_t kHashFactor = 0x9E3779B97F4A7C15ULL;
+constexpr std::uint64_t inverse_of(std::uint64_t factor) {
+  std::uint64_t inverse = factor;
+  for (int i = 0; i < 6; ++i) inverse *= 2 - factor * inverse;
+  return inverse;
+}
+
+TEST(PlacementLogTest, StatesThatTheIndexCannotHaveAreNotKept) {
+  TestedLog log(2000);
+  const auto position = [](std::uint64_t i) {
+    return PlacementLog::Position{{(0xABCDEF0100000000ULL + i) * inverse_of(kHashFactor), i}, {}};
+  };
+  for (std::uint64_t i = 0; i < 600; ++i) {
+    log.append(position(i), {100, 8});
+    log.audit();
+  }
+  EXPECT_EQ(log.size(), 384U);
+  EXPECT_NE(log.exact(position(0), 8), PlacementLog::kNone);
+  EXPECT_EQ(log.exact(position(599), 8), PlacementLog::kNone);
+  log.append({{1, 1}, {}}, {100, 8});
+  EXPECT_NE(log.exact({{1, 1}, {}}, 8), PlacementLog::kNone);
+  log.audit();
+}
+
+// They are found by a walk along their state's.
+TEST(PlacementLogTest, EntriesThatTheIndexCannotHaveAreNotForemost) {
+  TestedLog log(2000);
+  const auto position = [](std::uint64_t i) {
+    const std::uint64_t sum = (0xABCDEF0100000000ULL + i) * inverse_of(kHashFactor);
+    return PlacementLog::Position{{5, 5}, {(sum - 5 - 8) * inverse_of(0xC2B2AE3D27D4EB4FULL), i}};
+  };
+  for (std::uint64_t i = 0; i < 600; ++i) log.append(position(i), {static_cast<Sectors>(i), 8});
+  EXPECT_EQ(log.size(), 600U);
+  EXPECT_NE(log.exact(position(7), 8), PlacementLog::kNone);
+  EXPECT_EQ(log.exact(position(599), 8), PlacementLog::kNone);
+  std::vector<PlacementLog::Number> found;
+  log.candidates(position(40), 8, found);
+  EXPECT_EQ(found.size(), 64U);
+  log.audit();
+  for (std::uint64_t i = 0; i < 1000; ++i) log.append({{6, i}, {}}, {static_cast<Sectors>(i), 8});
   log.audit();
 }
 

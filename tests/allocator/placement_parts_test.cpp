@@ -132,6 +132,58 @@ TEST(KnownPlacesTest, AfterManyTheNumbersAreLowAgain) {
   places.audit();
 }
 
+TEST(KnownPlacesTest, WhatIsProvidedForHasAName) {
+  KnownPlaces places;
+  for (Sectors address = 0; address < 30'000; ++address) {
+    if (!places.has_room(1, 100'000)) places.provide(1, 100'000);
+    ASSERT_TRUE(places.names(places.obtain(address, 8), address, 8)) << address;
+  }
+  places.audit();
+}
+
+TEST(KnownPlacesTest, WhatIsExpectedHasRoomAllAlong) {
+  KnownPlaces places;
+  places.expect(30'000);
+  for (Sectors address = 0; address < 30'000; ++address) {
+    ASSERT_TRUE(places.has_room(1, 100'000)) << address;
+    static_cast<void>(places.obtain(address, 8));
+  }
+}
+
+// By the inverse of what addresses are multiplied with: hashes that differ in their lowest bits alone.
+TEST(KnownPlacesTest, PlacesThatTheIndexCannotHaveHaveNoName) {
+  constexpr std::uint64_t kFactor = 0x9E3779B97F4A7C15ULL;
+  std::uint64_t inverse = kFactor;
+  for (int i = 0; i < 6; ++i) inverse *= 2 - kFactor * inverse;
+  KnownPlaces places;
+  std::vector<KnownPlaces::Number> unnamed;
+  for (std::uint64_t i = 0; i < 600; ++i) {
+    const std::uint64_t mixed = (0xABCDEF0100000000ULL + i) * inverse;
+    const std::uint64_t bits = (mixed ^ mixed >> 32) ^ 8 * 0xC2B2AE3D27D4EB4FULL;
+    const auto address = static_cast<Sectors>(bits * inverse);
+    places.provide(40, 10'000);
+    const KnownPlaces::Number number = places.obtain(address, 8);
+    places[number].is_live = true;
+    if (places.names(number, address, 8)) continue;
+    unnamed.push_back(number);
+  }
+  EXPECT_EQ(unnamed.size(), 600U - 384U);
+  places.audit();
+  // A block that came there changed it, and nobody else gets its number.
+  places.change(unnamed.front());
+  places.looked_at(unnamed.front());
+  places.changed().clear();
+  EXPECT_TRUE(places[unnamed.front()].is_live);
+  const std::size_t size = places.size();
+  places.audit();
+  places[unnamed.front()].is_live = false;
+  places.change(unnamed.front());
+  places.looked_at(unnamed.front());
+  places.changed().clear();
+  EXPECT_EQ(places.size(), size - 1);
+  places.audit();
+}
+
 // To look at all of them takes a while.
 TEST(KnownPlacesTest, PlacesAreForgottenOnceAsManyCameAsAHalfOfThem) {
   KnownPlaces places;
@@ -164,7 +216,7 @@ TEST(KnownPlacesTest, APlaceWithoutANameIsKnownByItsNumberAlone) {
   EXPECT_FALSE(places.names(named, 6, 8) || places.names(named, 7, 9) || places.names(named + 100, 7, 8));
   places[unnamed].is_live = false;
   EXPECT_THROW(places.audit(), std::logic_error) << "nobody is there, and nobody finds it";
-  places.give_back(unnamed);
+  places.looked_at(unnamed);
   places.audit();
   EXPECT_EQ(places.size(), 1U);
   EXPECT_EQ(places.add(9, 8), unnamed);

@@ -16,7 +16,8 @@ class Program {
  public:
   void step(Steps& steps) {
     const std::uint64_t kind = steps.byte();
-    const auto tag = static_cast<HashIndex::Tag>(steps.word() | steps.word() << 16);
+    const std::uint64_t low = steps.word();
+    const auto tag = static_cast<HashIndex::Tag>(low | steps.word() << 16);
     switch (kind % 8) {
       case 0:
       case 1:

@@ -156,8 +156,9 @@ class PlacesProgram {
   void look() {
     compare_all();
     for (const KnownPlaces::Number number : places_.changed()) {
-      places_[number].is_changed = false;
-      if (unnamed_.erase(number) != 0) places_.give_back(number);
+      const auto unnamed = unnamed_.find(number);
+      if (unnamed != unnamed_.end() && !places_[number].is_live) unnamed_.erase(unnamed);
+      places_.looked_at(number);
     }
     places_.changed().clear();
     for (auto& [place, known] : known_) known.is_changed = false;

@@ -176,7 +176,8 @@ class Program {
     log_.append(position, place, known, by);
     if (log_.capacity() == 0) return require(log_.size() == 0, "a log of nothing keeps nothing");
     if (!is_kept) return require(log_.size() == entries_.size(), "what is not kept changes nothing");
-    require(!takes_no_memory || log_.room() == room, "a log that has room stays as it is");
+    require(!takes_no_memory || log_.room() == room || (log_.room() > room && oldest_ == 0),
+            "a log that has room stays where it is");
     if (log_.room() != room) {
       moved(next, room);
     } else if (is_full) {
