@@ -1,7 +1,9 @@
 #include "allocator/growing_table.h"
 
 #include <sys/mman.h>
+#include <unistd.h>
 
+#include <cstdint>
 #include <cstring>
 
 // To ThreadSanitizer what another table had at an address is there still when pages move to it.
@@ -48,6 +50,13 @@ void* enlarge_table(void* table, std::size_t bytes, std::size_t larger) {
 // The kernel may refuse to part a mapping where the process has as many as it may: then the addresses stay.
 void release_table(void* table, std::size_t bytes) noexcept {
   if (::munmap(table, bytes) != 0) static_cast<void>(::madvise(table, bytes, MADV_DONTNEED));
+}
+
+void bring_pages(void* begin, std::size_t bytes) noexcept {
+  static const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
+  const std::uintptr_t first = reinterpret_cast<std::uintptr_t>(begin) / page * page;
+  const std::uintptr_t end = reinterpret_cast<std::uintptr_t>(begin) + bytes;
+  static_cast<void>(::madvise(reinterpret_cast<void*>(first), end - first, MADV_POPULATE_WRITE));
 }
 
 }  // namespace cistern

@@ -2,12 +2,12 @@
 
 // HashIndex: numbers of things, which are found by a hash of 32 bits, their tag, and what the asker knows of them.
 //
-// Extendible hashing (Fagin, Nievergelt, Pippenger and Strong, 1979): the upper bits of a tag tell its segment of 512
+// Extendible hashing (Fagin, Nievergelt, Pippenger and Strong, 1979): the upper bits of a tag tell its segment of 128
 // slots, in which its lower ones tell where a search begins. A segment that is full becomes two, so that nothing else
 // moves; now and then the directory, which has some bytes a segment, is doubled. Of tags with the same 23 upper bits
-// there is room for 384: good hashes have no such.
+// there is room for 96: good hashes have no such.
 // Takes 11 to 21 bytes of host memory a number, and up to twice as many where numbers come and go.
-// Complexity: O(1) expected; O(512) where a segment becomes two, O(segments) where the directory is doubled.
+// Complexity: O(1) expected; O(128) where a segment becomes two, O(segments) where the directory is doubled.
 // Not thread-safe.
 
 #include <array>
@@ -45,7 +45,7 @@ class HashIndex {
     return segments_.size() >= used() + more && segments_of_.room() >= used() + more &&
            directory_.room() >= kMostDoublings * (directory_.size() + more);
   }
-  // The same of about so many in all. Throws std::bad_alloc, unchanged.
+  // Addresses for about so many in all. Throws std::bad_alloc, unchanged.
   void expect(std::size_t numbers);
   // Has the processor bring what `find` looks at first.
   void fetch(Tag tag) const noexcept {
@@ -82,11 +82,11 @@ class HashIndex {
   void audit() const;
 
  private:
-  static constexpr unsigned kSlotBits = 9;
+  static constexpr unsigned kSlotBits = 7;
   static constexpr std::size_t kSlots = std::size_t{1} << kSlotBits;
   // Where more are in a segment searches become long.
   static constexpr std::size_t kMostOfSegment = kSlots / 4 * 3;
-  static constexpr unsigned kMostDepth = 32 - kSlotBits;
+  static constexpr unsigned kMostDepth = 23;
   static constexpr std::size_t kMostDoublings = 4;  // of the directory: twice two
   struct Slot {
     Number number = kNone;  // none: it is empty

@@ -49,7 +49,7 @@ class KnownPlaces {
   // `most` places are known, or many more are than these, and many came since it was so last, those are forgotten that
   // no block has and that did not change. Throws std::bad_alloc, with all others as they were.
   void provide(std::size_t places, std::size_t most);
-  // For about so many in all. Throws std::bad_alloc, unchanged.
+  // Addresses for about so many in all. Throws std::bad_alloc, unchanged.
   void expect(std::size_t places);
   // Whether `provide` would do nothing.
   [[nodiscard]] bool has_room(std::size_t places, std::size_t most) const noexcept;

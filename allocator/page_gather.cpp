@@ -121,7 +121,7 @@ PageTable::Handle PagePlacement::add_handle(std::int32_t pages) {
   }
 }
 
-// Room for what the log may come to know, of which hits are to make use. Without it they take it when they need it.
+// Addresses for what the log may come to know, so that hits ask for none. Without them they do when they need some.
 void PagePlacement::expect_places() noexcept {
   try {
     log_.expect(most_logged());

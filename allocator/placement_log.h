@@ -171,7 +171,8 @@ class PlacementLog {
   [[nodiscard]] std::uint64_t times_forgotten() const { return times_forgotten_; }
   // More entries than now; never fewer.
   void grow(std::size_t capacity);
-  // Room to grow to so many entries without host memory but what they fill. Throws std::bad_alloc, unchanged.
+  // Addresses for so many entries: to grow to them takes no more host memory than they fill. Throws std::bad_alloc,
+  // unchanged.
   void expect(std::size_t capacity);
 
   // The sum of the places that were not left, of all streams.

@@ -1,5 +1,7 @@
 #include "allocator/placement_log.h"
 
+#include "tests/allocator/mapped_pages.h"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -445,16 +447,37 @@ TEST(PlacementLogTest, RandomProgramsAgreeWithAListOfEntries) {
   log.audit();
 }
 
-TEST(PlacementLogTest, WhatIsExpectedHasRoomAllAlong) {
+TEST(PlacementLogTest, WhatIsExpectedMapsNothing) {
   TestedLog log(50'000);
   log.expect(50'000);
+  const std::int64_t before = testing_host::mapped_pages();
+  int without_room = 0;
   for (Sectors i = 0; i < 50'000; ++i) {
-    ASSERT_TRUE(log.has_room()) << i;
+    without_room += log.has_room() ? 0 : 1;
     arrive(log, {i, 8});
     log.note({i, 8});
   }
+  EXPECT_EQ(testing_host::mapped_pages(), before);
+  EXPECT_LT(without_room, 300) << "pages are brought some at a time";
   EXPECT_EQ(log.size(), 50'000U);
   log.audit();
+}
+
+// It becomes longer where it is, which takes nothing.
+TEST(PlacementLogTest, AFullLogHasRoomWhereItGrows) {
+  TestedLog log(20'000);
+  log.expect(20'000);
+  int full_ones = 0;
+  int with_room = 0;
+  for (Sectors i = 0; log.size() != 20'000; ++i) {
+    const bool is_full = log.size() != 0 && log.size() == log.room();
+    full_ones += is_full ? 1 : 0;
+    with_room += is_full && log.has_room() ? 1 : 0;
+    arrive(log, {i, 8});
+    log.note({i, 8});
+  }
+  EXPECT_EQ(full_ones, 5);
+  EXPECT_GE(with_room, 3);
 }
 
 // By the inverse of what states are multiplied with: hashes that differ in their lowest bits alone.
@@ -474,7 +497,7 @@ TEST(PlacementLogTest, StatesThatTheIndexCannotHaveAreNotKept) {
     log.append(position(i), {100, 8});
     log.audit();
   }
-  EXPECT_EQ(log.size(), 384U);
+  EXPECT_EQ(log.size(), 96U);
   EXPECT_NE(log.exact(position(0), 8), PlacementLog::kNone);
   EXPECT_EQ(log.exact(position(599), 8), PlacementLog::kNone);
   log.append({{1, 1}, {}}, {100, 8});
