@@ -16,19 +16,11 @@
 #endif
 
 namespace cistern {
-namespace {
-
-// Where the kernel has none it says so.
-void use_small_pages(void* table, std::size_t bytes) noexcept {
-  static_cast<void>(::madvise(table, bytes, MADV_NOHUGEPAGE));
-}
-
-}  // namespace
-
+// Huge pages would each be there as a whole, and in small tables be more than is used.
 void* obtain_table(std::size_t bytes) {
   void* const table = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (table == MAP_FAILED) throw std::bad_alloc();
-  use_small_pages(table, bytes);
+  static_cast<void>(::madvise(table, bytes, MADV_NOHUGEPAGE));
   return table;
 }
 

@@ -3,9 +3,8 @@
 // Arrays that grow where they are: a mapping of its own each, in which room is address space alone until it is used.
 //
 // To make one longer copies nothing, for the kernel moves pages by its tables alone (mremap, Linux). So who will need
-// much in the end can have addresses for all of it from the start. What there is room for has its pages, so that
-// whoever uses it waits for none; an eighth more at a time, for all of it would take a while and much memory. Huge
-// pages are not used: each would be used in part at the end.
+// much in the end can have room for all of it from the start, and asks for no host memory from there on. Pages come
+// where `provide` says that they are needed, some ahead, so that most operations wait for none.
 // GrowingTable has room for elements, GrowingList is a vector in one.
 // Complexity: O(1) for each operation, but `provide`: O(pages), and where a table moves O(pages in use). Not
 // thread-safe.
@@ -26,7 +25,7 @@ namespace cistern {
 [[nodiscard]] void* enlarge_table(void* table, std::size_t bytes, std::size_t larger);
 // Requires: obtained, with as many bytes.
 void release_table(void* table, std::size_t bytes) noexcept;
-// Has the kernel bring the pages of these bytes of a table, if it can (Linux 5.14): else they come when they are used.
+// Has the kernel bring the pages of these bytes, if it can (Linux 5.14): else they come when they are used.
 void bring_pages(void* begin, std::size_t bytes) noexcept;
 
 template <class T>
@@ -38,27 +37,26 @@ class GrowingTable {
   GrowingTable(GrowingTable&& other) noexcept
       : elements_(std::exchange(other.elements_, nullptr)),
         size_(std::exchange(other.size_, 0)),
-        reserved_(std::exchange(other.reserved_, 0)) {}
+        brought_(std::exchange(other.brought_, 0)) {}
   // The other one has what this one had.
   GrowingTable& operator=(GrowingTable&& other) noexcept {
     std::swap(elements_, other.elements_);
     std::swap(size_, other.size_);
-    std::swap(reserved_, other.reserved_);
+    std::swap(brought_, other.brought_);
     return *this;
   }
   ~GrowingTable() {
-    if (reserved_ != 0) release_table(elements_, reserved_ * sizeof(T));
+    if (size_ != 0) release_table(elements_, size_ * sizeof(T));
   }
 
-  // Room for so many elements, and mostly for an eighth more. New ones are not initialised. Throws std::bad_alloc,
-  // unchanged.
+  // Room for so many elements, or twice as many as there was room for, and their pages. New ones are not initialised.
+  // Throws std::bad_alloc, unchanged; never where there is room.
   void provide(std::size_t elements) {
-    if (elements > size_) bring(elements);
+    if (elements > brought_) bring(elements);
   }
-  // Addresses for so many, of which `provide` takes room without asking for host memory. Throws std::bad_alloc,
-  // unchanged.
+  // Room for so many, without pages. Throws std::bad_alloc, unchanged.
   void expect(std::size_t elements) {
-    if (elements > reserved_) reserve(std::max({elements, reserved_ + reserved_ / 8, kFewest}));
+    if (elements > size_) grow(std::max({elements, size_ + size_ / 8, kFewest}));
   }
   // Elements that there is room for.
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
@@ -72,24 +70,24 @@ class GrowingTable {
   static constexpr std::size_t kFewest = std::max<std::size_t>(1, (std::size_t{16} << 10) / sizeof(T));
   static constexpr std::size_t kMost = std::numeric_limits<std::size_t>::max() / 2 / sizeof(T);
 
+  // Those of an eighth more, too, as far as there is room.
   [[gnu::noinline]] void bring(std::size_t elements) {
-    if (elements > kMost) throw std::bad_array_new_length();
-    if (elements > reserved_) reserve(std::max({elements, 2 * reserved_, kFewest}));
-    const std::size_t size = std::min(elements + std::max(elements / 8, kFewest), reserved_);
-    bring_pages(elements_ + size_, (size - size_) * sizeof(T));
-    size_ = size;
+    if (elements > size_) grow(std::max({elements, 2 * size_, kFewest}));
+    const std::size_t most = std::min(elements + std::max(elements / 8, kFewest), size_);
+    bring_pages(elements_ + brought_, (most - brought_) * sizeof(T));
+    brought_ = most;
   }
-  void reserve(std::size_t elements) {
+  void grow(std::size_t elements) {
     if (elements > kMost) throw std::bad_array_new_length();
-    void* const room = reserved_ == 0 ? obtain_table(elements * sizeof(T))
-                                      : enlarge_table(elements_, reserved_ * sizeof(T), elements * sizeof(T));
+    void* const room = size_ == 0 ? obtain_table(elements * sizeof(T))
+                                  : enlarge_table(elements_, size_ * sizeof(T), elements * sizeof(T));
     elements_ = static_cast<T*>(room);
-    reserved_ = elements;
+    size_ = elements;
   }
 
   T* elements_ = nullptr;
   std::size_t size_ = 0;
-  std::size_t reserved_ = 0;  // elements that there are addresses for
+  std::size_t brought_ = 0;  // elements whose pages are there
 };
 
 template <class T>

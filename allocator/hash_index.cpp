@@ -45,6 +45,7 @@ void HashIndex::put(Segment& segment, const Slot& added) noexcept {
 // There is room.
 std::uint32_t HashIndex::add_segment(unsigned depth) noexcept {
   const auto number = static_cast<std::uint32_t>(used());
+  segments_.provide(number + std::size_t{1});
   segments_of_.push_back({0, static_cast<std::uint16_t>(depth)});
   segments_[number].slots.fill({});
   return number;

@@ -53,7 +53,8 @@ KnownPlaces::Number KnownPlaces::add(Sectors address, Sectors sectors) noexcept 
 KnownPlaces::Number KnownPlaces::take_number(Sectors address, Sectors sectors) noexcept {
   auto number = static_cast<Number>(places_.size());
   if (unused_.empty()) {
-    places_.push_back({});  // there is room
+    places_.provide(places_.size() + 1);  // there is room
+    places_.push_back({});
   } else {
     number = unused_.back();
     unused_.pop_back();
