@@ -113,7 +113,6 @@ PageTable::Handle PagePlacement::add_handle(std::int32_t pages) {
       throw;
     }
     ages_.used(handle);
-    expect_places();
     return handle;
   } catch (...) {
     free_.drop_room(kRunsOfMove);

@@ -119,6 +119,7 @@ void PagePlacement::let_out(PagePlan& plan) {
   plan.list_owners();
   plan.is_out = true;
   ++plans_out_;
+  if (!plan.gather.empty()) expect_places();
 }
 
 PagePlan PagePlacement::plan(const PageRequest& request) {
