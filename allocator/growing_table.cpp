@@ -16,6 +16,7 @@
 #endif
 
 namespace cistern {
+
 // Huge pages would each be there as a whole, and in small tables be more than is used.
 void* obtain_table(std::size_t bytes) {
   void* const table = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

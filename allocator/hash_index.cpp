@@ -59,6 +59,7 @@ bool HashIndex::part(Tag tag) noexcept {
                         (depth <= depth_ || 2 * directory_.size() <= directory_.room());
   if (depth > kMostDepth || !is_there) return false;
   if (depth > depth_) {
+    if (directory_.size() > kMostPlaces * used()) return false;
     directory_.resize(2 * directory_.size());
     for (std::size_t at = directory_.size(); at-- != 0;) directory_[at] = directory_[at / 2];
     ++depth_;

@@ -4,8 +4,9 @@
 //
 // Extendible hashing (Fagin, Nievergelt, Pippenger and Strong, 1979): the upper bits of a tag tell its segment of 128
 // slots, in which its lower ones tell where a search begins. A segment that is full becomes two, so that nothing else
-// moves; now and then the directory, which has some bytes a segment, is doubled. Of tags with the same 23 upper bits
-// there is room for 96: good hashes have no such.
+// moves; now and then the directory, which has some bytes a segment, is doubled. It does not become large for few
+// segments, as it would for tags that agree in many upper bits: good hashes have no such, and of others there is room
+// for 96.
 // Takes 11 to 21 bytes of host memory a number, and up to twice as many where numbers come and go.
 // Complexity: O(1) expected; O(128) where a segment becomes two, O(segments) where the directory is doubled.
 // Not thread-safe.
@@ -87,6 +88,8 @@ class HashIndex {
   // Where more are in a segment searches become long.
   static constexpr std::size_t kMostOfSegment = kSlots / 4 * 3;
   static constexpr unsigned kMostDepth = 23;
+  // Places of the directory for each segment, and some more; with tags that are as good as random they are up to 8.
+  static constexpr std::size_t kMostPlaces = 64;
   static constexpr std::size_t kMostDoublings = 4;  // of the directory: twice two
   struct Slot {
     Number number = kNone;  // none: it is empty

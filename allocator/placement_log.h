@@ -146,7 +146,7 @@ class PlacementLog {
   // The entry that came behind the origin of what was followed last, or behind that, if it is of this state and may
   // serve such a request; else none.
   [[nodiscard]] Number expected(const Position& position, Sectors sectors) const;
-  // Whether an entry has the number. It is another one's once the log has grown, or become shorter.
+  // Whether an entry has the number. It is another one's once all were put elsewhere (resize).
   [[nodiscard]] bool has(Number number) const { return number < length_ && age_of(number) < size_; }
   // Until the log changes.
   [[nodiscard]] const Entry& entry(Number number) const { return ring_[number]; }

@@ -162,6 +162,7 @@ TEST(HashIndexTest, TwoThatAreSwappedAreEachOther) {
 
 // However many have the same upper bits, and lower ones.
 TEST(HashIndexTest, OfOneTagThereIsRoomForSome) {
+  const std::int64_t before = testing_host::mapped_pages();
   HashIndex index;
   std::size_t added = 0;
   for (Number number = 0; number < 1000; ++number) {
@@ -172,6 +173,7 @@ TEST(HashIndexTest, OfOneTagThereIsRoomForSome) {
   EXPECT_LT(added, 128U) << "a search has to end";
   EXPECT_EQ(index.size(), added);
   index.provide(64);
+  EXPECT_LT(testing_host::mapped_pages() - before, 2000) << "the directory is as large as there are segments";
   EXPECT_TRUE(index.add(0x0BCD1234U, 1000));
   EXPECT_EQ(index.find(0xABCD1234U, [](Number) { return false; }), HashIndex::kNone);
   index.audit();
