@@ -191,10 +191,10 @@ class DeviceAllocator : public StreamHits {
   struct PlanOrder {
     StreamUse owner;  // whose work so far the request's stream is to wait for
     StreamHeap* heap = nullptr;
-    std::shared_ptr<StreamEnd> end;
+    std::shared_ptr<StreamEnd> end;  // may be null where nothing is to be waited for, and of a stream that is over
     StreamNumber number = 0;
     bool is_done = false;  // nothing is to be waited for any more
-    // Of a plan, where `end` is all that the owner had queued when it was made.
+    // Where `end` is to be recorded: all that the owner had queued when that was decided.
     PagePlacement::Mark mark = PagePlacement::kNoMark;
     std::shared_ptr<StreamEnd> last_use = nullptr;  // of the bytes; null: it is not known better than by `end`
     PagePlacement::Mark last_mark = PagePlacement::kNoMark;
@@ -217,6 +217,9 @@ class DeviceAllocator : public StreamHits {
   [[nodiscard]] std::vector<PlanOrder> orders_of(const PagePlan& plan);
   [[nodiscard]] CUresult order_behind(const PagePlan& plan, std::vector<PlanOrder>& orders, const StreamUse& user,
                                       bool during_capture, Behind behind, Lock& lock) noexcept;
+  [[nodiscard]] bool is_at_rest(StreamNumber owner) const noexcept;
+  void set_marks(std::vector<PlanOrder>& orders) noexcept;
+  [[nodiscard]] static bool are_done(const std::vector<PlanOrder>& orders) noexcept;
   [[nodiscard]] CUresult record_ends(std::vector<PlanOrder>& orders, bool during_capture) noexcept;
   [[nodiscard]] CUresult order_behind(PlanOrder& order, const StreamUse& user, Behind behind) const noexcept;
   void find_last_uses(const PagePlan& plan, std::vector<PlanOrder>& orders) const noexcept;

@@ -92,9 +92,10 @@ PagePlacement::Mark PagePlacement::last_free(const PagePlan& plan, StreamNumber 
   return last;
 }
 
-// Its stream waits for the others from here on: who has these bytes of it later is to be behind that.
+// Its stream may wait for the others from here on: who has these bytes of it later is to be behind that.
 void PagePlacement::mark_handed_over(const PagePlan& plan) noexcept {
   if (plan.owners.empty()) return;
+  freed_at_[static_cast<std::size_t>(plan.request.stream)] = mark_;
   for (const FreeRun& piece : plan.taken)
     table_.for_each_handle_in(piece.address, piece.sectors,
                               [&](PageTable::Handle handle) { left_at_[static_cast<std::size_t>(handle)] = mark_; });

@@ -116,6 +116,7 @@ void PagePlacement::settle_for(KnownPlaces::Number known, StreamNumber stream) n
   const FreeRun piece{place.address, place.sectors, place.stream};
   change_hands({&piece, 1}, stream);
   place.stream = stream;
+  freed_at_[static_cast<std::size_t>(stream)] = mark_;
 }
 
 }  // namespace cistern

@@ -30,6 +30,7 @@ void PagePlacement::add_stream(StreamNumber stream) {
   log_.add_stream(stream);
   const auto count = static_cast<std::size_t>(stream) + 1;
   if (turnover_.size() < count) turnover_.resize(count);
+  if (freed_at_.size() < count) freed_at_.resize(count, kFirstMark);
 }
 
 PageTable::Arena PagePlacement::arena_of(StreamNumber stream) {
@@ -291,7 +292,7 @@ PagedBlock PagePlacement::block_at(KnownPlaces::Number known) const {
 
 void PagePlacement::freed(KnownPlaces::Number known) {
   KnownPlace& place = places_[known];
-  place.left_at = mark_;
+  place.left_at = freed_at_[static_cast<std::size_t>(place.stream)] = mark_;
   live_ -= place.sectors;
   ++freed_;
   ++turnover_[static_cast<std::size_t>(place.stream)].went;

@@ -10,7 +10,7 @@
 //   if (!plan.gather.empty()) without the lock: carry_out(plan.gather, driver)
 //   PagedBlock block = placement.commit(plan);     // or placement.abandon(plan), after which all is as before
 //   ...
-//   placement.freed(block);                        // at the user's free, or when one that stood is carried out
+//   placement.freed(block);                        // at the user's free, or when one that stood or was left is
 //   placement.settle(block);                       // when all streams are done with it: its bytes are free
 //   ...
 //   Departure leaving = placement.leave(...);      // has wholly free handles to itself
@@ -123,6 +123,9 @@ class PagePlacement {
   // The mark of the last free in the handles of what the plan has of the stream: all that was queued on the stream
   // before this mark is all that may use these bytes. O(handles), and what the free runs are behind.
   [[nodiscard]] Mark last_free(const PagePlan& plan, StreamNumber owner) const;
+  // The same of all free bytes of the stream, and of those that were freed and not settled: the mark of its last free,
+  // or of its last block that had others' bytes.
+  [[nodiscard]] Mark last_free_of(StreamNumber stream) const { return freed_at_[static_cast<std::size_t>(stream)]; }
 
   // page_pending.cpp: where the request goes in this state, if that is not free. Throws std::bad_alloc.
   [[nodiscard]] std::optional<Sectors> taken_place(const PageRequest& request);
@@ -348,6 +351,7 @@ class PagePlacement {
   std::uint64_t clock_ = 0;             // of KnownPlace::came_at
   Mark mark_ = kFirstMark;              // of frees that come
   mutable std::vector<Mark> left_at_;   // of handles: the mark of the last free there
+  std::vector<Mark> freed_at_;          // of streams: see last_free_of
   HandOvers hand_overs_;
   bool knows_hand_overs_ = false;  // the log may have places that bytes of others came to
   std::int64_t plans_out_ = 0;

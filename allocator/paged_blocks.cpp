@@ -203,11 +203,8 @@ DevicePages::Outcome DeviceAllocator::carry_out(const PagePlan& plan, std::vecto
   const std::size_t arriving = paged_->bytes_of(created_pages(plan));
   arriving_bytes_ += arriving;
   ++range_operations_;
-  const PagePlacement::Mark mark = orders.empty() ? PagePlacement::kNoMark : paged_->placement.set_mark();
-  for (PlanOrder& order : orders) {
-    order.mark = mark;
-    ++order.heap->waiters;
-  }
+  set_marks(orders);
+  for (PlanOrder& order : orders) ++order.heap->waiters;
   const bool during_capture = !routing_.empty();
   const bool shareable = !follows_2_4();
   const StreamUse user{request.pools->stream, device_, nullptr};

@@ -116,22 +116,21 @@ bool DeviceAllocator::claim(std::vector<Block*> blocks, const Request& request, 
 
 // What the owners queued after the frees need not be waited for: see order_behind of a plan.
 void DeviceAllocator::find_last_uses(Claim& claim) noexcept {
-  const PagePlacement::Mark now = claim.orders.empty() ? PagePlacement::kNoMark : paged_->placement.set_mark();
   for (PlanOrder& order : claim.orders) {
     PagePlacement::Mark last = PagePlacement::kFirstMark;
     for (const Block* block : claim.blocks)
       if (block->segment->paged_stream == order.number)
         last = std::max(last, paged_->placement.place(PagedMemory::place_of(*block)).left_at);
     find_last_use(last, order);
-    if (!order.is_done && order.last_use == nullptr) order.mark = now;
   }
+  set_marks(claim.orders);
 }
 
 // Behind the owners' last uses, and behind what the frees wait for.
 CUresult DeviceAllocator::order_behind(Claim& claim, const StreamUse& user, bool during_capture) noexcept {
   try {
     const DriverScope scope(api_, context_, during_capture);
-    if (is_captured(user)) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    if (is_captured_in_context(user.stream)) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     CUresult result = record_ends(claim.orders, during_capture);
     for (PlanOrder& order : claim.orders)
       if (result == CUDA_SUCCESS && !order.is_done) result = order_behind(order, user, Behind::queued);

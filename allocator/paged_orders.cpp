@@ -23,12 +23,20 @@ std::vector<DeviceAllocator::PlanOrder> DeviceAllocator::orders_of(const PagePla
   std::vector<PlanOrder> orders;
   orders.reserve(plan.owners.size());
   for (const StreamNumber owner : plan.owners) {
-    StreamHeap* heap = paged_->stream(owner).heap;
-    orders.push_back({StreamUse{heap->stream, device_, nullptr}, heap,
-                      heap->is_ended ? heap->end : std::make_shared<StreamEnd>(pool, nullptr), owner});
+    StreamHeap* const heap = paged_->stream(owner).heap;
+    PlanOrder& order =
+        orders.emplace_back(PlanOrder{StreamUse{heap->stream, device_, nullptr}, heap, heap->end, owner});
+    order.is_done = is_at_rest(owner);
+    if (!heap->is_ended && !order.is_done) order.end = std::make_shared<StreamEnd>(pool, nullptr);
   }
   paged_->hand_overs.provide(plan.request.stream, plan.owners);
   return orders;
+}
+
+// Known to be done with what it had queued when it freed last: nothing is to be recorded on it, nor waited for. So
+// streams that come to a rest and leave their bytes to others take one event, not one for each block.
+bool DeviceAllocator::is_at_rest(StreamNumber owner) const noexcept {
+  return paged_->marks(owner).is_done(paged_->placement.last_free_of(owner));
 }
 
 // Orders later work of `user` behind the last use of what the plan has of others, or sees that it is over. What was
@@ -38,17 +46,30 @@ std::vector<DeviceAllocator::PlanOrder> DeviceAllocator::orders_of(const PagePla
 CUresult DeviceAllocator::order_behind(const PagePlan& plan, std::vector<PlanOrder>& orders, const StreamUse& user,
                                        bool during_capture, Behind behind, Lock& lock) noexcept {
   if (orders.empty()) return CUDA_SUCCESS;
-  if (is_captured(user)) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  if (is_captured_in_context(user.stream)) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  if (are_done(orders)) return CUDA_SUCCESS;
   CUresult result = record_ends(orders, during_capture);
   if (result != CUDA_SUCCESS) return result;
   lock.lock();
   keep_marks(orders);
-  const bool is_done = std::all_of(orders.begin(), orders.end(), [](const PlanOrder& order) { return order.is_done; });
-  if (!is_done) find_last_uses(plan, orders);
+  if (!are_done(orders)) find_last_uses(plan, orders);
   lock.unlock();
   for (PlanOrder& order : orders)
     if (!order.is_done && result == CUDA_SUCCESS) result = order_behind(order, user, behind);
   return result;
+}
+
+// Of the events that are to be recorded.
+void DeviceAllocator::set_marks(std::vector<PlanOrder>& orders) noexcept {
+  const auto takes_one = [](const PlanOrder& order) { return !order.is_done && order.last_use == nullptr; };
+  if (std::none_of(orders.begin(), orders.end(), takes_one)) return;
+  const PagePlacement::Mark mark = paged_->placement.set_mark();
+  for (PlanOrder& order : orders)
+    if (takes_one(order)) order.mark = mark;
+}
+
+bool DeviceAllocator::are_done(const std::vector<PlanOrder>& orders) noexcept {
+  return std::all_of(orders.begin(), orders.end(), [](const PlanOrder& order) { return order.is_done; });
 }
 
 // Events behind all that the owners have queued, and whether they are done with that.
