@@ -55,7 +55,7 @@ void* DeviceAllocator::allocate_by_heap(std::size_t bytes, StreamIdentity stream
   return allocate_from(bytes, stream, [&]() -> StreamHeap& {
     StreamHeap& heap = (routing_.empty() ? pools_ : route(stream)).of(stream);
     stream_heaps_.note_request(heap);
-    heap.allocates.store(ThreadMark::of_this_thread(), std::memory_order_relaxed);
+    note_thread(heap);
     if (heap.is_awake.load(std::memory_order_relaxed)) {
       consider_sharing(heap);
       arena_.provide(heap.spares);

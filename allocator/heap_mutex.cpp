@@ -52,6 +52,7 @@ void HeapMutex::settle_streams() noexcept {
 void HeapMutex::unlock() {
   heap_.serves_by_stream_ = heap_.can_serve_by_stream();
   heap_.one_stream_serves_ = streams_.size() == 1;
+  heap_.consider_leaving();
   heap_.pairs_are_plain_ = heap_.can_have_plain_pairs();
   heap_.most_steps_ = heap_.worthwhile_steps();
   for (StreamHeap* stream : streams_) stream->mutex.unlock();
@@ -67,9 +68,11 @@ void HeapMutex::take_in_waking() noexcept {
   for (StreamHeap* stream : waking_)
     streams_.insert(std::upper_bound(streams_.begin(), streams_.end(), stream, std::less<>()), stream);
   waking_.clear();
+  heap_.leaving_is_due_.store(true, std::memory_order_relaxed);
 }
 
 void HeapMutex::let_sleepers_go() noexcept {
+  heap_.leaving_is_due_.store(true, std::memory_order_relaxed);
   std::erase_if(streams_, [this](StreamHeap* stream) {
     if (stream->is_awake.load(std::memory_order_relaxed)) return false;
     heap_.awake_.give_back(stream->awake_bit.exchange(0, std::memory_order_relaxed));

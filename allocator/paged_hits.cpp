@@ -4,12 +4,16 @@
 // that a larger request came to, if that is known to be free, or what the free runs say (page_fit.cpp).
 //
 // The records of paged memory are all streams'. A stream that serves alone has them with its own lock, which whoever
-// has the heap's has, too; several take turns, but not with frees that stand and with steps that are followed.
+// has the heap's has, too; several take turns, but not with frees that stand or are left, and with steps that are
+// followed.
 
 #include "allocator/stream_hits.h"
 
+#include <algorithm>
+#include <atomic>
 #include <mutex>
 #include <new>
+#include <vector>
 
 namespace cistern {
 namespace {
@@ -25,7 +29,7 @@ void* StreamHits::take_paged_hit(StreamHeap& heap, std::size_t bytes) noexcept {
   Block* block = nullptr;
   bool is_known = false;
   {
-    const auto turn = turn_in_pages();
+    const auto turn = turn_in_pages(heap);
     const PlacementLog::Number known = find_known(heap, bytes);
     is_known = known != PlacementLog::kNone;
     // What is known and cannot be had so is found again, at once, by who has the heap's lock.
@@ -130,9 +134,25 @@ bool StreamHits::free_paged_hit(StreamHeap& heap, const BlockMap::Place& place) 
   tell_free(heap, *block);
   note_step<StreamStep::Kind::free>(heap, *block, [] { return InactiveSplitChange{}; });
   heap.live.erase(place);
-  const auto turn = turn_in_pages();
-  put_free_paged(block, heap.spares);
+  free_in_turn(heap, block);
   return true;
+}
+
+void StreamHits::free_in_turn(StreamHeap& heap, Block* block) noexcept {
+  if (heap.leaves_frees && !heap.left_frees.is_full()) return heap.left_frees.add(block);
+  const auto turn = turn_in_pages(heap);
+  put_free_paged(block, heap.spares);
+}
+
+// One whose thread allocates from no other, where several serve. What a thread does on several streams in turn comes
+// again only if each sees what it did on the others: places that had others' bytes are known by what all streams have.
+void StreamHits::consider_leaving() noexcept {
+  if (!serves_paged_ || !leaving_is_due_.load(std::memory_order_relaxed)) return;
+  leaving_is_due_.store(false, std::memory_order_relaxed);  // who else stores has the lock of a stream that is awake
+  const std::vector<StreamHeap*>& streams = mutex_.streams();
+  const auto thread_of = [](const StreamHeap* heap) { return heap->allocates.load(std::memory_order_relaxed); };
+  for (StreamHeap* heap : streams)
+    heap->leaves_frees = std::ranges::count(streams, thread_of(heap), thread_of) == 1 && streams.size() > 1;
 }
 
 }  // namespace cistern

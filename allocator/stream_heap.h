@@ -13,6 +13,7 @@
 #include "allocator/block_pool.h"
 #include "allocator/block_spares.h"
 #include "allocator/lazy_free.h"
+#include "allocator/left_frees.h"
 #include "allocator/recurrence.h"
 #include "allocator/returned_blocks.h"
 #include "allocator/thread_mark.h"
@@ -57,6 +58,7 @@ struct StreamHeap {
   LazyFree lazy_free;
   StandingWorth standing_worth;
   Recurrence recurrence;
+  LeftFrees left_frees;  // older than the lazy one
   AwaitedFrees awaited;
   HistoryStage stage;
   ReturnedBlocks returned;                            // by other threads than the one that allocates
@@ -74,6 +76,7 @@ struct StreamHeap {
   // Of a stream that is over; null if no event could be recorded: then its segments go back to the
   // driver, which waits, and to nobody else.
   std::shared_ptr<StreamEnd> end;
+  bool leaves_frees = false;         // in pages, for its next turn there: see StreamHits::consider_leaving
   bool is_locked_with_heap = false;  // from when the heap's lock is taken next
   bool wants_to_wake = false;        // then
   bool was_asked = false;            // since it was put to sleep

@@ -215,21 +215,22 @@ bool StreamHits::carry_out(StreamHeap& heap) noexcept {
   LazyFree& lazy = heap.lazy_free;
   Block* const block = lazy.block();
   tell_standing_free(heap);
-  std::unique_lock<BiasedMutex> turn;
-  if (block->segment->is_paged()) turn = turn_in_pages();
+  const bool is_paged = block->segment->is_paged();
   heap.recurrence.turned(lazy.turns());
   if (lazy.turns() != 0) heap.has_served_alone = true;
   if (lazy.turns() != 0)
     heap.ledger.blocks.turned(block->kind, lazy.turns(), as_signed(block->bytes), as_signed(block->requested),
                               lazy.change());
-  if (lazy.turns() != 0 && block->segment->is_paged())
+  if (lazy.turns() != 0 && is_paged) {
+    const auto turn = turn_in_pages(heap);
     paged_->placement.turned(PagedMemory::place_of(*block), lazy.turns());
+  }
   if (lazy.turns() != 0 || lazy.state() == LazyFree::State::free) heap.standing_worth.ended(lazy.turns());
   lazy.end_turns();
-  if (lazy.state() == LazyFree::State::free && block->segment->is_paged()) {
+  if (lazy.state() == LazyFree::State::free && is_paged) {
     if (!count_free(heap, *block, {})) return false;
     heap.live.erase(block->address);
-    put_free_paged(block, heap.spares);
+    free_in_turn(heap, block);
   } else if (lazy.state() == LazyFree::State::free) {
     const FreeNeighbours free(*block);
     if (!count_free(heap, *block, change_by_freeing(*block, free))) return false;
@@ -237,7 +238,7 @@ bool StreamHits::carry_out(StreamHeap& heap) noexcept {
     put_free(block, free, heap.of(block->kind), heap.spares);
   } else if (lazy.state() == LazyFree::State::awaited) {
     heap.live.erase(block->address);
-    if (block->segment->is_paged()) paged_->placement.freed(PagedMemory::place_of(*block));
+    if (is_paged) leave_place(heap, *block);
   }
   lazy.end();
   return true;

@@ -12,6 +12,7 @@
 
 #include "allocator/pair_hits.h"
 
+#include <cassert>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -53,6 +54,14 @@ class StreamHits : public PairHits {
   // Whether the stream shares its ledger from now on: by a request that took the heap's lock. O(streams awake); where
   // many come together, times these.
   void consider_sharing(StreamHeap& heap) noexcept;
+  // This thread allocates from the stream. Requires: the stream's lock, or the heap's.
+  void note_thread(StreamHeap& heap) noexcept {
+    const ThreadMark* const self = ThreadMark::of_this_thread();
+    if (heap.allocates.load(std::memory_order_relaxed) == self) return;
+    heap.allocates.store(self, std::memory_order_relaxed);
+    // Threads that take turns on a stream change this line once.
+    if (!leaving_is_due_.load(std::memory_order_relaxed)) leaving_is_due_.store(true, std::memory_order_relaxed);
+  }
 
  private:
   friend class HeapMutex;
@@ -78,9 +87,24 @@ class StreamHits : public PairHits {
   [[nodiscard]] Block* fit_paged_block(StreamHeap& heap, std::size_t bytes) noexcept;
   [[nodiscard]] Block* take_paged_step(StreamHeap& heap, const StreamStep& step) noexcept;
   [[nodiscard]] bool may_stand_in_pages(StreamHeap& heap) const noexcept;
-  // Held while a stream's walk looks at what all streams have in pages. Requires: the stream's lock.
-  [[nodiscard]] std::unique_lock<BiasedMutex> turn_in_pages() noexcept {
-    return one_stream_serves_ ? std::unique_lock<BiasedMutex>() : std::unique_lock(paged_mutex_);
+  // Held while a stream's walk looks at what all streams have in pages. What the stream left is there then. Requires:
+  // the stream's lock.
+  [[nodiscard]] std::unique_lock<BiasedMutex> turn_in_pages(StreamHeap& heap) noexcept {
+    if (one_stream_serves_) {
+      assert(heap.left_frees.empty());
+      return {};
+    }
+    std::unique_lock turn(paged_mutex_);
+    carry_out_frees(heap);
+    return turn;
+  }
+  // Which streams leave frees to their next turn. Requires: the heap's lock. O(streams awake squared), and O(1) where
+  // the same threads allocate from the same streams.
+  void consider_leaving() noexcept;
+  // A free that was counted and told, with the stream's next turn at the latest; and those that were left for it.
+  void free_in_turn(StreamHeap& heap, Block* block) noexcept;
+  void carry_out_frees(StreamHeap& heap) noexcept {
+    if (!heap.left_frees.empty()) heap.left_frees.take([&](Block* block) { put_free_paged(block, heap.spares); });
   }
   [[nodiscard]] bool is_look_due(StreamHeap& heap) const noexcept;
   [[nodiscard, gnu::noinline]] bool free_paged_hit(StreamHeap& heap, const BlockMap::Place& place) noexcept;
@@ -111,6 +135,7 @@ class StreamHits : public PairHits {
   void write_staged(StreamHeap& heap) noexcept;
   // The same by who has the heap's lock. Requires: no stream's steps are followed.
   void settle(StreamHeap& heap) noexcept {
+    carry_out_frees(heap);
     if (heap.lazy_free.block() != nullptr) settle_lazy_free(heap);
     if (!heap.stage.events().empty()) write_staged(heap);
     const bool is_awake = heap.is_awake.load(std::memory_order_relaxed);
@@ -204,7 +229,7 @@ class StreamHits : public PairHits {
   [[nodiscard, gnu::noinline]] Awaited begin_awaiting(StreamHeap& heap, std::uint64_t address) noexcept;
   [[gnu::noinline]] void record_awaited(StreamHeap& heap, const Awaited& awaited) noexcept;
   [[nodiscard]] bool can_await(const Block* block) const noexcept;
-  void leave_place(const Block& block) noexcept;
+  void leave_place(StreamHeap& heap, const Block& block) noexcept;
   // Whether frees wait that a request in paged memory may have to claim (paged_claims.cpp), which takes the heap's
   // lock.
   [[nodiscard]] bool waits_in_pages(const StreamHeap& heap) const noexcept {
@@ -250,9 +275,8 @@ inline void StreamHits::trace_by_stream(StreamHeap& heap, std::uint64_t address,
 // The block's address, of which all hear who want to.
 inline void* StreamHits::handed_out(StreamHeap& heap, std::uint64_t address, std::size_t bytes,
                                     std::size_t requested) noexcept {
-  // Both on lines that other threads' frees read.
-  if (const ThreadMark* self = ThreadMark::of_this_thread(); heap.allocates.load(std::memory_order_relaxed) != self)
-    heap.allocates.store(self, std::memory_order_relaxed);
+  note_thread(heap);
+  // On a line that other threads' frees read, as what is noted before.
   if (!heap.has_served_alone) heap.has_served_alone = true;
   trace_by_stream<kAllocated>(heap, address, requested);
   api_.note_allocate(address, bytes, heap.stream.handle);

@@ -57,7 +57,7 @@ void StreamHits::learn_step(StreamHeap& heap, StreamStep::Kind kind, const Block
 
 void StreamHits::carry_out_steps(StreamHeap& heap) noexcept {
   std::unique_lock<BiasedMutex> turn;
-  if (heap.paged_stream >= 0) turn = turn_in_pages();
+  if (heap.paged_stream >= 0) turn = turn_in_pages(heap);
   heap.recurrence.stop([&](const StreamStep& step, std::int64_t laps) { count_laps(heap, step, laps); },
                        [&](const StreamStep& step) { carry_out_step(heap, step); });
 }

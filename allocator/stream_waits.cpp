@@ -39,7 +39,7 @@ StreamHits::Awaited StreamHits::begin_awaiting(StreamHeap& heap, std::uint64_t a
     lazy.await();
   } else {
     heap.live.erase(address);
-    if (block->segment->is_paged()) leave_place(*block);
+    if (block->segment->is_paged()) leave_place(heap, *block);
   }
   heap.recurrence.cut();
   // Before the block can serve another request.
@@ -63,8 +63,8 @@ void StreamHits::record_awaited(StreamHeap& heap, const Awaited& awaited) noexce
 }
 
 // The state that the log knows places by is without the block, though its bytes are not free.
-void StreamHits::leave_place(const Block& block) noexcept {
-  const auto turn = turn_in_pages();
+void StreamHits::leave_place(StreamHeap& heap, const Block& block) noexcept {
+  const auto turn = turn_in_pages(heap);
   paged_->placement.freed(PagedMemory::place_of(block));
 }
 
@@ -178,7 +178,7 @@ bool StreamHits::complete_in_pages(StreamHeap& heap, Block& block, std::uint64_t
   if (!count_free(heap, block, {})) return false;
   trace_completed(heap, block, at);
   block.pending_events = 0;
-  const auto turn = turn_in_pages();
+  const auto turn = turn_in_pages(heap);
   settle_paged(&block, heap.spares);
   return true;
 }
