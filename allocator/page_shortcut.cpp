@@ -113,7 +113,7 @@ void PagePlacement::come(KnownPlaces::Number known, StreamNumber stream) {
 void PagePlacement::settle(KnownPlaces::Number known) {
   KnownPlace& place = places_[known];
   place.is_live = false;
-  place.left_at = freed_at_[static_cast<std::size_t>(place.stream)] = mark_;
+  place.left_at = mark_;
   log_.came_free(place.stream, place.mark);
   places_.change(known);
   --blocks_;

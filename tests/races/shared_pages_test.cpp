@@ -58,6 +58,21 @@ TEST_F(SharedPages, FreesThatStoodAreCarriedOut) {
   });
 }
 
+// Each thread has two streams, and leaves no free to a later turn.
+TEST_F(SharedPages, FreesOfThreadsWithSeveralStreamsAreCarriedOutAtOnce) {
+  run([&](int number, StreamHandle stream) {
+    std::mt19937 random(static_cast<std::uint32_t>(number));
+    const std::array<StreamHandle, 2> streams = {stream, driver_.create_stream()};
+    std::array<void*, 20> blocks{};
+    for (long i = 0; i < scaled(200000); ++i) {
+      void*& block = blocks[random() % blocks.size()];
+      allocator_.deallocate(block);
+      block = allocator_.allocate(kSizes[random() % kSizes.size()], streams[random() % streams.size()]);
+    }
+    for (void* block : blocks) allocator_.deallocate(block);
+  });
+}
+
 // Steps that came again are pending until another comes.
 TEST_F(SharedPages, StepsThatWereFollowedAreCarriedOut) {
   run([&](int number, StreamHandle stream) {
