@@ -216,21 +216,24 @@ bool StreamHits::carry_out(StreamHeap& heap) noexcept {
   Block* const block = lazy.block();
   tell_standing_free(heap);
   const bool is_paged = block->segment->is_paged();
+  const bool has_turned = lazy.turns() != 0;
+  std::unique_lock<BiasedMutex> turn;
+  if (is_paged && (has_turned || lazy.state() == LazyFree::State::awaited)) turn = turn_in_pages(heap);
   heap.recurrence.turned(lazy.turns());
-  if (lazy.turns() != 0) heap.has_served_alone = true;
-  if (lazy.turns() != 0)
+  if (has_turned) heap.has_served_alone = true;
+  if (has_turned)
     heap.ledger.blocks.turned(block->kind, lazy.turns(), as_signed(block->bytes), as_signed(block->requested),
                               lazy.change());
-  if (lazy.turns() != 0 && is_paged) {
-    const auto turn = turn_in_pages(heap);
-    paged_->placement.turned(PagedMemory::place_of(*block), lazy.turns());
-  }
-  if (lazy.turns() != 0 || lazy.state() == LazyFree::State::free) heap.standing_worth.ended(lazy.turns());
+  if (has_turned && is_paged) paged_->placement.turned(PagedMemory::place_of(*block), lazy.turns());
+  if (has_turned || lazy.state() == LazyFree::State::free) heap.standing_worth.ended(lazy.turns());
   lazy.end_turns();
   if (lazy.state() == LazyFree::State::free && is_paged) {
     if (!count_free(heap, *block, {})) return false;
     heap.live.erase(block->address);
-    free_in_turn(heap, block);
+    if (has_turned)
+      put_free_paged(block, heap.spares);
+    else
+      free_in_turn(heap, block);
   } else if (lazy.state() == LazyFree::State::free) {
     const FreeNeighbours free(*block);
     if (!count_free(heap, *block, change_by_freeing(*block, free))) return false;
@@ -238,7 +241,7 @@ bool StreamHits::carry_out(StreamHeap& heap) noexcept {
     put_free(block, free, heap.of(block->kind), heap.spares);
   } else if (lazy.state() == LazyFree::State::awaited) {
     heap.live.erase(block->address);
-    if (is_paged) leave_place(heap, *block);
+    if (is_paged) paged_->placement.freed(PagedMemory::place_of(*block));
   }
   lazy.end();
   return true;

@@ -1,7 +1,4 @@
 // How many streams of a heap are awake: those that take turns, and no more than pay.
-#include <cistern/simulated.h>
-
-#include <cuda.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -10,8 +7,8 @@
 #include <vector>
 
 #include "allocator/device_allocator.h"
-#include "allocator/out_of_memory_dump.h"
 #include "allocator/wake_counts.h"
+#include "tests/allocator/heap_of_streams.h"
 #include "tests/byte_units.h"
 
 namespace cistern {
@@ -32,49 +29,29 @@ class ShownHeap : public DeviceAllocator {
   }
 };
 
-struct NoSnapshots final : SnapshotSource {
-  Written write_snapshot(int, int*) noexcept override { return Written::not_all; }
-};
-
-class AwakeHeapTest : public ::testing::Test {
+class AwakeHeapTest : public HeapOfStreams<ShownHeap> {
  protected:
+  AwakeHeapTest() : HeapOfStreams("oom_dump:off,policy:classic", {}) {}
+
   // Each has a block, for one that has none left is nobody's.
   [[nodiscard]] std::vector<StreamIdentity> streams(std::size_t count) {
     std::vector<StreamIdentity> all(count);
     for (StreamIdentity& each : all) {
-      each.handle = driver_.create_stream();
-      unsigned long long id = 0;
-      EXPECT_EQ(driver_.api().stream_get_id(each.handle, &id), CUDA_SUCCESS);
-      each.id = id;
-      static_cast<void>(heap_.allocate(512, each));
+      each = make_stream();
+      static_cast<void>(take(512, each));
     }
     return all;
   }
-  void turn(const StreamIdentity& stream, std::size_t bytes) {
-    void* const block = heap_.allocate(bytes, stream);
-    const auto address = reinterpret_cast<std::uintptr_t>(block);
-    StreamHeap* const of_stream = heap_.find_by_page(address);
-    EXPECT_TRUE(of_stream != nullptr ? heap_.free_beside_pairs(*of_stream, address) : heap_.free(address, nullptr));
-  }
   void turns(const std::vector<StreamIdentity>& streams, int times) {
     for (int i = 0; i < times; ++i)
-      for (const StreamIdentity& stream : streams)
-        for (const std::size_t bytes : {kKibi, 2 * kKibi, 3 * kKibi}) turn(stream, bytes);
+      for (const StreamIdentity& stream : streams) HeapOfStreams::turns(stream, 1);
   }
   void miss(const StreamIdentity& stream, int times) {
     for (int i = 0; i < times; ++i) {
-      turn(stream, 40 * kMega);
+      pair(40 * kMega, stream);
       heap_.empty_cache();
     }
   }
-
-  SimulatedDriver driver_{{.capacity_bytes = 4096 * kMega, .backing = Backing::none}};
-  Contexts contexts_{driver_.api()};
-  AllocatorOptions options_ = AllocatorOptions::parse("oom_dump:off,policy:classic");
-  EventPools event_pools_{driver_.api(), 1};
-  Observers observers_;
-  NoSnapshots no_snapshots_;
-  ShownHeap heap_{{contexts_, event_pools_, observers_, no_snapshots_}, 0, options_, {}};
 };
 
 TEST_F(AwakeHeapTest, AllThatTakeTurnsAreUpToABound) {
@@ -99,8 +76,8 @@ TEST_F(AwakeHeapTest, OfMoreInTurnAFewAreAlthoughAllAreBusy) {
   const std::vector<StreamIdentity> others = streams(50);
   for (int i = 0; i < 50; ++i)
     for (const StreamIdentity& other : others) {
-      turn(other, kKibi);
-      for (const StreamIdentity& stream : busy) turn(stream, kKibi);
+      pair(kKibi, other);
+      for (const StreamIdentity& stream : busy) pair(kKibi, stream);
     }
   EXPECT_LE(heap_.awake(), WakeCounts::kFew);
 }
@@ -117,9 +94,9 @@ TEST_F(AwakeHeapTest, ThoseThatComeAndGoAreNotManyInTurn) {
   for (int i = 0; i < 600; ++i) {
     StreamUse brief;
     brief.stream = streams(1).front();
-    turn(brief.stream, kKibi);
+    pair(kKibi, brief.stream);
     heap_.end_stream(brief);
-    for (const StreamIdentity& stream : stay) turn(stream, kKibi);
+    for (const StreamIdentity& stream : stay) pair(kKibi, stream);
   }
   EXPECT_GE(heap_.awake(), stay.size());
 }

@@ -26,9 +26,6 @@ class HandOverMarks : public Paged {
     for (int i = 0; i < blocks; ++i) all.push_back(take(4 * kMega, stream));
     return all;
   }
-  void give_all(const std::vector<void*>& blocks) {
-    for (void* block : blocks) give(block);
-  }
   [[nodiscard]] std::uint64_t events() const { return driver.calls("cuEventRecord"); }
   [[nodiscard]] std::uint64_t waits() const { return driver.calls("cuStreamWaitEvent"); }
   // Bytes of `owner` go to `taker`, when the owner has nothing to do.

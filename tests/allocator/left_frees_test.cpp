@@ -2,9 +2,7 @@
 #include "allocator/left_frees.h"
 
 #include <cistern/allocator.h>
-#include <cistern/simulated.h>
 
-#include <cuda.h>
 #include <gtest/gtest.h>
 
 #include <cstddef>
@@ -14,7 +12,7 @@
 
 #include "allocator/block.h"
 #include "allocator/device_allocator.h"
-#include "allocator/out_of_memory_dump.h"
+#include "tests/allocator/heap_of_streams.h"
 #include "tests/allocator/paged_fixture.h"
 #include "tests/byte_units.h"
 
@@ -64,9 +62,6 @@ class LeftFreesInPages : public Paged {
     for (std::size_t i = 0; i < kBlocks; ++i) blocks.push_back(take(kBlock, stream));
     return blocks;
   }
-  void give_all(const std::vector<void*>& blocks) {
-    for (void* block : blocks) give(block);
-  }
 
   const StreamHandle one = driver.create_stream();
   const StreamHandle other = driver.create_stream();
@@ -104,80 +99,50 @@ TEST_F(LeftFreesInPages, FiguresKnowOfThemAtOnceAndMemoryGoesBack) {
   EXPECT_EQ(reserved(), 0);
 }
 
-struct WithoutSnapshots final : SnapshotSource {
-  Written write_snapshot(int, int*) noexcept override { return Written::not_all; }
+struct HeapWithLock : DeviceAllocator {
+  using DeviceAllocator::DeviceAllocator;
+  void take_lock() { const Section section(*this); }
 };
 
 // A heap whose streams are looked at.
-class LeftFreesOfStreams : public ::testing::Test {
+class LeftFreesOfStreams : public HeapOfStreams<HeapWithLock> {
  protected:
-  class Heap : public DeviceAllocator {
-   public:
-    using DeviceAllocator::DeviceAllocator;
-    void take_lock() { const Section section(*this); }
-  };
-  [[nodiscard]] StreamIdentity stream() {
-    StreamIdentity made;
-    made.handle = driver_.create_stream();
-    unsigned long long id = 0;
-    EXPECT_EQ(driver_.api().stream_get_id(made.handle, &id), CUDA_SUCCESS);
-    made.id = id;
-    return made;
-  }
-  [[nodiscard]] std::uintptr_t take(std::size_t bytes, const StreamIdentity& stream) {
-    return reinterpret_cast<std::uintptr_t>(heap_.allocate(bytes, stream));
-  }
-  // Returns whose it was.
-  StreamHeap& give(std::uintptr_t block) {
-    StreamHeap* const stream = heap_.find_by_page(block);
-    EXPECT_TRUE(stream != nullptr && heap_.free_beside_pairs(*stream, block));
-    return *stream;
-  }
-  void turns(const StreamIdentity& stream) {
-    for (int turn = 0; turn < 100; ++turn)
-      for (const std::size_t bytes : {kKibi, 2 * kKibi, 3 * kKibi}) give(take(bytes, stream));
-  }
+  LeftFreesOfStreams() : HeapOfStreams("oom_dump:off,policy:paged", HistoryOptions::always_on()) {}
+
   // Whether a free is left, and whether it is after the stream's next hit.
   struct Left {
     bool by_the_free = false;
     bool by_the_hit = false;
   };
   [[nodiscard]] Left leave(const StreamIdentity& stream) {
-    const std::uintptr_t free = take(4 * kMega, stream);
-    const std::uintptr_t left = take(4 * kMega, stream);
-    const std::uintptr_t last = take(kMega, stream);
+    const std::uint64_t free = take(4 * kMega, stream);
+    const std::uint64_t left = take(4 * kMega, stream);
+    const std::uint64_t last = take(kMega, stream);
     give(free);
     heap_.take_lock();  // who has it finds it free, and so does the hit
-    StreamHeap& heap = give(left);
+    StreamHeap& heap = *heap_.find_by_page(left);
+    give(left);
     Left is_left{!heap.left_frees.empty()};
     heap.has_served_alone = false;
-    const std::uintptr_t hit = take(2 * kMega, stream);
+    const std::uint64_t hit = take(2 * kMega, stream);
     EXPECT_TRUE(heap.has_served_alone) << "a hit";
     is_left.by_the_hit = !heap.left_frees.empty();
-    for (const std::uintptr_t block : {last, hit}) give(block);
+    for (const std::uint64_t block : {last, hit}) give(block);
     heap_.check();
     return is_left;
   }
   // The one serves with this thread, the other with one that is over then.
   void serve_apart(const StreamIdentity& one, const StreamIdentity& other) {
-    turns(one);
-    std::thread([&] { turns(other); }).join();
-    turns(one);
+    turns(one, 100);
+    std::thread([&] { turns(other, 100); }).join();
+    turns(one, 100);
     heap_.take_lock();
   }
-
-  SimulatedDriver driver_{{.capacity_bytes = 1024 * kMega, .backing = Backing::none}};
-  Contexts contexts_{driver_.api()};
-  AllocatorOptions options_ = AllocatorOptions::parse("oom_dump:off,policy:paged");
-  EventPools event_pools_{driver_.api(), 1};
-  Observers observers_;
-  WithoutSnapshots no_snapshots_;
-  Heap heap_{{contexts_, event_pools_, observers_, no_snapshots_}, 0, options_, HistoryOptions::always_on()};
 };
 
 TEST_F(LeftFreesOfStreams, AreCarriedOutByTheNextHit) {
-  const StreamIdentity one = stream();
-  serve_apart(one, stream());
+  const StreamIdentity one = make_stream();
+  serve_apart(one, make_stream());
   const Left left = leave(one);
   EXPECT_TRUE(left.by_the_free);
   EXPECT_FALSE(left.by_the_hit);
@@ -185,17 +150,17 @@ TEST_F(LeftFreesOfStreams, AreCarriedOutByTheNextHit) {
 
 // They come to the stream's thread through its ring.
 TEST_F(LeftFreesOfStreams, SoAreThoseThatAnotherThreadMade) {
-  const StreamIdentity one = stream();
-  serve_apart(one, stream());
+  const StreamIdentity one = make_stream();
+  serve_apart(one, make_stream());
   for (int round = 0; round < 20; ++round) {
-    std::vector<std::uintptr_t> blocks;
+    std::vector<std::uint64_t> blocks;
     for (std::size_t i = 0; i < LeftFrees::kMost + 4; ++i) blocks.push_back(take(kMega, one));
     StreamHeap* const heap = heap_.find_by_page(blocks.front());
     std::thread([&] {
-      for (const std::uintptr_t block : blocks) give(block);
+      for (const std::uint64_t block : blocks) give(block);
     }).join();
     EXPECT_NE(heap->returned.first(), 0U);
-    const std::uintptr_t next = take(kMega, one);
+    const std::uint64_t next = take(kMega, one);
     EXPECT_TRUE(heap->left_frees.empty());
     EXPECT_EQ(heap->live.size(), 1U);
     give(next);
@@ -205,25 +170,34 @@ TEST_F(LeftFreesOfStreams, SoAreThoseThatAnotherThreadMade) {
 
 // Each of its streams is to see what it did on the others.
 TEST_F(LeftFreesOfStreams, AThreadThatCameToServeSeveralLeavesNone) {
-  const StreamIdentity one = stream();
-  const StreamIdentity other = stream();
+  const StreamIdentity one = make_stream();
+  const StreamIdentity other = make_stream();
   serve_apart(one, other);
   EXPECT_TRUE(leave(one).by_the_free);
-  turns(other);
+  turns(other, 100);
+  heap_.take_lock();
+  EXPECT_FALSE(leave(one).by_the_free);
+}
+
+TEST_F(LeftFreesOfStreams, AThreadWhoseNextStreamWakesLeavesNone) {
+  const StreamIdentity one = make_stream();
+  serve_apart(one, make_stream());
+  EXPECT_TRUE(leave(one).by_the_free);
+  turns(make_stream(), 100);
   heap_.take_lock();
   EXPECT_FALSE(leave(one).by_the_free);
 }
 
 TEST_F(LeftFreesOfStreams, AStreamThatServesAloneLeavesNone) {
-  const StreamIdentity one = stream();
-  turns(one);
+  const StreamIdentity one = make_stream();
+  turns(one, 100);
   EXPECT_FALSE(leave(one).by_the_free);
 }
 
 // Then it takes no turns, and who follows its steps would find what was left in their way.
 TEST_F(LeftFreesOfStreams, AStreamThatComesToServeAloneLeavesNone) {
-  const StreamIdentity one = stream();
-  const StreamIdentity other = stream();
+  const StreamIdentity one = make_stream();
+  const StreamIdentity other = make_stream();
   serve_apart(one, other);
   EXPECT_TRUE(leave(one).by_the_free);
   heap_.end_stream({other, 0, nullptr});

@@ -10,6 +10,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "tests/byte_units.h"
 
@@ -26,6 +27,9 @@ class Paged : public ::testing::Test {
 
   void* take(std::size_t bytes, StreamHandle stream = nullptr) { return allocator.allocate(bytes, stream); }
   void give(void* block) { allocator.deallocate(block); }
+  void give_all(const std::vector<void*>& blocks) {
+    for (void* block : blocks) give(block);
+  }
   [[nodiscard]] std::int64_t reserved() const { return allocator.memory_stats().reserved_bytes.all.current; }
   // The heap is sound, a snapshot shows every reserved byte once, and no work raced.
   void judge() {

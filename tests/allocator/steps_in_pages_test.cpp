@@ -1,7 +1,5 @@
 // Steps of several streams in paged memory: followed beside each other, with the turn at what they share left alone.
 
-#include <cistern/simulated.h>
-
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -9,10 +7,7 @@
 #include <vector>
 
 #include "allocator/device_allocator.h"
-#include "allocator/event_pools.h"
-#include "allocator/observers.h"
-#include "allocator/out_of_memory_dump.h"
-#include "runtime/context.h"
+#include "tests/allocator/heap_of_streams.h"
 #include "tests/byte_units.h"
 
 namespace cistern {
@@ -27,29 +22,11 @@ class HeapOfSteps : public DeviceAllocator {
   }
 };
 
-struct NoneToWrite final : SnapshotSource {
-  Written write_snapshot(int, int*) noexcept override { return Written::not_all; }
-};
-
-class StepsInPagesTest : public ::testing::Test {
+class StepsInPagesTest : public HeapOfStreams<HeapOfSteps> {
  protected:
+  StepsInPagesTest() : HeapOfStreams("oom_dump:off,policy:paged", HistoryOptions::always_on()) {}
   ~StepsInPagesTest() override { EXPECT_NO_THROW(heap_.check()); }
 
-  [[nodiscard]] StreamIdentity make_stream() {
-    StreamIdentity stream;
-    stream.handle = driver_.create_stream();
-    unsigned long long id = 0;
-    EXPECT_EQ(driver_.api().stream_get_id(stream.handle, &id), CUDA_SUCCESS);
-    stream.id = id;
-    return stream;
-  }
-  std::uint64_t take(std::size_t bytes, const StreamIdentity& stream) {
-    return reinterpret_cast<std::uintptr_t>(heap_.allocate(bytes, stream));
-  }
-  void give(std::uint64_t address) {
-    StreamHeap* const of_stream = heap_.find_by_page(address);
-    EXPECT_TRUE(of_stream != nullptr ? heap_.free_beside_pairs(*of_stream, address) : heap_.free(address, nullptr));
-  }
   // Some blocks come and go in another order. Returns where they were.
   std::vector<std::uint64_t> step(const StreamIdentity& stream) {
     std::vector<std::uint64_t> blocks;
@@ -58,7 +35,6 @@ class StepsInPagesTest : public ::testing::Test {
     for (const std::size_t which : {1U, 4U, 0U, 3U, 2U}) give(blocks[which]);
     return blocks;
   }
-  void pair(std::size_t bytes, const StreamIdentity& stream) { give(take(bytes, stream)); }
   // More than any step has: who follows steps needs room below the peaks.
   void raise_peaks() {
     std::vector<std::uint64_t> blocks;
@@ -67,13 +43,6 @@ class StepsInPagesTest : public ::testing::Test {
     for (const std::uint64_t block : blocks) give(block);
   }
 
-  SimulatedDriver driver_{{.capacity_bytes = 4096 * kMega, .backing = Backing::none}};
-  Contexts contexts_{driver_.api()};
-  AllocatorOptions options_ = AllocatorOptions::parse("oom_dump:off,policy:paged");
-  EventPools event_pools_{driver_.api(), 1};
-  Observers observers_;
-  NoneToWrite none_to_write_;
-  HeapOfSteps heap_{{contexts_, event_pools_, observers_, none_to_write_}, 0, options_, HistoryOptions::always_on()};
   const StreamIdentity first_ = make_stream();
   const StreamIdentity second_ = make_stream();
 };
