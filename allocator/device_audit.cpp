@@ -148,6 +148,7 @@ void HeapReports::check() const {
   check_private_pools();
   check_tags();
   check_streams();
+  check_guests();
   check_ranges();
   check_history();
   require(pooled == free_blocks, "every free block is in exactly one pool");
@@ -253,6 +254,21 @@ void HeapReports::check_paged(const Segment& segment) const {
   for (const Block* block = segment.first; block != nullptr; block = block->next)
     require((block->state == BlockState::active_allocated) == (find_live(block->address) == block),
             "live blocks, and no others, are found by address");
+}
+
+// Of a block that is in pages, live or waited for.
+void HeapReports::check_guests() const {
+  std::size_t guests = 0;
+  const auto check_block = [&](const Block& block) {
+    const StreamHeap* const owner = block.segment->owner;
+    const bool is_guest = stream_heaps_.find_by_page(block.address) != owner;
+    guests += is_guest ? 1 : 0;
+    require(stream_heaps_.find_guest(block.address) == (is_guest ? owner : nullptr), "guests are found by address");
+  };
+  for (const Segment* segment = segments_; segment != nullptr; segment = segment->next)
+    if (segment->is_paged())
+      for (const Block* block = segment->first; block != nullptr; block = block->next) check_block(*block);
+  require(guests == stream_heaps_.guests(), "who is found as a guest is one");
 }
 
 }  // namespace cistern

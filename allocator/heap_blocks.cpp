@@ -71,10 +71,11 @@ inline void HeapBlocks::begin_use(Block* block, const Request& request, const In
                             attribution(*block), [&] { return point_of(*block, lock); });
 }
 
-// Requires: a block and room in the block map are reserved.
+// Requires: a block and room for it in the stream's map are reserved.
 Block* HeapBlocks::hand_out(KnownPlaces::Number place, const Request& request, const Lock& lock) noexcept {
   Block* block = arena_.take_block();
   paged_->attach(*block, place);
+  stream_heaps_.add_block(block->address, *block->segment->owner);
   Request counted = request;
   counted.kind = block->segment->kind;
   begin_use(block, counted, {}, lock);

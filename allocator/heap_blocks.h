@@ -53,6 +53,8 @@ class HeapBlocks : public HeapReports {
   void free_paged_at_once(Block* block) noexcept;
   void put_free_paged(Block* block, BlockSpares& spares) noexcept;
   void settle_paged(Block* block, BlockSpares& spares) noexcept;
+  // Others may have its address from here on.
+  void leave_pages(const Block& block) noexcept { stream_heaps_.remove_block(block.address, *block.segment->owner); }
   Block* complete_paged_free(Block* block, StreamNumber to, const Lock& lock);
 
   // guarded_free.cpp: frees that wait for other streams.

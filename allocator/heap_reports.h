@@ -171,6 +171,7 @@ class HeapReports : protected HeapState {
   void for_each_awaited(Visit&& visit) const;
   void check_ranges() const;
   void check_paged(const Segment& segment) const;
+  void check_guests() const;
   void check_history() const;
 };
 

@@ -139,18 +139,17 @@ struct HeapState {
   [[nodiscard]] static Attribution attribution(const Block& block) {
     return {block.tag, &block.segment->owner->ledger};
   }
-  // A live block is found in its stream's map, if it lies in pages that are the stream's; else in the heap's.
+  // A live block is found in its stream's map, if it lies in pages that are the stream's, or in paged memory; else in
+  // the heap's.
   [[nodiscard]] BlockMap& map_of(const Block& block) {
     const Segment& segment = *block.segment;
-    const bool is_found_by_page =
-        segment.is_paged() ? stream_heaps_.find_by_page(block.address) == segment.owner : segment.is_found_by_page;
-    return is_found_by_page ? segment.owner->live : block_map_;
+    return segment.is_found_by_page || segment.is_paged() ? segment.owner->live : block_map_;
   }
   [[nodiscard]] CUcontext context_of(int device) const {
     return device == device_ ? context_ : surroundings_.contexts.primary(device);
   }
   [[nodiscard]] Block* find_live(std::uint64_t address) const noexcept {
-    if (const StreamHeap* heap = stream_heaps_.find_by_page(address))
+    if (const StreamHeap* heap = stream_heaps_.find_by_address(address))
       if (Block* block = heap->live.find(address)) return block;
     return block_map_.find(address);
   }
@@ -202,7 +201,7 @@ struct HeapState {
   std::uint64_t requests_with_stacks_ = 0;  // under way, each of which holds its own
   Recorder recorder_;
   BlockArena arena_;
-  BlockMap block_map_;  // of live blocks that are not found by page
+  BlockMap block_map_;  // of live blocks that no stream has in its own
   StreamHeapArena stream_heaps_{mutex_, recorder_};
   StreamPools pools_{stream_heaps_};  // the default pool
   PrivatePools private_pools_{stream_heaps_};

@@ -80,9 +80,9 @@ Block* DeviceAllocator::take_known_place(const Request& request, const Lock& loc
   return place ? hand_out(place->known, request, lock) : nullptr;
 }
 
-// Whichever map will have the block: see map_of. Throws std::bad_alloc, unchanged.
+// For one more block of the stream, wherever it will be. Throws std::bad_alloc, unchanged.
 void DeviceAllocator::make_room_for_paged(StreamHeap& heap) {
-  block_map_.make_room();
+  stream_heaps_.make_room_for_guest();
   heap.live.make_room();
 }
 
@@ -269,6 +269,7 @@ void HeapBlocks::put_free_paged(Block* block, BlockSpares& spares) noexcept {
 
 // The same of a block whose free was told to the placement before.
 void HeapBlocks::settle_paged(Block* block, BlockSpares& spares) noexcept {
+  leave_pages(*block);
   paged_->placement.settle(PagedMemory::place_of(*block));
   paged_->detach(*block);
   spares.give(block);
@@ -284,6 +285,7 @@ Block* HeapBlocks::complete_paged_free(Block* block, StreamNumber to, const Lock
   const std::uint64_t grant = block->freed_in_grant;
   if (std::exchange(block->has_uses, false)) retire(block->uses, *block->segment->owner);
   history_.let_go(block->stack);
+  leave_pages(*block);
   if (to == block->segment->paged_stream)
     paged_->placement.settle(PagedMemory::place_of(*block));
   else

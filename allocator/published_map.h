@@ -10,6 +10,7 @@
 
 #include "allocator/biased_mutex.h"
 
+#include <cassert>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -26,19 +27,16 @@ class PublishedMap {
 
   // Null: there is none, or it is just being changed. Requires: `key` is not 0. O(1).
   [[nodiscard]] Value* find(std::uint64_t key) const noexcept {
-    const std::uint64_t version = version_.load(std::memory_order_acquire);
-    const Table* const table = table_.load(std::memory_order_acquire);
-    if (table == nullptr || (version & 1) != 0) return nullptr;
     Value* value = nullptr;
-    std::size_t place = home_of(key, table->mask);
-    for (std::size_t tried = 0; tried <= table->mask; ++tried, place = (place + 1) & table->mask) {
-      const Entry& entry = table->entries[place];
-      const std::uint64_t found = entry.key.load(std::memory_order_acquire);
-      if (found == key) value = entry.value.load(std::memory_order_acquire);
-      if (found == key || found == 0) break;
-    }
-    // Whoever reads a part of a change has read, by that, that the version was odd.
-    return version_.load(std::memory_order_relaxed) == version ? value : nullptr;
+    return look(key, value) ? value : nullptr;
+  }
+  // The same, but looks again where it is being changed: a change is over before these looks are, unless who makes it
+  // is stopped there.
+  [[nodiscard]] Value* find_patiently(std::uint64_t key) const noexcept {
+    Value* value = nullptr;
+    for (int looks = 0; looks < kLooks; ++looks)
+      if (look(key, value)) return value;
+    return nullptr;
   }
 
   // Makes room for so many more. Throws std::bad_alloc, unchanged. O(1) amortised.
@@ -52,7 +50,10 @@ class PublishedMap {
   void put(std::uint64_t key, Value* value) noexcept {
     // Whoever finds the key finds a value of it: this needs no version of its own.
     Entry& entry = entry_of(*tables_, key);
-    if (entry.key.load(std::memory_order_relaxed) == 0) ++size_;
+    if (entry.key.load(std::memory_order_relaxed) == 0) {
+      assert(has_room(1));
+      ++size_;
+    }
     entry.value.store(value, std::memory_order_release);
     entry.key.store(key, std::memory_order_release);
   }
@@ -91,6 +92,25 @@ class PublishedMap {
     const std::uint64_t before_;
   };
   static constexpr std::size_t kLeastCapacity = 16;
+  static constexpr int kLooks = 32;
+
+  // False: it is being changed. What there is may be null.
+  [[nodiscard, gnu::always_inline]] bool look(std::uint64_t key, Value*& value) const noexcept {
+    const std::uint64_t version = version_.load(std::memory_order_acquire);
+    const Table* const table = table_.load(std::memory_order_acquire);
+    value = nullptr;
+    if (table == nullptr) return true;
+    if ((version & 1) != 0) return false;
+    std::size_t place = home_of(key, table->mask);
+    for (std::size_t tried = 0; tried <= table->mask; ++tried, place = (place + 1) & table->mask) {
+      const Entry& entry = table->entries[place];
+      const std::uint64_t found = entry.key.load(std::memory_order_acquire);
+      if (found == key) value = entry.value.load(std::memory_order_acquire);
+      if (found == key || found == 0) break;
+    }
+    // Whoever reads a part of a change has read, by that, that the version was odd.
+    return version_.load(std::memory_order_relaxed) == version;
+  }
 
   [[nodiscard]] static std::size_t home_of(std::uint64_t key, std::size_t mask) noexcept {
     return (key * 0x9e3779b97f4a7c15ULL >> 32) & mask;

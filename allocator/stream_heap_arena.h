@@ -1,13 +1,16 @@
 #pragma once
 
 // StreamHeapArena: storage for the StreamHeaps of one heap, kept for reuse, and how a thread finds one
-// without the heap's lock: by stream, or by the page that an address lies in.
+// without the heap's lock: by stream, or by the page that an address lies in. A block in a page that shows another
+// stream than the block's is a guest there, and is found by its address: streams that have each other's bytes have
+// many.
 //
 // Only streams that are awake serve without the heap's lock, which has to take the mutex of each of them. A
 // stream is woken when it asks for the second time, if there is room, and sleeps again when it has not served alone
 // for long and others wake, or ask for the heap's lock; or where too many take turns (WakeCounts).
 // Thread safety: the finds may be called from any thread at any time. What they find may be another
-// stream's by then, which it says under its mutex. The rest is for who holds the heap's lock.
+// stream's by then, which it says under its mutex. Guests are added and removed by who has a turn in pages; the rest is
+// for who holds the heap's lock.
 
 #include "allocator/heap_mutex.h"
 #include "allocator/latest_finds.h"
@@ -41,9 +44,16 @@ class StreamHeapArena {
   [[nodiscard, gnu::always_inline]] StreamHeap* find_recent(const StreamIdentity& stream) const noexcept {
     return latest_.find(key_of(stream.id));
   }
-  // Whose live blocks around that address are found in StreamHeap::live; null: not known. O(1).
+  // Whose live blocks around that address are found in StreamHeap::live, but for guests; null: not known. O(1).
   [[nodiscard]] StreamHeap* find_by_page(std::uint64_t address) const noexcept {
     return by_page_.find(address / kPage);
+  }
+  // Whose live guest begins at that address; null: none does, as far as one sees who does not change that. O(1).
+  [[nodiscard]] StreamHeap* find_guest(std::uint64_t address) const noexcept { return guests_.find_patiently(address); }
+  // Whose live block may begin at that address. O(1).
+  [[nodiscard]] StreamHeap* find_by_address(std::uint64_t address) const noexcept {
+    StreamHeap* const of_guest = find_guest(address);
+    return of_guest != nullptr ? of_guest : find_by_page(address);
   }
   // The same, and null as well where others came since with the same remainder. Without a loop.
   [[nodiscard, gnu::always_inline]] StreamHeap* find_recent_by_page(std::uint64_t address) const noexcept {
@@ -76,6 +86,19 @@ class StreamHeapArena {
   // Requires: they were added. The segment has another owner, or stays although they were removed.
   void put_pages(const Segment& segment) noexcept;
 
+  // Makes room for one more guest. Throws std::bad_alloc, unchanged. By who holds the heap's lock. O(1) amortised.
+  void make_room_for_guest() { guests_.reserve(1); }
+  [[nodiscard]] bool has_room_for_guest() const noexcept { return guests_.has_room(1); }
+  // A block of the stream is to be found at that address, whatever the page shows. Requires: room. O(1).
+  void add_block(std::uint64_t address, StreamHeap& heap) noexcept {
+    if (find_by_page(address) != &heap) guests_.put(address, &heap);
+  }
+  // Requires: it was added, and pages that show its stream have done so since. O(1).
+  void remove_block(std::uint64_t address, const StreamHeap& heap) noexcept {
+    if (find_by_page(address) != &heap) guests_.erase(address);
+  }
+  [[nodiscard]] std::size_t guests() const noexcept { return guests_.size(); }
+
  private:
   // The granularity of the driver's allocations of 1 MiB and more.
   static constexpr std::uint64_t kPage = std::uint64_t{2} << 20;
@@ -105,6 +128,7 @@ class StreamHeapArena {
   LatestFinds<StreamHeap, kLatest> latest_;
   PublishedMap<StreamHeap> by_stream_;
   PageDirectory<StreamHeap> by_page_;
+  PublishedMap<StreamHeap> guests_;  // by address
 };
 
 }  // namespace cistern

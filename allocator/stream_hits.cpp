@@ -79,12 +79,13 @@ void say_nothing_was_freed(std::uint64_t address) noexcept {
   return true;
 }
 
-[[gnu::flatten]] bool StreamHits::free_beside_pairs(StreamHeap& heap, std::uint64_t address) noexcept {
-  return free_by_stream(heap, address) || free_by_heap(address);
+[[gnu::flatten]] bool StreamHits::free_beside_pairs(StreamHeap& of_page, std::uint64_t address) noexcept {
+  StreamHeap* const of_guest = stream_heaps_.find_guest(address);
+  return free_by_stream(of_guest != nullptr ? *of_guest : of_page, address) || free_by_heap(address);
 }
 
 [[gnu::flatten]] bool StreamHits::record_use_by_stream(std::uint64_t address, StreamUse& use) {
-  StreamHeap* const heap = stream_heaps_.find_by_page(address);
+  StreamHeap* const heap = stream_heaps_.find_by_address(address);
   if (heap == nullptr) return false;
   const std::lock_guard lock(heap->mutex);
   if (!may_serve(*heap)) return false;
@@ -112,7 +113,7 @@ std::optional<StreamHits::LiveBlock> StreamHits::look_at(std::uint64_t address) 
 
 // Nothing: there is none that the stream knows by itself.
 std::optional<StreamHits::LiveBlock> StreamHits::look_by_stream(std::uint64_t address) noexcept {
-  StreamHeap* const heap = stream_heaps_.find_by_page(address);
+  StreamHeap* const heap = stream_heaps_.find_by_address(address);
   if (heap == nullptr) return std::nullopt;
   const std::lock_guard lock(heap->mutex);
   if (!may_serve(*heap) || heap->returned.first() != 0) return std::nullopt;

@@ -25,9 +25,9 @@ void say_nothing_was_freed(std::uint64_t address) noexcept;
 
 class StreamHits : public PairHits {
  public:
-  // Frees the block at `address`, whose page is the stream's: with the stream's lock where that suffices, else with the
-  // heap's. False: no live block begins there.
-  [[nodiscard, gnu::noinline]] bool free_beside_pairs(StreamHeap& heap, std::uint64_t address) noexcept;
+  // Frees the block at `address`, whose page shows that stream: with the lock of the block's where that suffices, else
+  // with the heap's. False: no live block begins there.
+  [[nodiscard, gnu::noinline]] bool free_beside_pairs(StreamHeap& of_page, std::uint64_t address) noexcept;
   // What is live at exactly `address`, likewise.
   struct LiveBlock {
     std::size_t requested = 0;

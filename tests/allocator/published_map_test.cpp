@@ -46,6 +46,7 @@ RC_GTEST_PROP(PublishedMapProperties, FindsWhatAMapFinds, ()) {
     const std::uint64_t key = i * 0x100000001 + 1;
     const auto found = expected.find(key);
     RC_ASSERT(map.find(key) == (found == expected.end() ? nullptr : found->second));
+    RC_ASSERT(map.find_patiently(key) == map.find(key));
     RC_ASSERT(map.contains(key) == (found != expected.end()));
   }
 }
@@ -108,6 +109,24 @@ TEST(PublishedMapInterleaving, AReaderNeverTakesOneKeysValueForAnothers) {
         },
         sought, 1);
   }
+}
+
+// It misses what stays only where the change is not over when it has looked often enough.
+TEST(PublishedMapInterleaving, APatientReaderLooksAgain) {
+  const auto count_misses = [](std::size_t sought, auto look) {
+    std::size_t misses = 0;
+    testing::in_every_order(
+        1, [] { return std::make_unique<NeighboursWorld>(3); }, [](NeighboursWorld& world) { world.erase(1); },
+        [&](NeighboursWorld& world) { world.found = look(world.map, world.numbers[sought]); },
+        [&](NeighboursWorld& world, const std::string& order) {
+          EXPECT_TRUE(world.found == nullptr || world.found == &world.values[sought]) << order;
+          misses += world.found == nullptr ? 1 : 0;
+        });
+    return misses;
+  };
+  for (const std::size_t sought : {std::size_t{0}, std::size_t{2}})
+    EXPECT_LT(count_misses(sought, [](const SteppedMap& map, std::uint64_t key) { return map.find_patiently(key); }),
+              count_misses(sought, [](const SteppedMap& map, std::uint64_t key) { return map.find(key); }));
 }
 
 TEST(PublishedMapInterleaving, AReaderFindsWhatNobodyMoves) {

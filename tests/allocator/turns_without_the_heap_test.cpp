@@ -95,6 +95,12 @@ class WithoutTheHeapsLockInPagesTest : public WithoutTheHeapsLockTest {
   WithoutTheHeapsLockInPagesTest() : WithoutTheHeapsLockTest("oom_dump:off,policy:paged") {}
 };
 
+class WithoutTheHeapsLockInFewPagesTest : public WithoutTheHeapsLockTest {
+ protected:
+  WithoutTheHeapsLockInFewPagesTest()
+      : WithoutTheHeapsLockTest("oom_dump:off,policy:paged,per_process_memory_fraction:0.00830078125") {}  // 34 MiB
+};
+
 // Nor with the turn at what all streams share there.
 TEST_F(WithoutTheHeapsLockInPagesTest, PairsOfSeveralStreamsComeAndGo) {
   const StreamHandle stream = driver_.create_stream();
@@ -124,6 +130,30 @@ TEST_F(WithoutTheHeapsLockInPagesTest, SizesThatNeverCameBeforeAreServed) {
   };
   EXPECT_TRUE(goes_on(before, [&] { replace(100); }));
   for (void* const block : live) allocator_.deallocate(block);
+}
+
+// What a stream had of a handle in which another has a block it finds in that one's pages.
+TEST_F(WithoutTheHeapsLockInFewPagesTest, BlocksInAnotherStreamsPagesAreServed) {
+  const StreamHandle host = driver_.create_stream();
+  const StreamHandle guest = driver_.create_stream();
+  std::vector<void*> hosts;
+  const auto turns = [&] {
+    for (int i = 0; i < 20; ++i) {
+      std::vector<void*> blocks;
+      for (const std::size_t bytes : {3 * kKibi, 2 * kKibi, kKibi}) blocks.push_back(allocator_.allocate(bytes, guest));
+      for (void* const block : blocks) {
+        EXPECT_TRUE(block >= hosts.front() && block <= hosts.back());
+        allocator_.deallocate(block);
+      }
+    }
+  };
+  const auto before = [&] {
+    for (int i = 0; i < 32; ++i) hosts.push_back(allocator_.allocate(kMega, host));
+    for (int i = 0; i < 32; i += 2) allocator_.deallocate(hosts[static_cast<std::size_t>(i)]);
+    allocator_.deallocate(allocator_.allocate(kMega, guest));
+    turns();
+  };
+  EXPECT_TRUE(goes_on(before, turns));
 }
 
 TEST_F(WithoutTheHeapsLockTest, ManyStreamsTakeTurns) {
