@@ -295,7 +295,9 @@ void PagePlacement::freed(KnownPlaces::Number known) {
   place.left_at = freed_at_[static_cast<std::size_t>(place.stream)] = mark_;
   live_ -= place.sectors;
   ++freed_;
-  ++turnover_[static_cast<std::size_t>(place.stream)].went;
+  Turnover& turnover = turnover_[static_cast<std::size_t>(place.stream)];
+  ++turnover.went;
+  turnover.live -= place.sectors;
   const bool is_whole = place.less == 0;
   with_less_ -= is_whole ? 0 : 1;
   log_.left(place.stream, is_whole ? place.mark : PlacementLog::mark_of({place.address, place.sectors + place.less}));
@@ -303,11 +305,27 @@ void PagePlacement::freed(KnownPlaces::Number known) {
   harm_.ended_of_class(place.size_class, place.stream, table_.pages() > place.pages_then);
 }
 
+void PagePlacement::begin_peaks() noexcept {
+  for (Turnover& turnover : turnover_) turnover.peak = turnover.live;
+}
+
+Sectors PagePlacement::sum_of_peaks() const noexcept {
+  Sectors sum = 0;
+  for (const Turnover& turnover : turnover_) sum += turnover.peak;
+  return sum;
+}
+
 void PagePlacement::audit(Sectors live, std::int64_t blocks, const PlacementLog::Key& state) const {
   if (live != live_ || blocks != blocks_) throw std::logic_error("the count of placed blocks is not their number");
   if (!(state == log_.state_of_all())) throw std::logic_error("the log's state is not that of the live blocks");
   std::int64_t unfreed = 0;
-  for (const Turnover& turnover : turnover_) unfreed += turnover.came - turnover.went;
+  Sectors unfreed_sectors = 0;
+  for (const Turnover& turnover : turnover_) {
+    unfreed += turnover.came - turnover.went;
+    unfreed_sectors += turnover.live;
+    if (turnover.live > turnover.peak) throw std::logic_error("a stream has more than the most that it had");
+  }
+  if (unfreed_sectors != live_) throw std::logic_error("what streams have is not what is live");
   if (unfreed != blocks_ - freed_) throw std::logic_error("the count of freed blocks is not their number");
   std::int64_t with_less = 0;
   places_.for_each_live([&](const KnownPlace& place) { with_less += place.less != 0 ? 1 : 0; });

@@ -165,15 +165,22 @@ class PagePlacement {
   }
   [[nodiscard]] const DriverSpending& spending() const { return spending_; }
   [[nodiscard]] const PlacementCounts& counts() const { return counts_; }
-  // How many blocks came to the stream so far, and how many of these were freed.
+  // How many blocks came to the stream so far, and how many of these were freed; what those have that were not, and
+  // the most since the peaks began.
   struct Turnover {
     std::int64_t came = 0;
     std::int64_t went = 0;
+    Sectors live = 0;
+    Sectors peak = 0;
   };
   [[nodiscard]] Turnover turnover(StreamNumber stream) const {
     const auto index = static_cast<std::size_t>(stream);
     return index < turnover_.size() ? turnover_[index] : Turnover{};
   }
+  // Of all streams: what each came up to, at its own time. O(streams).
+  void begin_peaks() noexcept;
+  [[nodiscard]] Sectors sum_of_peaks() const noexcept;
+  [[nodiscard]] Sectors peak_live() const { return peak_live_; }
 
   // page_retirement.cpp: mappings that nobody uses go, when there are many for the memory that they show. The caller
   // begins, records events on all streams that have or had blocks here, and when these are done takes some at a time,

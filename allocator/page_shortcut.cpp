@@ -95,7 +95,10 @@ void PagePlacement::count_come(KnownPlace& place, std::uint32_t less, bool moves
   if (moves_peak) peak_live_ = std::max(peak_live_, live_);
   ++blocks_;
   with_less_ += less == 0 ? 0 : 1;
-  ++turnover_[static_cast<std::size_t>(place.stream)].came;
+  Turnover& turnover = turnover_[static_cast<std::size_t>(place.stream)];
+  ++turnover.came;
+  turnover.live += place.sectors;
+  turnover.peak = std::max(turnover.peak, turnover.live);
 }
 
 // A block has the place, and the free runs do not know. Throws std::bad_alloc, unchanged.

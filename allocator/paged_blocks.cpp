@@ -134,6 +134,12 @@ std::optional<PagedBlock> DeviceAllocator::try_place(const Request& request, Gro
       if (may_claim_more || is_placed) continue;
     }
     if (!is_placed) return std::nullopt;
+    if (!wanted.may_take_others && creates(plan) && takes_others_instead(stream)) {
+      placement.abandon(plan);
+      wanted.may_take_others = true;
+      continue;
+    }
+    consider_parting(plan);
     if (plan.gather.empty() && plan.owners.empty()) return placement.commit(plan);
     if (growth == Growth::unasked && creates(plan)) {
       placement.abandon(plan);

@@ -15,6 +15,7 @@
 #include "allocator/page_source.h"
 #include "allocator/stream_heap.h"
 #include "allocator/stream_marks.h"
+#include "allocator/stream_parting.h"
 #include "runtime/driver_api.h"
 
 #include <algorithm>
@@ -140,6 +141,7 @@ class PagedMemory {
   PagePlacement placement;
   DevicePages driver;
   HandOverTally hand_overs;
+  StreamParting parting;
 
   // The work of streams when something began that is to wait for it.
   struct StreamWork {

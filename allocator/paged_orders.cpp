@@ -14,7 +14,25 @@ bool DeviceAllocator::may_take_others(StreamNumber stream, Growth growth) const 
   if (options_.stream_hand_over == StreamHandOver::never) return false;
   // Where the driver or a limit refuses more, those of a stream that stands alone, too.
   return options_.stream_hand_over != StreamHandOver::fair || growth == Growth::left ||
-         !paged_->hand_overs.stands_alone(stream);
+         !(paged_->parting.are_apart() || paged_->hand_overs.stands_alone(stream));
+}
+
+// Whether a request that would create memory has others' bytes all the same: the streams are apart, and there would be
+// more than there is to be then.
+bool DeviceAllocator::takes_others_instead(StreamNumber stream) const noexcept {
+  const PagePlacement& placement = paged_->placement;
+  return options_.stream_hand_over == StreamHandOver::fair && paged_->parting.are_apart() &&
+         !paged_->hand_overs.stands_alone(stream) &&
+         placement.table().pages() > paged_->parting.most_pages(placement.table().page().whole(placement.peak_live()));
+}
+
+// Of a request that no known place serves.
+void DeviceAllocator::consider_parting(const PagePlan& plan) noexcept {
+  if (options_.stream_hand_over != StreamHandOver::fair) return;
+  if (!paged_->parting.note(!plan.owners.empty())) return;
+  PagePlacement& placement = paged_->placement;
+  const PageSize page = placement.table().page();
+  paged_->parting.end_round(placement.table().pages(), page.whole(placement.sum_of_peaks()));
 }
 
 // Throws std::bad_alloc.

@@ -15,7 +15,11 @@ namespace cistern {
 // memory, the rest goes, and the refusal is thrown. Without host memory nothing goes.
 std::size_t DeviceAllocator::release_paged(std::size_t most, Lock& lock) {
   if (paged_ == nullptr) return 0;
-  if (most == kUnlimited) paged_->hand_overs.share_anew();
+  if (most == kUnlimited) {
+    paged_->hand_overs.share_anew();
+    paged_->parting.come_together(paged_->placement.table().pages());
+    paged_->placement.begin_peaks();
+  }
   wait_for_grants(lock);
   reclaimed_.wait(lock, [this] { return !paged_->retirement.is_under_way; });
   const std::int64_t pages =

@@ -80,6 +80,21 @@ TEST_F(Guests, AreAsManyAsAStreamHas) {
   }
 }
 
+// Steps that are followed are not told to anybody, and so guests of theirs would not be found.
+TEST_F(Guests, AreInNoStepsThatAreFollowed) {
+  const auto is_followed = [this](const StreamIdentity& stream, std::size_t bytes) {
+    const std::uint64_t kept = take(bytes, stream);
+    turns(stream, 2000);
+    StreamHeap* const of_guest = heap_.guest_at(kept);
+    const bool follows = (of_guest != nullptr ? *of_guest : *heap_.find_by_page(kept)).recurrence.is_followed();
+    give(kept);
+    return follows;
+  };
+  EXPECT_TRUE(is_followed(host_, 256 * kKibi));
+  EXPECT_FALSE(is_followed(guest_, 256 * kKibi));
+  heap_.check();
+}
+
 TEST_F(Guests, AreFreedByAnyThread) {
   turns(guest_, 100);
   for (int round = 0; round < 20; ++round) {

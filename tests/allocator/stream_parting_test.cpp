@@ -1,0 +1,76 @@
+// When streams that share paged memory part, and when they come together again.
+#include "allocator/stream_parting.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+
+namespace cistern {
+namespace {
+
+class StreamPartingTest : public ::testing::Test {
+ protected:
+  static constexpr std::int64_t kPages = 1024;
+
+  // A round in which so many requests had bytes of others.
+  void round(std::int64_t had_others, std::int64_t pages = kPages, std::int64_t peaks = kPages) {
+    for (std::int64_t i = 1; i < StreamParting::kRequests; ++i) ASSERT_FALSE(parting_.note(i <= had_others));
+    ASSERT_TRUE(parting_.note(false));
+    parting_.end_round(pages, peaks);
+  }
+  // How many restless rounds there are until they part.
+  [[nodiscard]] int rounds_until_apart() {
+    int rounds = 0;
+    for (; !parting_.are_apart() && rounds < 10'000; ++rounds) round(StreamParting::kMany);
+    return rounds;
+  }
+
+  StreamParting parting_;
+};
+
+TEST_F(StreamPartingTest, TheyPartWhereOthersBytesSaveNothing) {
+  round(StreamParting::kMany);
+  EXPECT_FALSE(parting_.are_apart()) << "all that there is came in the first round";
+  round(StreamParting::kMany - 1);
+  EXPECT_FALSE(parting_.are_apart()) << "few have others' bytes";
+  round(StreamParting::kMany, kPages + kPages / 256 + 1);
+  EXPECT_FALSE(parting_.are_apart()) << "memory grows";
+  round(StreamParting::kMany, kPages, kPages + kPages / 32 + 1);
+  EXPECT_FALSE(parting_.are_apart()) << "alone they would need more";
+  round(StreamParting::kMany, kPages + kPages / 256, kPages + kPages / 32);
+  EXPECT_TRUE(parting_.are_apart());
+}
+
+TEST_F(StreamPartingTest, TheyMayHaveAnEighthMoreThanWasEverLive) {
+  EXPECT_EQ(rounds_until_apart(), 2);
+  EXPECT_EQ(parting_.most_pages(800), kPages) << "as much as there was";
+  EXPECT_EQ(parting_.most_pages(1000), 1125);
+  round(0, 4 * kPages, 5 * kPages);
+  EXPECT_TRUE(parting_.are_apart()) << "whatever they need then";
+  EXPECT_EQ(parting_.most_pages(800), kPages);
+}
+
+TEST_F(StreamPartingTest, TheyComeTogetherWhereManyHaveOthersBytesAllTheSame) {
+  EXPECT_EQ(rounds_until_apart(), 2);
+  for (const int rounds : {2, 4, 8, 16}) {
+    round(StreamParting::kManyApart - 1);
+    EXPECT_TRUE(parting_.are_apart());
+    round(StreamParting::kManyApart);
+    EXPECT_FALSE(parting_.are_apart());
+    EXPECT_EQ(rounds_until_apart(), rounds) << "twice as late each time";
+  }
+}
+
+TEST_F(StreamPartingTest, SharingAnewBeginsAnew) {
+  EXPECT_EQ(rounds_until_apart(), 2);
+  round(StreamParting::kManyApart);
+  round(StreamParting::kMany);
+  parting_.come_together(kPages);
+  EXPECT_EQ(rounds_until_apart(), 1);
+  parting_.come_together(kPages / 2);
+  EXPECT_FALSE(parting_.are_apart());
+  EXPECT_EQ(rounds_until_apart(), 2) << "memory grew first";
+}
+
+}  // namespace
+}  // namespace cistern
