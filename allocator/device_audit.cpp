@@ -261,14 +261,18 @@ void HeapReports::check_guests() const {
   std::size_t guests = 0;
   const auto check_block = [&](const Block& block) {
     const StreamHeap* const owner = block.segment->owner;
+    const StreamHeap::Guest* const known = stream_heaps_.find_guest(block.address);
     const bool is_guest = stream_heaps_.find_by_page(block.address) != owner;
+    const bool is_known = known != nullptr && known->is_live;
+    require(is_known == is_guest && (!is_guest || known->of == owner), "guests are found by address, and no others");
     guests += is_guest ? 1 : 0;
-    require(stream_heaps_.find_guest(block.address) == (is_guest ? owner : nullptr), "guests are found by address");
   };
   for (const Segment* segment = segments_; segment != nullptr; segment = segment->next)
     if (segment->is_paged())
       for (const Block* block = segment->first; block != nullptr; block = block->next) check_block(*block);
-  require(guests == stream_heaps_.guests(), "who is found as a guest is one");
+  std::size_t known = 0;
+  stream_heaps_.for_each_guest([&](std::uint64_t, const StreamHeap::Guest& guest) { known += guest.is_live ? 1 : 0; });
+  require(known == guests, "who is known as a guest is one");
 }
 
 }  // namespace cistern

@@ -139,8 +139,7 @@ struct HeapState {
   [[nodiscard]] static Attribution attribution(const Block& block) {
     return {block.tag, &block.segment->owner->ledger};
   }
-  // A live block is found in its stream's map, if it lies in pages that are the stream's, or in paged memory; else in
-  // the heap's.
+  // Where a live block is found: in its stream's map, if it is paged or found by page, else in the heap's.
   [[nodiscard]] BlockMap& map_of(const Block& block) {
     const Segment& segment = *block.segment;
     return segment.is_found_by_page || segment.is_paged() ? segment.owner->live : block_map_;

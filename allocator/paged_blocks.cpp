@@ -122,6 +122,7 @@ std::optional<PagedBlock> DeviceAllocator::try_place(const Request& request, Gro
   PageRequest wanted{PagedMemory::sectors_for(request.rounded), stream, may_take_others(stream, growth)};
   claim_known_place(request, wanted, lock);
   bool may_claim_more = true;
+  bool was_refused = false;  // others' bytes
   const bool must_be_done = options_.stream_hand_over == StreamHandOver::done && growth != Growth::left;
   for (;;) {
     wait_for_grants(lock);  // whenever the lock was given up, and while no plan is out
@@ -134,13 +135,12 @@ std::optional<PagedBlock> DeviceAllocator::try_place(const Request& request, Gro
       if (may_claim_more || is_placed) continue;
     }
     if (!is_placed) return std::nullopt;
-    if (!wanted.may_take_others && creates(plan) && takes_others_instead(stream)) {
+    if (!wanted.may_take_others && !was_refused && creates(plan) && takes_others_instead(stream)) {
       placement.abandon(plan);
-      wanted.may_take_others = true;
+      wanted.may_take_others = may_claim_more = true;
       continue;
     }
-    consider_parting(plan);
-    if (plan.gather.empty() && plan.owners.empty()) return placement.commit(plan);
+    if (plan.gather.empty() && plan.owners.empty()) return commit(plan, lock);
     if (growth == Growth::unasked && creates(plan)) {
       placement.abandon(plan);
       return std::nullopt;
@@ -161,6 +161,7 @@ std::optional<PagedBlock> DeviceAllocator::try_place(const Request& request, Gro
         outcome.result == CUDA_ERROR_OUT_OF_MEMORY && outcome.call == DriverEntryId::mem_address_reserve;
     if (outcome.call == DriverEntryId::stream_wait_event && wanted.may_take_others) {
       wanted.may_take_others = false;  // they are at work, or it cannot be ordered behind them, as in a capture
+      was_refused = true;
       continue;
     }
     if (outcome.result == CUDA_ERROR_OUT_OF_MEMORY) {
@@ -235,6 +236,7 @@ DevicePages::Outcome DeviceAllocator::carry_out(const PagePlan& plan, std::vecto
 }
 
 PagedBlock DeviceAllocator::commit(PagePlan& plan, const Lock& lock) noexcept {
+  consider_parting(plan);
   const PagedBlock place = paged_->placement.commit(plan);
   if (plan.gather.empty()) return place;
   const PageTable::Arena arena = PageTable::arena_of(plan.gather.address);

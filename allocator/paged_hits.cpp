@@ -37,8 +37,7 @@ void* StreamHits::take_paged_hit(StreamHeap& heap, std::size_t bytes) noexcept {
   }
   if (block == nullptr) return nullptr;
   if (may_stand_in_pages(heap)) heap.lazy_free.begin(block, {}, pairs_are_plain_);
-  // A guest is found as one while it is live, which a block of steps that are followed is not.
-  if (is_known && stream_heaps_.find_by_page(block->address) == &heap)
+  if (is_known)
     note_step<StreamStep::Kind::allocation>(heap, *block, [] { return InactiveSplitChange{}; });
   else
     heap.recurrence.cut();  // what the ladder says depends on more than the stream's blocks
@@ -60,7 +59,7 @@ Block* StreamHits::take_pages(StreamHeap& heap, Sectors place, Sectors sectors, 
   if (!heap.live.has_room() || heap.spares.size() == 0) return nullptr;
   const std::uint64_t address = paged_->address_of(place);
   heap.live.fetch_place_of(address);
-  if (stream_heaps_.find_by_page(address) != &heap && !stream_heaps_.has_room_for_guest()) return nullptr;
+  if (!stream_heaps_.has_room_for_block(address, heap)) return nullptr;
   constexpr PoolKind kKind = PoolKind::large;
   const std::int64_t bytes = sectors * kSectorBytes;
   if (!count_allocation(heap, kKind, bytes, as_signed(requested), {})) return nullptr;

@@ -56,6 +56,7 @@ class PagedMemory {
   }
   void remove(StreamNumber stream) noexcept {
     hand_overs.forget(stream);
+    placement.forget_peak(stream);
     Stream& one = streams_[static_cast<std::size_t>(stream)];
     one.heap->paged_stream = -1;
     one = {};

@@ -26,9 +26,8 @@ bool DeviceAllocator::takes_others_instead(StreamNumber stream) const noexcept {
          placement.table().pages() > paged_->parting.most_pages(placement.table().page().whole(placement.peak_live()));
 }
 
-// Of a request that no known place serves.
+// Of a request that its stream's own known places do not serve.
 void DeviceAllocator::consider_parting(const PagePlan& plan) noexcept {
-  if (options_.stream_hand_over != StreamHandOver::fair) return;
   if (!paged_->parting.note(!plan.owners.empty())) return;
   PagePlacement& placement = paged_->placement;
   const PageSize page = placement.table().page();

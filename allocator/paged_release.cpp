@@ -17,7 +17,7 @@ std::size_t DeviceAllocator::release_paged(std::size_t most, Lock& lock) {
   if (paged_ == nullptr) return 0;
   if (most == kUnlimited) {
     paged_->hand_overs.share_anew();
-    paged_->parting.come_together(paged_->placement.table().pages());
+    paged_->parting.come_together();
     paged_->placement.begin_peaks();
   }
   wait_for_grants(lock);

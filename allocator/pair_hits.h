@@ -24,7 +24,7 @@ namespace cistern {
 
 class PairHits : public HeapBlocks {
  public:
-  // Whose block may begin at `address`; null: not known without the heap's lock. O(1).
+  // Whose block may begin at `address`, but for guests; null: not known without the heap's lock. O(1).
   [[nodiscard]] StreamHeap* find_by_page(std::uint64_t address) const noexcept {
     return stream_heaps_.find_by_page(address);
   }

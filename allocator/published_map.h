@@ -27,16 +27,19 @@ class PublishedMap {
 
   // Null: there is none, or it is just being changed. Requires: `key` is not 0. O(1).
   [[nodiscard]] Value* find(std::uint64_t key) const noexcept {
+    const std::uint64_t version = version_.load(std::memory_order_acquire);
+    const Table* const table = table_.load(std::memory_order_acquire);
+    if (table == nullptr || (version & 1) != 0) return nullptr;
     Value* value = nullptr;
-    return look(key, value) ? value : nullptr;
-  }
-  // The same, but looks again where it is being changed: a change is over before these looks are, unless who makes it
-  // is stopped there.
-  [[nodiscard]] Value* find_patiently(std::uint64_t key) const noexcept {
-    Value* value = nullptr;
-    for (int looks = 0; looks < kLooks; ++looks)
-      if (look(key, value)) return value;
-    return nullptr;
+    std::size_t place = home_of(key, table->mask);
+    for (std::size_t tried = 0; tried <= table->mask; ++tried, place = (place + 1) & table->mask) {
+      const Entry& entry = table->entries[place];
+      const std::uint64_t found = entry.key.load(std::memory_order_acquire);
+      if (found == key) value = entry.value.load(std::memory_order_acquire);
+      if (found == key || found == 0) break;
+    }
+    // Whoever reads a part of a change has read, by that, that the version was odd.
+    return version_.load(std::memory_order_relaxed) == version ? value : nullptr;
   }
 
   // Makes room for so many more. Throws std::bad_alloc, unchanged. O(1) amortised.
@@ -59,6 +62,16 @@ class PublishedMap {
   }
   // Nothing, if the key is not there. O(1).
   void erase(std::uint64_t key) noexcept;
+  // All whose values `goes` says. O(room).
+  template <class Goes>
+  void erase_if(Goes&& goes) noexcept;
+  // Calls visit(key, value). By who may change the map. O(room).
+  template <class Visit>
+  void for_each(Visit&& visit) const {
+    for (std::size_t i = 0; i < capacity_; ++i)
+      if (const std::uint64_t key = tables_->entries[i].key.load(std::memory_order_relaxed))
+        visit(key, *tables_->entries[i].value.load(std::memory_order_relaxed));
+  }
   // Whether the key is there. By who may change the map.
   [[nodiscard]] bool contains(std::uint64_t key) const noexcept {
     return tables_ != nullptr && entry_of(*tables_, key).key.load(std::memory_order_relaxed) != 0;
@@ -92,25 +105,6 @@ class PublishedMap {
     const std::uint64_t before_;
   };
   static constexpr std::size_t kLeastCapacity = 16;
-  static constexpr int kLooks = 32;
-
-  // False: it is being changed. What there is may be null.
-  [[nodiscard, gnu::always_inline]] bool look(std::uint64_t key, Value*& value) const noexcept {
-    const std::uint64_t version = version_.load(std::memory_order_acquire);
-    const Table* const table = table_.load(std::memory_order_acquire);
-    value = nullptr;
-    if (table == nullptr) return true;
-    if ((version & 1) != 0) return false;
-    std::size_t place = home_of(key, table->mask);
-    for (std::size_t tried = 0; tried <= table->mask; ++tried, place = (place + 1) & table->mask) {
-      const Entry& entry = table->entries[place];
-      const std::uint64_t found = entry.key.load(std::memory_order_acquire);
-      if (found == key) value = entry.value.load(std::memory_order_acquire);
-      if (found == key || found == 0) break;
-    }
-    // Whoever reads a part of a change has read, by that, that the version was odd.
-    return version_.load(std::memory_order_relaxed) == version;
-  }
 
   [[nodiscard]] static std::size_t home_of(std::uint64_t key, std::size_t mask) noexcept {
     return (key * 0x9e3779b97f4a7c15ULL >> 32) & mask;
@@ -124,6 +118,7 @@ class PublishedMap {
     }
   }
   void grow(std::size_t capacity);
+  void close_gap(std::size_t gap) noexcept;
 
   Atomic<std::uint64_t> version_{0};  // odd: it is being changed
   Atomic<Table*> table_{nullptr};
@@ -153,14 +148,32 @@ void PublishedMap<Value, Processors>::grow(std::size_t capacity) {
   table_.store(tables_.get(), std::memory_order_release);
 }
 
-// Later entries of the same run move back, so that no marker of what is gone is needed.
 template <class Value, class Processors>
 void PublishedMap<Value, Processors>::erase(std::uint64_t key) noexcept {
   if (!contains(key)) return;
   const Change change(version_);
+  close_gap(static_cast<std::size_t>(&entry_of(*tables_, key) - tables_->entries.get()));
+}
+
+template <class Value, class Processors>
+template <class Goes>
+void PublishedMap<Value, Processors>::erase_if(Goes&& goes) noexcept {
+  if (size_ == 0) return;
+  const Change change(version_);
+  for (std::size_t i = 0; i < capacity_;) {
+    const Entry& entry = tables_->entries[i];
+    if (entry.key.load(std::memory_order_relaxed) != 0 && goes(*entry.value.load(std::memory_order_relaxed)))
+      close_gap(i);  // another may be there now
+    else
+      ++i;
+  }
+}
+
+// Later entries of the same run move back, so that no marker of what is gone is needed. Requires: a Change.
+template <class Value, class Processors>
+void PublishedMap<Value, Processors>::close_gap(std::size_t gap) noexcept {
   const std::size_t mask = tables_->mask;
   Entry* const entries = tables_->entries.get();
-  std::size_t gap = static_cast<std::size_t>(&entry_of(*tables_, key) - entries);
   for (std::size_t i = (gap + 1) & mask;; i = (i + 1) & mask) {
     const std::uint64_t moved = entries[i].key.load(std::memory_order_relaxed);
     if (moved == 0) break;

@@ -51,7 +51,7 @@ struct StreamEnd {
 struct StreamHeap {
   BiasedMutex mutex;
   std::array<BlockPool, 2> pools{BlockPool(PoolKind::small), BlockPool(PoolKind::large)};  // by kind
-  BlockMap live;  // of segments that are found by page
+  BlockMap live;  // of segments that are found by page, and of paged memory
   StreamLedger ledger;
   BlockSpares spares;
   UseNodes use_nodes;
@@ -87,6 +87,14 @@ struct StreamHeap {
   // Some of its segments' blocks are not found by page, although they are of the default pool. Stays so.
   bool has_hidden_segments = false;
   StreamHeap* next_unused = nullptr;
+
+  // What is told of an address where a block of the stream begins, or began last: see StreamHeapArena.
+  struct Guest {
+    StreamHeap* of = nullptr;
+    bool is_live = false;
+  };
+  const Guest guest{this, true};
+  const Guest former_guest{this, false};
 
   [[nodiscard]] BlockPool& of(PoolKind kind) { return pools[static_cast<std::size_t>(kind)]; }
   [[nodiscard]] const BlockPool& of(PoolKind kind) const { return pools[static_cast<std::size_t>(kind)]; }

@@ -96,6 +96,16 @@ void StreamHeapArena::put_to_sleep(StreamHeap& heap) noexcept {
   ReturnedBlocks::put_to_sleep(heap.is_awake);
 }
 
+// At least half of the room is free then, so that it is not looked through for each guest.
+void StreamHeapArena::forget_former_guests() {
+  guests_.erase_if([](const StreamHeap::Guest& guest) { return !guest.is_live; });
+  try {
+    guests_.reserve(guests_.size() + 1);
+  } catch (const std::bad_alloc&) {
+    if (!guests_.has_room(1)) throw;
+  }
+}
+
 bool StreamHeapArena::add_pages(std::uint64_t address, std::size_t bytes, StreamHeap& owner) noexcept {
   if (address % kPage != 0 || bytes % kPage != 0) return false;
   try {

@@ -3,7 +3,8 @@
 // StreamHeapArena: storage for the StreamHeaps of one heap, kept for reuse, and how a thread finds one
 // without the heap's lock: by stream, or by the page that an address lies in. A block in a page that shows another
 // stream than the block's is a guest there, and is found by its address: streams that have each other's bytes have
-// many.
+// many. What is known of an address stays when the guest is gone, until there is no more room: so the next one there
+// changes no place in the map, and one that comes and goes with steps that are followed, which tell nobody, is found.
 //
 // Only streams that are awake serve without the heap's lock, which has to take the mutex of each of them. A
 // stream is woken when it asks for the second time, if there is room, and sleeps again when it has not served alone
@@ -48,14 +49,16 @@ class StreamHeapArena {
   [[nodiscard]] StreamHeap* find_by_page(std::uint64_t address) const noexcept {
     return by_page_.find(address / kPage);
   }
-  // Whose live guest begins at that address; null: none does, as far as one sees who does not change that. O(1).
-  [[nodiscard]] StreamHeap* find_guest(std::uint64_t address) const noexcept { return guests_.find_patiently(address); }
+  // Whose guest begins at that address, or began there last; null: none did, as far as is known. O(1).
+  [[nodiscard]] const StreamHeap::Guest* find_guest(std::uint64_t address) const noexcept {
+    return guests_.find(address);
+  }
   // Whose live block may begin at that address. O(1).
   [[nodiscard]] StreamHeap* find_by_address(std::uint64_t address) const noexcept {
-    StreamHeap* const of_guest = find_guest(address);
-    return of_guest != nullptr ? of_guest : find_by_page(address);
+    const StreamHeap::Guest* const guest = find_guest(address);
+    return guest != nullptr && guest->is_live ? guest->of : find_by_page(address);
   }
-  // The same, and null as well where others came since with the same remainder. Without a loop.
+  // As find_by_page, and null as well where others came since with the same remainder. Without a loop.
   [[nodiscard, gnu::always_inline]] StreamHeap* find_recent_by_page(std::uint64_t address) const noexcept {
     return by_page_.find_recent(address / kPage);
   }
@@ -86,18 +89,28 @@ class StreamHeapArena {
   // Requires: they were added. The segment has another owner, or stays although they were removed.
   void put_pages(const Segment& segment) noexcept;
 
-  // Makes room for one more guest. Throws std::bad_alloc, unchanged. By who holds the heap's lock. O(1) amortised.
-  void make_room_for_guest() { guests_.reserve(1); }
-  [[nodiscard]] bool has_room_for_guest() const noexcept { return guests_.has_room(1); }
-  // A block of the stream is to be found at that address, whatever the page shows. Requires: room. O(1).
+  // Makes room for one more guest. Throws std::bad_alloc, unchanged. By who holds the heap's lock, and not only to
+  // look: then no stream follows steps. O(1) amortised.
+  void make_room_for_guest() {
+    if (!guests_.has_room(1)) forget_former_guests();
+  }
+  // Whether a block of the stream there would be found. O(1).
+  [[nodiscard]] bool has_room_for_block(std::uint64_t address, const StreamHeap& heap) const noexcept {
+    return find_by_page(address) == &heap || guests_.has_room(1) || guests_.contains(address);
+  }
+  // A block of the stream begins there. Requires: room. O(1).
   void add_block(std::uint64_t address, StreamHeap& heap) noexcept {
-    if (find_by_page(address) != &heap) guests_.put(address, &heap);
+    if (find_by_page(address) != &heap) guests_.put(address, &heap.guest);
   }
-  // Requires: it was added, and pages that show its stream have done so since. O(1).
-  void remove_block(std::uint64_t address, const StreamHeap& heap) noexcept {
-    if (find_by_page(address) != &heap) guests_.erase(address);
+  // And is gone. Requires: it was added, and the page shows what it did then. O(1).
+  void remove_block(std::uint64_t address, StreamHeap& heap) noexcept {
+    if (find_by_page(address) != &heap) guests_.put(address, &heap.former_guest);
   }
-  [[nodiscard]] std::size_t guests() const noexcept { return guests_.size(); }
+  // Calls visit(address, Guest) for each address of which something is known. O(room).
+  template <class Visit>
+  void for_each_guest(Visit&& visit) const {
+    guests_.for_each(visit);
+  }
 
  private:
   // The granularity of the driver's allocations of 1 MiB and more.
@@ -115,6 +128,7 @@ class StreamHeapArena {
   }
 
   void add_slab();
+  void forget_former_guests();
   void consider_waking(StreamHeap& heap) noexcept;
   void look_for_idle() noexcept;
   void put_to_sleep(StreamHeap& heap) noexcept;
@@ -128,7 +142,7 @@ class StreamHeapArena {
   LatestFinds<StreamHeap, kLatest> latest_;
   PublishedMap<StreamHeap> by_stream_;
   PageDirectory<StreamHeap> by_page_;
-  PublishedMap<StreamHeap> guests_;  // by address
+  PublishedMap<const StreamHeap::Guest> guests_;  // by address
 };
 
 }  // namespace cistern

@@ -80,8 +80,11 @@ void say_nothing_was_freed(std::uint64_t address) noexcept {
 }
 
 [[gnu::flatten]] bool StreamHits::free_beside_pairs(StreamHeap& of_page, std::uint64_t address) noexcept {
-  StreamHeap* const of_guest = stream_heaps_.find_guest(address);
-  return free_by_stream(of_guest != nullptr ? *of_guest : of_page, address) || free_by_heap(address);
+  const StreamHeap::Guest* const guest = stream_heaps_.find_guest(address);
+  if (guest == nullptr) [[likely]]
+    return free_by_stream(of_page, address) || free_by_heap(address);
+  if (!guest->is_live && follows_free_of(*guest->of, address)) return true;
+  return free_by_stream(guest->is_live ? *guest->of : of_page, address) || free_by_heap(address);
 }
 
 [[gnu::flatten]] bool StreamHits::record_use_by_stream(std::uint64_t address, StreamUse& use) {

@@ -200,6 +200,11 @@ class StreamHits : public PairHits {
   [[nodiscard]] bool is_paged_step(const StreamHeap& heap, const Block& block) const noexcept;
   // False, with nothing changed: nothing is followed, or that is not the next step.
   [[nodiscard]] bool follow_free(StreamHeap& heap, std::uint64_t address) noexcept;
+  // Whether this thread's stream, of which a guest was there, follows that free.
+  [[nodiscard]] bool follows_free_of(StreamHeap& heap, std::uint64_t address) noexcept {
+    return heap.allocates.load(std::memory_order_relaxed) == ThreadMark::of_this_thread() &&
+           heap.recurrence.is_followed() && free_as_expected(heap, address);
+  }
   // All that was followed is carried out.
   void stop_following(StreamHeap& heap) noexcept {
     if (!heap.recurrence.is_followed()) return;

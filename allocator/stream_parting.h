@@ -17,7 +17,7 @@ namespace cistern {
 
 class StreamParting {
  public:
-  // Of a round: requests with the heap's lock that no known place served.
+  // Of a round: requests that their streams' own known places do not serve, with the heap's lock.
   static constexpr std::int64_t kRequests = std::int64_t{1} << 12;
   // So many of these are many, while streams share, and while they are apart.
   static constexpr std::int64_t kMany = kRequests / 64;
@@ -42,12 +42,8 @@ class StreamParting {
   [[nodiscard]] std::int64_t most_pages(std::int64_t live) const noexcept {
     return std::max(pages_when_parted_, live + live / 8);
   }
-  // Memory is shared anew.
-  void come_together(std::int64_t pages) noexcept {
-    are_apart_ = false;
-    rounds_left_ = rounds_ = 1;
-    begin_round(pages);
-  }
+  // Memory is shared anew, and comes anew.
+  void come_together() noexcept { *this = StreamParting(); }
 
  private:
   [[nodiscard]] bool may_part(std::int64_t pages, std::int64_t peaks) const noexcept {

@@ -114,7 +114,8 @@ struct StreamStats {
   std::int64_t awaited_bytes = 0;   // their sizes: a block that waits for two streams counts with both
   // When the free of the oldest of them was requested; none without them.
   std::optional<std::chrono::steady_clock::time_point> awaited_since;
-  // Under policy `paged`: others held it up so often that it takes no free bytes of theirs: see stream_hand_over.
+  // Under policy `paged`: others held it up so often that it takes no free bytes of theirs, or sharing them saved
+  // nothing, so that it has these last: see stream_hand_over.
   bool stands_alone = false;
 };
 

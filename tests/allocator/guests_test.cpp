@@ -1,6 +1,7 @@
-// Blocks in pages that show another stream: they are found by their addresses, and by nothing else.
+// Blocks in pages that show another stream: they are found by their addresses.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <thread>
@@ -15,16 +16,30 @@ namespace {
 
 struct HeapWithGuests : DeviceAllocator {
   using DeviceAllocator::DeviceAllocator;
+  // Of how many addresses something is known.
+  [[nodiscard]] std::size_t known() {
+    const Section section(*this);
+    std::size_t count = 0;
+    stream_heaps_.for_each_guest([&](std::uint64_t, const StreamHeap::Guest&) { ++count; });
+    return count;
+  }
   [[nodiscard]] std::size_t guests() {
     const Section section(*this);
-    return stream_heaps_.guests();
+    std::size_t count = 0;
+    stream_heaps_.for_each_guest(
+        [&](std::uint64_t, const StreamHeap::Guest& guest) { count += guest.is_live ? 1 : 0; });
+    return count;
   }
-  [[nodiscard]] const StreamHeap* host_of(std::uint64_t address) const { return stream_heaps_.find_by_page(address); }
-  [[nodiscard]] StreamHeap* guest_at(std::uint64_t address) const { return stream_heaps_.find_guest(address); }
+  [[nodiscard]] StreamHeap* host_of(std::uint64_t address) const { return stream_heaps_.find_by_page(address); }
+  [[nodiscard]] const StreamHeap::Guest* known_at(std::uint64_t address) const {
+    return stream_heaps_.find_guest(address);
+  }
 };
 
 class Guests : public HeapOfStreams<HeapWithGuests> {
  protected:
+  static constexpr std::array<std::size_t, 4> kRound = {256 * kKibi, 128 * kKibi, 64 * kKibi, 4 * kKibi};
+
   // A half of each handle is free, and there may be no more: the half of one another stream had, at an address of its
   // own.
   Guests()
@@ -37,12 +52,24 @@ class Guests : public HeapOfStreams<HeapWithGuests> {
     for (const std::uint64_t first : firsts) give(first);
     give(take(kMega, guest_));
   }
+  [[nodiscard]] bool is_guest(std::uint64_t address) const {
+    const StreamHeap::Guest* const known = heap_.known_at(address);
+    return known != nullptr && known->is_live;
+  }
   // What it gets of that now begins where the host had it.
   std::uint64_t take_as_guest(std::size_t bytes) {
     const std::uint64_t address = take(bytes, guest_);
-    EXPECT_NE(heap_.guest_at(address), nullptr);
-    EXPECT_NE(heap_.host_of(address), heap_.guest_at(address));
+    EXPECT_TRUE(is_guest(address));
+    EXPECT_NE(heap_.host_of(address), heap_.known_at(address)->of);
     return address;
+  }
+  // Four blocks come and go, again and again.
+  void rounds(const StreamIdentity& stream, int count) {
+    for (; count > 0; --count) {
+      std::vector<std::uint64_t> blocks;
+      for (const std::size_t bytes : kRound) blocks.push_back(take(bytes, stream));
+      for (const std::uint64_t block : blocks) give(block);
+    }
   }
 
   const StreamIdentity host_ = make_stream();
@@ -51,17 +78,16 @@ class Guests : public HeapOfStreams<HeapWithGuests> {
 };
 
 TEST_F(Guests, AreFoundWhileTheyAreLive) {
-  EXPECT_EQ(heap_.guest_at(hosts_.front()), nullptr);
+  EXPECT_EQ(heap_.known_at(hosts_.front()), nullptr);
   EXPECT_EQ(heap_.guests(), 0U);
   const std::uint64_t address = take_as_guest(512 * kKibi);
   EXPECT_EQ(heap_.guests(), 1U);
-  EXPECT_EQ(heap_.guest_at(address)->live.find(address)->address, address);
+  EXPECT_EQ(heap_.known_at(address)->of->live.find(address)->address, address);
   EXPECT_EQ(heap_.look_at(address)->stream, guest_.id);
   EXPECT_EQ(heap_.look_at(hosts_.front())->stream, host_.id);
   heap_.check();
   give(address);
   EXPECT_EQ(heap_.guests(), 0U);
-  EXPECT_EQ(heap_.guest_at(address), nullptr);
   EXPECT_FALSE(heap_.look_at(address).has_value());
   heap_.check();
 }
@@ -80,19 +106,50 @@ TEST_F(Guests, AreAsManyAsAStreamHas) {
   }
 }
 
-// Steps that are followed are not told to anybody, and so guests of theirs would not be found.
-TEST_F(Guests, AreInNoStepsThatAreFollowed) {
-  const auto is_followed = [this](const StreamIdentity& stream, std::size_t bytes) {
-    const std::uint64_t kept = take(bytes, stream);
-    turns(stream, 2000);
-    StreamHeap* const of_guest = heap_.guest_at(kept);
-    const bool follows = (of_guest != nullptr ? *of_guest : *heap_.find_by_page(kept)).recurrence.is_followed();
-    give(kept);
-    return follows;
-  };
-  EXPECT_TRUE(is_followed(host_, 256 * kKibi));
-  EXPECT_FALSE(is_followed(guest_, 256 * kKibi));
+// What is known of addresses where no guest is any more takes no room from those that come.
+TEST_F(Guests, AreForgottenWhenThereIsNoRoom) {
+  for (std::size_t bytes = 512; bytes <= 512 * kKibi; bytes += 512) {
+    const std::uint64_t first = take(bytes, guest_);
+    const std::uint64_t second = take(4 * kKibi, guest_);
+    give(first);
+    give(second);
+  }
+  EXPECT_LE(heap_.known(), 16U);
   heap_.check();
+}
+
+TEST_F(Guests, ComeAndGoWithStepsThatAreFollowed) {
+  rounds(guest_, 1000);
+  std::vector<std::uint64_t> blocks;
+  for (const std::size_t bytes : kRound) blocks.push_back(take(bytes, guest_));
+  ASSERT_NE(heap_.known_at(blocks.front()), nullptr);
+  const StreamHeap* const of_guest = heap_.known_at(blocks.front())->of;
+  EXPECT_TRUE(of_guest->recurrence.is_followed());
+  for (const std::uint64_t block : blocks) {
+    EXPECT_NE(heap_.host_of(block), of_guest);
+    give(block);
+    EXPECT_TRUE(of_guest->recurrence.is_followed()) << "its free was expected";
+  }
+  heap_.check();
+  EXPECT_EQ(heap_.guests(), 0U);
+}
+
+// Others take all room meanwhile: who is carried out needs none.
+TEST_F(Guests, StepsThatAreFollowedKeepTheirRoom) {
+  const StreamIdentity other = make_stream();
+  give(take(kMega, other));
+  turns(other, 100);
+  rounds(guest_, 1000);
+  for (int round = 0; round < 50; ++round) {
+    const std::uint64_t followed = take(256 * kKibi, guest_);
+    std::vector<std::uint64_t> others;
+    for (int i = 0; i < 40; ++i) others.push_back(take(4 * kKibi, other));
+    static_cast<void>(heap_.look_at(4096));  // all that is followed is carried out
+    give(followed);
+    for (const std::uint64_t block : others) give(block);
+    rounds(guest_, 20);
+    heap_.check();
+  }
 }
 
 TEST_F(Guests, AreFreedByAnyThread) {
@@ -100,11 +157,11 @@ TEST_F(Guests, AreFreedByAnyThread) {
   for (int round = 0; round < 20; ++round) {
     std::vector<std::uint64_t> blocks;
     for (std::size_t i = 0; i < 10; ++i) blocks.push_back(take_as_guest(4 * kKibi));
+    StreamHeap* const of_guest = heap_.known_at(blocks.front())->of;
     std::thread([&] {
       for (const std::uint64_t block : blocks) give(block);
     }).join();
-    StreamHeap* const heap = heap_.guest_at(blocks.front());
-    EXPECT_TRUE(heap == nullptr || heap->returned.first() != 0) << "they come back to the stream that has them";
+    EXPECT_NE(of_guest->returned.first(), 0U) << "they come back to the stream that has them";
     give(take(kKibi, guest_));
     EXPECT_EQ(heap_.guests(), 0U);
     heap_.check();
@@ -124,12 +181,11 @@ TEST_F(Guests, AreUsedByOtherStreams) {
   heap_.check();
 }
 
-// Where its bytes become the stream's whose the pages are, it is none.
 TEST_F(Guests, AreNoneInPagesOfTheirOwn) {
   const std::uint64_t address = take_as_guest(512 * kKibi);
   const std::uint64_t gathered = take(kMega, guest_);  // more than it has left
-  EXPECT_EQ(heap_.guest_at(gathered), nullptr);
-  EXPECT_EQ(heap_.host_of(gathered), heap_.guest_at(address));
+  EXPECT_FALSE(is_guest(gathered));
+  EXPECT_EQ(heap_.host_of(gathered), heap_.known_at(address)->of);
   give(gathered);
   give(address);
   heap_.check();

@@ -24,10 +24,12 @@ class PartedStreams : public ::testing::Test {
   static constexpr int kLook = 25'000;  // operations until somebody looks
 
   PartedStreams() {
-    for (std::size_t& bytes : sizes_) bytes = (4 * kKibi << random_() % 13) + 512 * (random_() % 1000);
+    for (std::size_t& bytes : sizes_) {
+      bytes = 4 * kKibi << random_() % 13;
+      bytes += 512 * (random_() % 1000);
+    }
   }
-  ~PartedStreams() override { allocator().check(); }
-  virtual CachingAllocator& allocator() { return allocator_; }
+  ~PartedStreams() override { allocator_.check(); }
 
   // A step takes blocks and frees them from the last to the first; each is of a length of its own.
   struct Program {
@@ -38,7 +40,7 @@ class PartedStreams : public ::testing::Test {
   };
   void advance(Program& program) {
     if (program.goes_back) {
-      allocator().deallocate(program.kept.back());
+      allocator_.deallocate(program.kept.back());
       program.kept.pop_back();
       program.goes_back = !program.kept.empty();
       return;
@@ -46,11 +48,15 @@ class PartedStreams : public ::testing::Test {
     const std::size_t at = program.kept.size();
     if (at == 0) program.length = 0.25 + 0.75 * static_cast<double>(random_() % 4096) / 4096;
     const double bytes = program.length * static_cast<double>(sizes_[at]);
-    program.kept.push_back(allocator().allocate(1 + static_cast<std::size_t>(bytes), program.stream));
+    program.kept.push_back(allocator_.allocate(1 + static_cast<std::size_t>(bytes), program.stream));
     program.goes_back = at + 1 == sizes_.size();
   }
   void side_by_side(int operations) {
     for (int i = 0; i < operations; ++i) advance(programs_[random_() % programs_.size()]);
+  }
+  void finish() {
+    for (Program& program : programs_)
+      while (!program.kept.empty()) advance(program);
   }
   void in_turn(int operations) {
     std::size_t turn = 0;
@@ -61,12 +67,12 @@ class PartedStreams : public ::testing::Test {
   }
   [[nodiscard]] std::int64_t hand_overs() {
     std::int64_t all = 0;
-    for (const HandOverStats& stats : allocator().hand_over_stats()) all += stats.hand_overs;
+    for (const HandOverStats& stats : allocator_.hand_over_stats()) all += stats.hand_overs;
     return all;
   }
   [[nodiscard]] bool are_apart() {
     std::size_t alone = 0;
-    for (const StreamStats& stats : allocator().stream_stats())
+    for (const StreamStats& stats : allocator_.stream_stats())
       for (const Program& program : programs_)
         alone += stats.stands_alone && stats.stream == reinterpret_cast<std::intptr_t>(program.stream) ? 1 : 0;
     EXPECT_TRUE(alone == 0 || alone == programs_.size());
@@ -76,8 +82,8 @@ class PartedStreams : public ::testing::Test {
     for (int i = 0; i < kOperations && !are_apart(); i += kLook) side_by_side(kLook);
     EXPECT_TRUE(are_apart());
   }
-  [[nodiscard]] std::int64_t reserved() { return allocator().memory_stats().reserved_bytes.all.current; }
-  [[nodiscard]] std::int64_t most_live() { return allocator().memory_stats().allocated_bytes.all.peak; }
+  [[nodiscard]] std::int64_t reserved() { return allocator_.memory_stats().reserved_bytes.all.current; }
+  [[nodiscard]] std::int64_t most_live() { return allocator_.memory_stats().allocated_bytes.all.peak; }
 
   std::mt19937_64 random_{20261128};
   std::array<std::size_t, 40> sizes_{};
@@ -122,7 +128,7 @@ TEST_F(PartedStreams, ThoseThatCameToTakeTurnsHaveOthersBytesBeforeMoreIsCreated
 
 TEST_F(PartedStreams, EmptyingTheCacheBringsThemTogether) {
   part();
-  allocator().empty_cache();
+  allocator_.empty_cache();
   EXPECT_FALSE(are_apart());
   const std::int64_t before = hand_overs();
   side_by_side(kLook);
@@ -135,37 +141,74 @@ TEST_F(PartedStreams, OneThatStandsAloneHasNoneOfTheirBytes) {
   const StreamHandle alone = driver_.create_stream();
   for (int round = 0; round < 20; ++round)
     for (const StreamHandle stream : {first, alone}) {
-      void* const block = allocator().allocate(64 * kMega, stream);
+      void* const block = allocator_.allocate(64 * kMega, stream);
       driver_.launch(stream, {}, {{block, 1024}}, std::chrono::milliseconds(10), [] {});
-      allocator().deallocate(block);
+      allocator_.deallocate(block);
     }
   driver_.run_until_idle();
-  std::array<void*, 2> kept = {allocator().allocate(64 * kMega, first), allocator().allocate(64 * kMega, alone)};
+  std::array<void*, 2> kept = {allocator_.allocate(64 * kMega, first), allocator_.allocate(64 * kMega, alone)};
   part();
-  for (Program& program : programs_)
-    while (!program.kept.empty()) advance(program);
+  finish();
   const std::int64_t before = reserved();
-  void* const block = allocator().allocate(512 * kMega, alone);
+  void* const block = allocator_.allocate(512 * kMega, alone);
   EXPECT_GE(reserved() - before, 512 * kSignedMega);
-  for (void* const one : {block, kept[0], kept[1]}) allocator().deallocate(one);
+  for (void* const one : {block, kept[0], kept[1]}) allocator_.deallocate(one);
 }
 
 TEST_F(PartedStreams, WhereALimitRefusesMoreTheyHaveOthersBytes) {
   part();
   const double all = static_cast<double>(4096 * kMega);
-  allocator().set_memory_fraction(static_cast<double>(reserved()) / all);
-  EXPECT_NO_THROW(side_by_side(4 * kLook));
+  allocator_.set_memory_fraction(static_cast<double>(reserved()) / all);
+  EXPECT_NO_THROW(side_by_side(kLook));
+  EXPECT_TRUE(are_apart());
+  EXPECT_EQ(allocator_.memory_stats().num_alloc_retries, 0);
 }
 
-class PartedStreamsThatWait : public PartedStreams {
- protected:
-  CachingAllocator& allocator() override { return waiting_; }
-  CachingAllocator waiting_{
-      {.driver = &api_, .options = AllocatorOptions::parse("oom_dump:off,policy:paged,stream_hand_over:wait")}};
-};
+// Where they cannot be had more is created, at once: the streams stay apart.
+TEST_F(PartedStreams, ACapturedStreamHasMemoryOfItsOwn) {
+  part();
+  finish();
+  allocator_.deallocate(allocator_.allocate(static_cast<std::size_t>(most_live()), driver_.create_stream()));
+  const StreamHandle captured = driver_.create_stream();
+  ASSERT_EQ(api_.stream_begin_capture(captured, CU_STREAM_CAPTURE_MODE_RELAXED), CUDA_SUCCESS);
+  std::array<void*, 4> blocks{};
+  const std::int64_t before = reserved();
+  for (void*& block : blocks) block = allocator_.allocate(8 * kMega, captured);
+  EXPECT_EQ(reserved() - before, 4 * 8 * kSignedMega);
+  EXPECT_TRUE(are_apart());
+  for (void* const block : blocks) allocator_.deallocate(block);
+  CUgraph graph = nullptr;
+  ASSERT_EQ(api_.stream_end_capture(captured, &graph), CUDA_SUCCESS);
+  ASSERT_EQ(api_.graph_destroy(graph), CUDA_SUCCESS);
+}
 
-TEST_F(PartedStreamsThatWait, ThoseThatAreToWaitDoNotPart) {
-  side_by_side(kOperations);
+// What waits for other streams is had before more is created, too.
+TEST_F(PartedStreams, WhereThereIsEnoughPendingFreesAreClaimed) {
+  part();
+  finish();
+  const StreamHandle reader = driver_.create_stream();
+  const StreamHandle taker = driver_.create_stream();
+  void* const all = allocator_.allocate(static_cast<std::size_t>(most_live()), programs_[0].stream);
+  allocator_.record_stream(all, reader);
+  driver_.launch(reader, {}, {{all, 1024}}, std::chrono::milliseconds(10), [] {});
+  allocator_.deallocate(all);
+  const std::int64_t before = reserved();
+  void* const block = allocator_.allocate(static_cast<std::size_t>(most_live()), taker);
+  EXPECT_LE(reserved() - before, most_live() / 8);
+  EXPECT_TRUE(are_apart());
+  allocator_.deallocate(block);
+}
+
+// Each came up to 80 MiB by itself, before the cache was emptied.
+TEST_F(PartedStreams, WhatStreamsHadBeforeTheCacheWasEmptiedDoesNotKeepThemTogether) {
+  for (const Program& program : programs_) allocator_.deallocate(allocator_.allocate(80 * kMega, program.stream));
+  allocator_.empty_cache();
+  part();
+}
+
+TEST_F(PartedStreams, AnOptionThatForbidsItBringsThemTogether) {
+  part();
+  allocator_.set_options("stream_hand_over:wait");
   EXPECT_FALSE(are_apart());
 }
 

@@ -28,7 +28,6 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
     int* const recent = directory.find_recent(number);
     require(recent == nullptr || recent == expected(pages, number), "what a page that is found at once is");
     require(map.find(number) == expected(numbers, number), "what a number is");
-    require(map.find_patiently(number) == map.find(number), "a patient look is a look");
     require(map.contains(number) == numbers.contains(number), "which numbers there are");
     if ((kind & 128) == 0) {
       const std::uint64_t last = number + kind % 8;

@@ -28,6 +28,7 @@ class PagedComparison {
 
   MappedMemory memory_;
   PagedBound bound_{PageSize{12}};  // of 2 MiB
+  bool some_stood_alone_ = false;
   std::map<std::uint64_t, BlockInfo> blocks_;
 };
 

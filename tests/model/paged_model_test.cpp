@@ -127,10 +127,11 @@ class Program {
       if (memory_.could_serve(rounded, left)) RC_FAIL(std::to_string(bytes) + " bytes could have been had");
     }
   }
-  // A stream that stands alone creates what others have free: the bound is not for it.
-  [[nodiscard]] bool all_share() const {
+  // So far. A stream that stands alone creates what others have free, which stays: the bound is not for it.
+  [[nodiscard]] bool all_share() {
     const std::vector<StreamStats> streams = allocator_.stream_stats();
-    return std::none_of(streams.begin(), streams.end(), [](const StreamStats& one) { return one.stands_alone; });
+    all_share_ &= std::none_of(streams.begin(), streams.end(), [](const StreamStats& one) { return one.stands_alone; });
+    return all_share_;
   }
   // Which bytes blocks have now.
   void look() {
@@ -153,6 +154,7 @@ class Program {
   CachingAllocator allocator_;
   std::vector<StreamHandle> streams_;
   std::vector<void*> live_;
+  bool all_share_ = true;
   PagedBound bound_{PageSize(std::countr_zero(kPageBytes / static_cast<std::size_t>(kSectorBytes)))};
 };
 
