@@ -1,6 +1,7 @@
 #include "stats/block_ledger.h"
 
 #include <algorithm>
+#include <bit>
 #include <cassert>
 
 namespace cistern {
@@ -51,6 +52,12 @@ void BlockLedger::close(MemoryStats& stats) {
   }
   at_rest_ = 0;
   add_to(stats);
+  for (const Meaning& meaning : kMeanings)
+    for (std::size_t i = 0; i < kParts.size(); ++i) {
+      std::int64_t& level = level_[i].*meaning.amount;
+      level += granted_[i].*meaning.amount - room_[i].*meaning.amount;
+      highest_[i].*meaning.amount = std::max(highest_[i].*meaning.amount, level);
+    }
 }
 
 bool BlockLedger::raise_peaks(MemoryStats& stats) {
@@ -69,26 +76,59 @@ bool BlockLedger::raise_peaks(MemoryStats& stats) {
   return moved;
 }
 
-BlockLedger::Room BlockLedger::room_of(const MemoryStats& stats, std::int64_t parts) {
-  Room all;
-  if (parts == 0) return all;
-  for (const Meaning& meaning : kMeanings) {
+BlockLedger::Room::Room(const MemoryStats& stats) {
+  for (std::size_t m = 0; m < kMeanings.size(); ++m)
     for (std::size_t i = 0; i < kParts.size(); ++i) {
+      const Meaning& meaning = kMeanings[m];
       std::int64_t room = room_below(stats.*meaning.first.*kParts[i]);
       if (meaning.second != nullptr) room = std::min(room, room_below(stats.*meaning.second.*kParts[i]));
-      const std::int64_t part = parts == 1 ? room : room / parts;
-      all.part_[i].*meaning.amount = part;
-      all.part_of_who_asks_[i].*meaning.amount = room - part * (parts - 1);
+      shares_[i][m].room = room;
     }
-  }
-  return all;
+}
+
+void BlockLedger::Room::add(const BlockLedger& ledger, bool asks) {
+  ++parts_;
+  for (std::size_t i = 0; i < kParts.size(); ++i)
+    for (std::size_t m = 0; m < kMeanings.size(); ++m) {
+      Share& share = shares_[i][m];
+      (asks ? share.of_who_asks : share.wanted) += ledger.wanted(i, m);
+    }
+}
+
+void BlockLedger::Room::share_out() {
+  if (parts_ == 0) return;
+  for (auto& shares : shares_)
+    for (Share& share : shares) {
+      share.of_who_asks = std::min(share.of_who_asks, std::max(share.room / 2, share.room - share.wanted));
+      const std::int64_t left = share.room - share.of_who_asks;
+      std::int64_t over = left - share.wanted;
+      if (over < 0) {
+        share.shift = static_cast<int>(
+            std::bit_width(static_cast<std::uint64_t>(share.wanted / std::max<std::int64_t>(left, 1))));
+        over = left - (share.wanted >> share.shift);
+      }
+      share.beside = over / parts_;
+      share.of_who_asks += over - share.beside * (parts_ - 1);
+    }
+}
+
+inline std::int64_t BlockLedger::wanted(std::size_t part, std::size_t meaning) const {
+  const auto amount = kMeanings[meaning].amount;
+  return highest_[part].*amount - level_[part].*amount;
 }
 
 void BlockLedger::begin(const Room& room, bool asks) {
+  room_ = {};
   if (takes_part())
-    room_ = asks ? room.part_of_who_asks_ : room.part_;
-  else
-    room_ = {};
+    for (std::size_t i = 0; i < kParts.size(); ++i)
+      for (std::size_t m = 0; m < kMeanings.size(); ++m) {
+        const Room::Share& share = room.shares_[i][m];
+        const auto amount = kMeanings[m].amount;
+        const std::int64_t lacks = wanted(i, m);
+        room_[i].*amount = asks ? share.of_who_asks : (lacks >> share.shift) + share.beside;
+        // What it had once, and may need no more, gives way.
+        if (share.shift != 0 && !asks) highest_[i].*amount -= (lacks + kGivesWay - 1) / kGivesWay;
+      }
   granted_ = room_;
   added_ = {};
 }

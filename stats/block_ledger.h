@@ -94,13 +94,10 @@ class BlockLedger {
   void close(MemoryStats& stats);
   // Whether any moved.
   static bool raise_peaks(MemoryStats& stats);
-  // What may come below the peaks of `stats`, which has all that came and went, in so many equal parts, 0 if there are
-  // none; what is left over is for who asks for room.
   class Room;
-  [[nodiscard]] static Room room_of(const MemoryStats& stats, std::int64_t parts);
   // Whether it gets a part.
   [[nodiscard]] bool takes_part() const { return at_rest_ <= rests_; }
-  // Begins anew, with a part if it takes part. Requires: one at most asks.
+  // Begins anew, with its part if it takes part.
   void begin(const Room& room, bool asks);
   // Whether anything was told since it began.
   [[nodiscard]] bool has_moved() const;
@@ -125,6 +122,9 @@ class BlockLedger {
     PoolStat MemoryStats::*second;  // null: there is no other
   };
   static const std::array<Meaning, 5> kMeanings;
+  // An eighth of what it lacks, when there is less than all lack.
+  static constexpr std::int64_t kGivesWay = 8;
+  [[nodiscard]] std::int64_t wanted(std::size_t part, std::size_t meaning) const;
   static constexpr std::size_t kAll = 2;  // behind the pools, by PoolKind
 
   // What is below 0 has the sign of all that is or-ed.
@@ -162,14 +162,38 @@ class BlockLedger {
   std::array<Amounts, 3> room_{};     // what may still come below every peak
   std::array<Amounts, 3> granted_{};  // of that, what there was in the beginning
   std::array<Amounts, 2> added_{};    // to the accumulated figures, by pool
+  // What it had when it was written down last, and the most that it ever had then; from where it began to count.
+  std::array<Amounts, 3> level_{};
+  std::array<Amounts, 3> highest_{};
   std::uint32_t rests_;
   std::uint32_t at_rest_;  // grants since it moved
 };
 
+// What may come below the peaks, and how it is shared out among the ledgers that take part. Each is to have what it
+// lacks of the most that it had so far, as far as was seen: then threads that each repeat their own work need no grant
+// any more, once all came up to that at one time. Where there is less, who asks gets at least half, up to what it
+// lacks, and of what the others lack each gets an equal fraction, and what they had is taken for a little less. What is
+// left over is for all alike, and the rest of that for who asks. O(1), and so for each ledger.
 class BlockLedger::Room {
+ public:
+  // Below the peaks of `stats`, which has all that came and went.
+  explicit Room(const MemoryStats& stats);
+  // One that takes part. One at most asks.
+  void add(const BlockLedger& ledger, bool asks);
+  // Requires: all were added.
+  void share_out();
+
+ private:
   friend class BlockLedger;
-  std::array<Amounts, 3> part_{};
-  std::array<Amounts, 3> part_of_who_asks_{};
+  struct Share {
+    std::int64_t room = 0;
+    std::int64_t wanted = 0;  // by those that do not ask
+    std::int64_t of_who_asks = 0;
+    std::int64_t beside = 0;  // for each, beside what it wants
+    int shift = 0;            // it gets what it wants, halved so often
+  };
+  std::array<std::array<Share, 5>, 3> shares_{};
+  std::int64_t parts_ = 0;
 };
 
 }  // namespace cistern

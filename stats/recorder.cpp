@@ -24,13 +24,9 @@ void accumulate(MemoryStats& stats, const MemoryStats& other, std::int64_t sign)
 }  // namespace
 
 bool Recorder::write_down(const BlockLedger* asks) noexcept {
-  std::int64_t parts = 0;
-  for_each_ledger([&](BlockLedger& ledger) {
-    ledger.close(kept_);
-    if (ledger.takes_part()) ++parts;
-  });
+  for_each_ledger([&](BlockLedger& ledger) { ledger.close(kept_); });
   const bool moved = BlockLedger::raise_peaks(kept_);
-  share_out(parts, asks);
+  share_out(asks);
   return moved;
 }
 
@@ -44,9 +40,13 @@ void Recorder::ask_for_room(Attribution of) noexcept {
 }
 
 // Requires: all that the ledgers have is written down.
-void Recorder::share_out(std::int64_t parts, const BlockLedger* asks) noexcept {
+void Recorder::share_out(const BlockLedger* asks) noexcept {
   ++grants_;
-  const BlockLedger::Room room = BlockLedger::room_of(kept_, parts);
+  BlockLedger::Room room(kept_);
+  for_each_ledger([&](BlockLedger& ledger) {
+    if (ledger.takes_part()) room.add(ledger, asks == &ledger);
+  });
+  room.share_out();
   ledger_.begin(room, asks == &ledger_);
   if (sharing_ != 0) shared_.begin(room, asks == &shared_);
   for (StreamLedger* stream : streams_) {
@@ -107,7 +107,7 @@ void Recorder::count_release(MemoryStats& stats, PoolKind pool, std::int64_t byt
 
 void Recorder::forget_peaks() noexcept {
   visit_stats(kept_, [](Stat& stat) { stat.peak = stat.current; });
-  share_out(0, nullptr);
+  share_out(nullptr);
 }
 
 void Recorder::reset_peaks() {

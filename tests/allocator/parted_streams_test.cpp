@@ -199,9 +199,9 @@ TEST_F(PartedStreams, WhereThereIsEnoughPendingFreesAreClaimed) {
   allocator_.deallocate(block);
 }
 
-// Each came up to 80 MiB by itself, before the cache was emptied.
+// Each came up to 100 MiB by itself, before the cache was emptied.
 TEST_F(PartedStreams, WhatStreamsHadBeforeTheCacheWasEmptiedDoesNotKeepThemTogether) {
-  for (const Program& program : programs_) allocator_.deallocate(allocator_.allocate(80 * kMega, program.stream));
+  for (const Program& program : programs_) allocator_.deallocate(allocator_.allocate(100 * kMega, program.stream));
   allocator_.empty_cache();
   part();
 }

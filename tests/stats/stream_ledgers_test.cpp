@@ -214,6 +214,53 @@ TEST(StreamLedgers, OneThatRestsForLongLeavesItsPartToOthers) {
   EXPECT_EQ(world.recorder.grants(), grants);
 }
 
+// Once both came up to their most at one time each has room for that, whatever the other does.
+TEST(StreamLedgers, StreamsThatRepeatTheirOwnWorkNeedNoGrant) {
+  World world;
+  world.recorder.part(world.ledgers[0]);
+  world.recorder.part(world.ledgers[1]);
+  constexpr std::array<int, 2> kMost = {300, 40};
+  std::array<int, 2> live{};
+  const auto move = [&](std::size_t stream, bool up) {
+    if (up)
+      world.allocate(stream, 512, {});
+    else
+      world.free(stream, 0);
+    live[stream] += up ? 1 : -1;
+  };
+  for (const std::size_t stream : {std::size_t{0}, std::size_t{1}})
+    while (live[stream] < kMost[stream]) move(stream, true);
+  // Up and down, at speeds that never fall together for long.
+  std::array<bool, 2> rises{};
+  const auto run = [&](int steps) {
+    for (int step = 0; step < steps; ++step) {
+      const std::size_t stream = step % 7 < 4 ? 0 : 1;
+      if (live[stream] == 0) rises[stream] = true;
+      if (live[stream] == kMost[stream]) rises[stream] = false;
+      move(stream, rises[stream]);
+    }
+  };
+  run(5000);
+  const std::uint64_t grants = world.recorder.grants();
+  run(20000);
+  EXPECT_EQ(world.recorder.grants(), grants);
+  world.compare();
+}
+
+// Who had most and has little now does not keep the others from what they lack.
+TEST(StreamLedgers, WhoAsksGetsHalfOfWhatThereIs) {
+  World world;
+  for (const std::size_t stream : {std::size_t{0}, std::size_t{1}}) world.recorder.part(world.ledgers[stream]);
+  hold_and_free(world, 0, 1000);
+  hold_and_free(world, 1, 1000);
+  for (const std::size_t stream : {std::size_t{0}, std::size_t{1}}) world.allocate(stream, 512, {});
+  const std::uint64_t grants = world.recorder.grants();
+  for (int i = 0; i < 450; ++i)
+    for (const std::size_t stream : {std::size_t{0}, std::size_t{1}}) world.allocate(stream, 512, {});
+  EXPECT_LE(world.recorder.grants(), grants + 8);
+  world.compare();
+}
+
 // They take turns up to the peak: each by itself needs what the one before it had.
 TEST(StreamLedgers, StreamsThatShareNeedNoGrantForTheirTurns) {
   World world;
