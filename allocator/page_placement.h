@@ -180,7 +180,10 @@ class PagePlacement {
   // Of all streams: what each came up to, at its own time. O(streams).
   void begin_peaks() noexcept;
   // Of one, whose number is to be another's. Requires: nothing of it is live.
-  void forget_peak(StreamNumber stream) noexcept { turnover_[static_cast<std::size_t>(stream)].peak = 0; }
+  void forget_peak(StreamNumber stream) noexcept {
+    const auto index = static_cast<std::size_t>(stream);
+    if (index < turnover_.size()) turnover_[index].peak = 0;
+  }
   [[nodiscard]] Sectors sum_of_peaks() const noexcept;
   [[nodiscard]] Sectors peak_live() const { return peak_live_; }
 

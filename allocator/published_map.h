@@ -14,6 +14,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <utility>
 
 namespace cistern {
@@ -26,10 +27,13 @@ class PublishedMap {
   PublishedMap& operator=(const PublishedMap&) = delete;
 
   // Null: there is none, or it is just being changed. Requires: `key` is not 0. O(1).
-  [[nodiscard]] Value* find(std::uint64_t key) const noexcept {
+  [[nodiscard]] Value* find(std::uint64_t key) const noexcept { return look(key).value_or(nullptr); }
+  // Null: there is none; nothing: it is just being changed. Likewise.
+  [[nodiscard]] std::optional<Value*> look(std::uint64_t key) const noexcept {
     const std::uint64_t version = version_.load(std::memory_order_acquire);
     const Table* const table = table_.load(std::memory_order_acquire);
-    if (table == nullptr || (version & 1) != 0) return nullptr;
+    if ((version & 1) != 0) return std::nullopt;
+    if (table == nullptr) return nullptr;
     Value* value = nullptr;
     std::size_t place = home_of(key, table->mask);
     for (std::size_t tried = 0; tried <= table->mask; ++tried, place = (place + 1) & table->mask) {
@@ -39,7 +43,8 @@ class PublishedMap {
       if (found == key || found == 0) break;
     }
     // Whoever reads a part of a change has read, by that, that the version was odd.
-    return version_.load(std::memory_order_relaxed) == version ? value : nullptr;
+    if (version_.load(std::memory_order_relaxed) != version) return std::nullopt;
+    return value;
   }
 
   // Makes room for so many more. Throws std::bad_alloc, unchanged. O(1) amortised.

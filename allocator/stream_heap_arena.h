@@ -25,6 +25,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 namespace cistern {
@@ -52,6 +53,10 @@ class StreamHeapArena {
   // Whose guest begins at that address, or began there last; null: none did, as far as is known. O(1).
   [[nodiscard]] const StreamHeap::Guest* find_guest(std::uint64_t address) const noexcept {
     return guests_.find(address);
+  }
+  // The same; nothing: what is known is just being changed. O(1).
+  [[nodiscard]] std::optional<const StreamHeap::Guest*> look_for_guest(std::uint64_t address) const noexcept {
+    return guests_.look(address);
   }
   // Whose live block may begin at that address. O(1).
   [[nodiscard]] StreamHeap* find_by_address(std::uint64_t address) const noexcept {

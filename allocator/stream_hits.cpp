@@ -3,6 +3,7 @@
 #include <cinttypes>
 #include <cstdio>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <utility>
 
@@ -47,11 +48,12 @@ void say_nothing_was_freed(std::uint64_t address) noexcept {
 }
 
 // False: not without the heap's lock.
-[[gnu::always_inline]] inline bool StreamHits::free_by_stream(StreamHeap& heap, std::uint64_t address) noexcept {
+[[gnu::always_inline]] inline bool StreamHits::free_by_stream(StreamHeap& heap, std::uint64_t address,
+                                                              bool may_hand_back) noexcept {
   const bool is_of_another = heap.allocates.load(std::memory_order_relaxed) != ThreadMark::of_this_thread();
   if (!is_of_another && heap.recurrence.is_followed() && free_as_expected(heap, address)) return true;
   if (gathering().includes(HistoryContext::all)) return false;
-  if (is_of_another && hands_back_ && hand_back(heap, address)) return true;
+  if (is_of_another && hands_back_ && may_hand_back && hand_back(heap, address)) return true;
   history_.provide();
   Awaited awaited;
   {
@@ -80,11 +82,21 @@ void say_nothing_was_freed(std::uint64_t address) noexcept {
 }
 
 [[gnu::flatten]] bool StreamHits::free_beside_pairs(StreamHeap& of_page, std::uint64_t address) noexcept {
-  const StreamHeap::Guest* const guest = stream_heaps_.find_guest(address);
-  if (guest == nullptr) [[likely]]
+  const std::optional<const StreamHeap::Guest*> known = stream_heaps_.look_for_guest(address);
+  if (!known) return free_by_heap(address);
+  if (*known == nullptr) [[likely]]
     return free_by_stream(of_page, address) || free_by_heap(address);
-  if (!guest->is_live && follows_free_of(*guest->of, address)) return true;
-  return free_by_stream(guest->is_live ? *guest->of : of_page, address) || free_by_heap(address);
+  const StreamHeap::Guest& guest = **known;
+  return guest.is_live ? free_by_stream(*guest.of, address) || free_by_heap(address)
+                       : free_where_guest_was(*guest.of, of_page, address);
+}
+
+// It is a guest of steps that are followed, or is just none any more, or was never one: in nobody's ring, unless it is
+// known whose it is.
+bool StreamHits::free_where_guest_was(StreamHeap& of_guest, StreamHeap& of_page, std::uint64_t address) noexcept {
+  if (follows_free_of(of_guest, address)) return true;
+  const bool may_be_of_page = !of_guest.recurrence.is_followed() && &of_page != &of_guest;
+  return (may_be_of_page && free_by_stream(of_page, address, false)) || free_by_heap(address);
 }
 
 [[gnu::flatten]] bool StreamHits::record_use_by_stream(std::uint64_t address, StreamUse& use) {

@@ -66,7 +66,9 @@ class StreamHits : public PairHits {
  private:
   friend class HeapMutex;
   [[nodiscard]] void* allocate_by_stream(StreamHeap& heap, std::size_t bytes, const StreamIdentity& stream) noexcept;
-  [[nodiscard]] bool free_by_stream(StreamHeap& heap, std::uint64_t address) noexcept;
+  [[nodiscard]] bool free_by_stream(StreamHeap& heap, std::uint64_t address, bool may_hand_back = true) noexcept;
+  [[nodiscard, gnu::noinline]] bool free_where_guest_was(StreamHeap& of_guest, StreamHeap& of_page,
+                                                         std::uint64_t address) noexcept;
   [[nodiscard]] bool may_serve(const StreamHeap& heap) const noexcept;
   [[nodiscard]] std::optional<LiveBlock> look_by_stream(std::uint64_t address) noexcept;
   [[nodiscard]] bool can_serve_by_stream() const noexcept;

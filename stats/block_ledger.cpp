@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cassert>
+#include <utility>
 
 namespace cistern {
 
@@ -56,7 +57,10 @@ void BlockLedger::close(MemoryStats& stats) {
     for (std::size_t i = 0; i < kParts.size(); ++i) {
       std::int64_t& level = level_[i].*meaning.amount;
       level += granted_[i].*meaning.amount - room_[i].*meaning.amount;
-      highest_[i].*meaning.amount = std::max(highest_[i].*meaning.amount, level);
+      std::int64_t& highest = highest_[i].*meaning.amount;
+      // More went than came: blocks that another ledger saw come. What it has begins there.
+      if (level < 0) highest += std::exchange(level, 0);
+      highest = std::max(highest, level);
     }
 }
 
@@ -88,6 +92,7 @@ BlockLedger::Room::Room(const MemoryStats& stats) {
 
 void BlockLedger::Room::add(const BlockLedger& ledger, bool asks) {
   ++parts_;
+  is_asked_ |= asks;
   for (std::size_t i = 0; i < kParts.size(); ++i)
     for (std::size_t m = 0; m < kMeanings.size(); ++m) {
       Share& share = shares_[i][m];
@@ -127,7 +132,7 @@ void BlockLedger::begin(const Room& room, bool asks) {
         const std::int64_t lacks = wanted(i, m);
         room_[i].*amount = asks ? share.of_who_asks : (lacks >> share.shift) + share.beside;
         // What it had once, and may need no more, gives way.
-        if (share.shift != 0 && !asks) highest_[i].*amount -= (lacks + kGivesWay - 1) / kGivesWay;
+        if (share.shift != 0 && room.is_asked_ && !asks) highest_[i].*amount -= (lacks + kGivesWay - 1) / kGivesWay;
       }
   granted_ = room_;
   added_ = {};

@@ -194,6 +194,7 @@ class BlockLedger::Room {
   };
   std::array<std::array<Share, 5>, 3> shares_{};
   std::int64_t parts_ = 0;
+  bool is_asked_ = false;
 };
 
 }  // namespace cistern

@@ -167,6 +167,26 @@ TEST_F(Guests, AreFreedByAnyThread) {
   }
 }
 
+// Its stream follows steps, which tell nobody, and another thread frees it.
+TEST_F(Guests, ThatAreFollowedAreFreedByAnyThread) {
+  rounds(guest_, 1000);
+  static_cast<void>(heap_.look_at(4096));
+  std::vector<std::uint64_t> blocks;
+  for (const std::size_t bytes : kRound) blocks.push_back(take(bytes, guest_));
+  ASSERT_NE(heap_.known_at(blocks.front()), nullptr);
+  EXPECT_TRUE(heap_.known_at(blocks.front())->of->recurrence.is_followed());
+  StreamHeap* const of_page = heap_.host_of(blocks.front());
+  std::thread([&] {
+    for (const std::uint64_t block : blocks) {
+      give(block);
+      EXPECT_EQ(of_page->returned.first(), 0U) << "it is not for the stream of the page";
+    }
+  }).join();
+  give(take(kKibi, guest_));
+  EXPECT_EQ(heap_.guests(), 0U);
+  heap_.check();
+}
+
 // It is a guest until the other stream is done with it.
 TEST_F(Guests, AreUsedByOtherStreams) {
   turns(guest_, 100);

@@ -261,6 +261,55 @@ TEST(StreamLedgers, WhoAsksGetsHalfOfWhatThereIs) {
   world.compare();
 }
 
+// Their peaks are forgotten in each step, and what they had is not.
+TEST(StreamLedgers, WhatStreamsHadOutlivesTheirPeaks) {
+  World world;
+  give_room(world, 2, 40);
+  const auto step = [&] {
+    world.recorder.reset_peaks();
+    world.plain.forget_peaks();
+    for (int i = 0; i < 20; ++i)
+      for (const std::size_t stream : {std::size_t{0}, std::size_t{1}}) world.allocate(stream, 512, {});
+    const std::uint64_t grants = world.recorder.grants();
+    for (int times = 0; times < 3; ++times) {
+      for (const std::size_t stream : {std::size_t{0}, std::size_t{1}})
+        for (int i = 0; i < 20; ++i) world.free(stream, 0);
+      for (const std::size_t stream : {std::size_t{0}, std::size_t{1}})
+        for (int i = 0; i < 20; ++i) world.allocate(stream, 512, {});
+    }
+    for (const std::size_t stream : {std::size_t{0}, std::size_t{1}})
+      for (int i = 0; i < 20; ++i) world.free(stream, 0);
+    return world.recorder.grants() - grants;
+  };
+  for (int i = 0; i < 3; ++i) static_cast<void>(step());
+  for (int i = 0; i < 10; ++i) EXPECT_EQ(step(), 0U);
+  world.compare();
+}
+
+// Blocks that came while a stream slept go while it is awake, and the other way round.
+TEST(StreamLedgers, WhatAnotherLedgerSawComeIsNotLacked) {
+  World world;
+  for (int cycle = 0; cycle < 20; ++cycle) {
+    world.recorder.part(world.ledgers[0]);
+    for (int i = 0; i < 100; ++i) world.allocate(0, 4096, {});
+    world.recorder.join(world.ledgers[0]);
+    for (int i = 0; i < 100; ++i) world.free(0, 0);
+  }
+  for (const std::size_t stream : {std::size_t{1}, std::size_t{2}}) world.recorder.part(world.ledgers[stream]);
+  const auto work = [&](int turns) {
+    for (int turn = 0; turn < turns; ++turn) {
+      for (const std::size_t stream : {std::size_t{1}, std::size_t{2}}) hold_and_free(world, stream, 40);
+      world.allocate(0, 512, {});  // asleep: the recorder's own takes part
+      world.free(0, 0);
+    }
+  };
+  work(5);
+  const std::uint64_t grants = world.recorder.grants();
+  work(20);
+  EXPECT_LE(world.recorder.grants(), grants + 40) << "but for the recorder's own, twice a turn";
+  world.compare();
+}
+
 // They take turns up to the peak: each by itself needs what the one before it had.
 TEST(StreamLedgers, StreamsThatShareNeedNoGrantForTheirTurns) {
   World world;
