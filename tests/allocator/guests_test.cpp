@@ -30,6 +30,18 @@ struct HeapWithGuests : DeviceAllocator {
         [&](std::uint64_t, const StreamHeap::Guest& guest) { count += guest.is_live ? 1 : 0; });
     return count;
   }
+  // As long as others have all room, is there some for a block of the stream at each of these?
+  [[nodiscard]] std::vector<bool> have_room(const std::vector<std::uint64_t>& addresses, StreamHeap& heap) {
+    const Section section(*this);
+    stream_heaps_.make_room_for_guest();
+    for (std::uint64_t other = 512; stream_heaps_.has_room_for_block(other + 512, heap); other += 512) {
+      stream_heaps_.add_block(other, heap);
+      stream_heaps_.remove_block(other, heap);
+    }
+    std::vector<bool> have;
+    for (const std::uint64_t address : addresses) have.push_back(stream_heaps_.has_room_for_block(address, heap));
+    return have;
+  }
   [[nodiscard]] StreamHeap* host_of(std::uint64_t address) const { return stream_heaps_.find_by_page(address); }
   [[nodiscard]] const StreamHeap::Guest* known_at(std::uint64_t address) const {
     return stream_heaps_.find_guest(address);
@@ -133,6 +145,16 @@ TEST_F(Guests, ComeAndGoWithStepsThatAreFollowed) {
   }
   heap_.check();
   EXPECT_EQ(heap_.guests(), 0U);
+}
+
+// Steps that are followed come there without asking.
+TEST_F(Guests, ComeWhereOneWasWithoutRoom) {
+  const std::uint64_t address = take_as_guest(4 * kKibi);
+  StreamHeap& of_guest = *heap_.known_at(address)->of;
+  EXPECT_EQ(heap_.have_room({address, hosts_.front()}, of_guest), (std::vector<bool>{true, false}));
+  EXPECT_EQ(heap_.have_room({hosts_.front()}, *heap_.host_of(hosts_.front())), std::vector<bool>{true});
+  give(address);
+  heap_.check();
 }
 
 // Others take all room meanwhile: who is carried out needs none.

@@ -13,6 +13,8 @@
 #include <string>
 #include <vector>
 
+#include "allocator/device_allocator.h"
+#include "tests/allocator/heap_of_streams.h"
 #include "tests/byte_units.h"
 
 namespace cistern {
@@ -199,17 +201,36 @@ TEST_F(PartedStreams, WhereThereIsEnoughPendingFreesAreClaimed) {
   allocator_.deallocate(block);
 }
 
-// Each came up to 100 MiB by itself, before the cache was emptied.
-TEST_F(PartedStreams, WhatStreamsHadBeforeTheCacheWasEmptiedDoesNotKeepThemTogether) {
-  for (const Program& program : programs_) allocator_.deallocate(allocator_.allocate(100 * kMega, program.stream));
-  allocator_.empty_cache();
-  part();
-}
-
 TEST_F(PartedStreams, AnOptionThatForbidsItBringsThemTogether) {
   part();
   allocator_.set_options("stream_hand_over:wait");
   EXPECT_FALSE(are_apart());
+}
+
+struct HeapWithPeaks : DeviceAllocator {
+  using DeviceAllocator::DeviceAllocator;
+  // What streams came up to, in bytes.
+  [[nodiscard]] std::int64_t peaks() {
+    const Section section(*this);
+    return paged_->placement.sum_of_peaks() * kSectorBytes;
+  }
+};
+
+class PartedStreamsPeaks : public HeapOfStreams<HeapWithPeaks> {
+ protected:
+  PartedStreamsPeaks() : HeapOfStreams("oom_dump:off,policy:paged", {}) {}
+};
+
+TEST_F(PartedStreamsPeaks, AreOfWhatCameSinceTheCacheWasEmptied) {
+  const StreamIdentity one = make_stream();
+  const StreamIdentity other = make_stream();
+  for (const StreamIdentity& stream : {one, other}) {
+    static_cast<void>(take(512, stream));
+    give(take(80 * kMega, stream));
+  }
+  EXPECT_EQ(heap_.peaks(), 2 * (80 * kSignedMega + 512)) << "each at its own time";
+  heap_.empty_cache();
+  EXPECT_EQ(heap_.peaks(), 2 * 512);
 }
 
 }  // namespace

@@ -62,9 +62,15 @@ class CommandTest : public ::testing::Test {
   }
 
  private:
+  // One folder, whatever parameters the test has.
+  static std::string name_of_test() {
+    std::string name = ::testing::UnitTest::GetInstance()->current_test_info()->name();
+    std::ranges::replace(name, '/', '-');
+    return name;
+  }
+
   std::filesystem::path folder_ =
-      std::filesystem::path(::testing::TempDir()) /
-      ("cistern-" + std::to_string(::getpid()) + "-" + ::testing::UnitTest::GetInstance()->current_test_info()->name());
+      std::filesystem::path(::testing::TempDir()) / ("cistern-" + std::to_string(::getpid()) + "-" + name_of_test());
 };
 
 }  // namespace cistern
