@@ -7,7 +7,7 @@
 
 namespace cistern {
 
-const std::array<BlockLedger::Meaning, 5> BlockLedger::kMeanings = {{
+constexpr std::array<BlockLedger::Meaning, 5> BlockLedger::kMeanings = {{
     {&Amounts::blocks, &MemoryStats::allocation, &MemoryStats::active},
     {&Amounts::bytes, &MemoryStats::allocated_bytes, &MemoryStats::active_bytes},
     {&Amounts::requested, &MemoryStats::requested_bytes, nullptr},
@@ -23,14 +23,13 @@ std::int64_t room_below(const Stat& stat) { return stat.peak - stat.current; }
 
 }  // namespace
 
+// Without a jump for each: asked of all ledgers at each grant.
 bool BlockLedger::has_moved() const {
   const Amounts& room = room_[kAll];
   const Amounts& granted = granted_[kAll];
-  const auto has_added = [](const Amounts& added) {
-    return added.blocks != 0 || added.splits != 0 || added.split_bytes != 0;
-  };
-  return has_added(added_[0]) || has_added(added_[1]) || room.blocks != granted.blocks ||
-         room.splits != granted.splits || room.split_bytes != granted.split_bytes;
+  const auto added = [](const Amounts& of) { return of.blocks | of.splits | of.split_bytes; };
+  return (added(added_[0]) | added(added_[1]) | (room.blocks ^ granted.blocks) | (room.splits ^ granted.splits) |
+          (room.split_bytes ^ granted.split_bytes)) != 0;
 }
 
 void BlockLedger::add_to(MemoryStats& stats) const {
@@ -48,20 +47,20 @@ void BlockLedger::add_to(MemoryStats& stats) const {
 
 void BlockLedger::close(MemoryStats& stats) {
   if (!has_moved()) {
-    at_rest_ = std::min(at_rest_, rests_) + 1;
+    at_rest_ = std::min(at_rest_, rests_ + 1) + 1;
     return;
   }
   at_rest_ = 0;
   add_to(stats);
-  for (const Meaning& meaning : kMeanings)
-    for (std::size_t i = 0; i < kParts.size(); ++i) {
-      std::int64_t& level = level_[i].*meaning.amount;
-      level += granted_[i].*meaning.amount - room_[i].*meaning.amount;
-      std::int64_t& highest = highest_[i].*meaning.amount;
-      // More went than came: blocks that another ledger saw come. What it has begins there.
-      if (level < 0) highest += std::exchange(level, 0);
-      highest = std::max(highest, level);
-    }
+  for_each_amount(
+      [](std::int64_t& lacked, std::int64_t& level, std::int64_t granted, std::int64_t room) {
+        const std::int64_t highest = level + lacked;
+        level += granted - room;
+        lacked = std::max<std::int64_t>(highest - level, 0);
+        // More went than came: blocks that another ledger saw come. What it has begins there.
+        if (level < 0) lacked = std::max<std::int64_t>(highest + std::exchange(level, 0), 0);
+      },
+      lacked_, level_, granted_, room_);
 }
 
 bool BlockLedger::raise_peaks(MemoryStats& stats) {
@@ -80,62 +79,65 @@ bool BlockLedger::raise_peaks(MemoryStats& stats) {
   return moved;
 }
 
-BlockLedger::Room::Room(const MemoryStats& stats) {
-  for (std::size_t m = 0; m < kMeanings.size(); ++m)
-    for (std::size_t i = 0; i < kParts.size(); ++i) {
-      const Meaning& meaning = kMeanings[m];
-      std::int64_t room = room_below(stats.*meaning.first.*kParts[i]);
-      if (meaning.second != nullptr) room = std::min(room, room_below(stats.*meaning.second.*kParts[i]));
-      shares_[i][m].room = room;
-    }
-}
-
 void BlockLedger::Room::add(const BlockLedger& ledger, bool asks) {
   ++parts_;
   is_asked_ |= asks;
-  for (std::size_t i = 0; i < kParts.size(); ++i)
-    for (std::size_t m = 0; m < kMeanings.size(); ++m) {
-      Share& share = shares_[i][m];
-      (asks ? share.of_who_asks : share.wanted) += ledger.wanted(i, m);
+  for_each_amount([](std::int64_t& sum, std::int64_t lacked) { sum += lacked; }, asks ? of_who_asks_ : wanted_,
+                  ledger.lacked_);
+}
+
+void BlockLedger::Room::set_room(const MemoryStats& stats) {
+  for (const Meaning& meaning : kMeanings)
+    for (std::size_t i = 0; i < kParts.size(); ++i) {
+      std::int64_t& room = room_[i].*meaning.amount;
+      room = room_below(stats.*meaning.first.*kParts[i]);
+      if (meaning.second != nullptr) room = std::min(room, room_below(stats.*meaning.second.*kParts[i]));
     }
 }
 
-void BlockLedger::Room::share_out() {
+void BlockLedger::Room::share_out(const MemoryStats& stats) {
   if (parts_ == 0) return;
-  for (auto& shares : shares_)
-    for (Share& share : shares) {
-      share.of_who_asks = std::min(share.of_who_asks, std::max(share.room / 2, share.room - share.wanted));
-      const std::int64_t left = share.room - share.of_who_asks;
-      std::int64_t over = left - share.wanted;
-      if (over < 0) {
-        share.shift = static_cast<int>(
-            std::bit_width(static_cast<std::uint64_t>(share.wanted / std::max<std::int64_t>(left, 1))));
-        over = left - (share.wanted >> share.shift);
-      }
-      share.beside = over / parts_;
-      share.of_who_asks += over - share.beside * (parts_ - 1);
-    }
-}
-
-inline std::int64_t BlockLedger::wanted(std::size_t part, std::size_t meaning) const {
-  const auto amount = kMeanings[meaning].amount;
-  return highest_[part].*amount - level_[part].*amount;
+  set_room(stats);
+  for_each_amount(
+      [this](std::int64_t room, std::int64_t wanted, std::int64_t& of_who_asks, std::int64_t& beside,
+             std::int64_t& shift) {
+        of_who_asks = std::min(of_who_asks, std::max(room / 2, room - wanted));
+        const std::int64_t left = room - of_who_asks;
+        std::int64_t over = left - wanted;
+        if (over < 0) {
+          shift = std::bit_width(static_cast<std::uint64_t>(wanted / std::max<std::int64_t>(left, 1)));
+          is_scarce_ = true;
+          over = left - (wanted >> shift);
+        }
+        beside = over / parts_;
+        of_who_asks += over - beside * (parts_ - 1);
+      },
+      room_, wanted_, of_who_asks_, beside_, shifts_);
 }
 
 void BlockLedger::begin(const Room& room, bool asks) {
-  room_ = {};
-  if (takes_part())
-    for (std::size_t i = 0; i < kParts.size(); ++i)
-      for (std::size_t m = 0; m < kMeanings.size(); ++m) {
-        const Room::Share& share = room.shares_[i][m];
-        const auto amount = kMeanings[m].amount;
-        const std::int64_t lacks = wanted(i, m);
-        room_[i].*amount = asks ? share.of_who_asks : (lacks >> share.shift) + share.beside;
-        // What it had once, and may need no more, gives way.
-        if (share.shift != 0 && room.is_asked_ && !asks) highest_[i].*amount -= (lacks + kGivesWay - 1) / kGivesWay;
-      }
-  granted_ = room_;
+  if (at_rest_ > rests_ + 1) return;  // it has nothing
   added_ = {};
+  if (!takes_part()) {
+    room_ = {};
+  } else if (asks) {
+    room_ = room.of_who_asks_;
+  } else {
+    for_each_amount([](std::int64_t& part, std::int64_t lacked, std::int64_t shift,
+                       std::int64_t beside) { part = (lacked >> shift) + beside; },
+                    room_, lacked_, room.shifts_, room.beside_);
+    if (room.is_scarce_ && room.is_asked_) give_way(room);
+  }
+  granted_ = room_;
+}
+
+// What it had once, and may need no more.
+void BlockLedger::give_way(const Room& room) {
+  for_each_amount(
+      [](std::int64_t& lacked, std::int64_t shift) {
+        if (shift != 0) lacked -= (lacked + kGivesWay - 1) / kGivesWay;
+      },
+      lacked_, room.shifts_);
 }
 
 }  // namespace cistern

@@ -28,12 +28,14 @@ struct InactiveSplitChange {
 };
 
 class BlockLedger {
+  static constexpr std::size_t kAll = 2;  // behind the pools, by PoolKind
+
  public:
   // Streams take turns: one that lost its part whenever it rested would ask for a grant whenever it goes on. One that
   // does nothing for long leaves the room to others.
   static constexpr std::uint32_t kStreamsRest = 64;
   // For how many grants it keeps its part although nothing is told it.
-  explicit BlockLedger(std::uint32_t rests = kStreamsRest) : rests_(rests), at_rest_(rests + 1) {}
+  explicit BlockLedger(std::uint32_t rests = kStreamsRest) : rests_(rests), at_rest_(rests + 2) {}
 
   // A block is in use. False: a peak may have moved, and the ledger is to be written down now.
   [[nodiscard]] bool came(PoolKind pool, std::int64_t bytes, std::int64_t requested, InactiveSplitChange split) {
@@ -113,7 +115,23 @@ class BlockLedger {
     std::int64_t requested = 0;
     std::int64_t splits = 0;  // inactive
     std::int64_t split_bytes = 0;
+
+    // Calls visit(amount...) for each, with that of all of `of`.
+    template <class Visit, class... Of>
+    [[gnu::always_inline]] static void for_each(Visit&& visit, Of&... of) {
+      visit(of.blocks...);
+      visit(of.bytes...);
+      visit(of.requested...);
+      visit(of.splits...);
+      visit(of.split_bytes...);
+    }
   };
+  // Of each pool, by PoolKind, and of all.
+  using Figures = std::array<Amounts, 3>;
+  template <class Visit, class... Of>
+  [[gnu::always_inline]] static void for_each_amount(Visit&& visit, Of&... of) {
+    for (std::size_t i = 0; i <= kAll; ++i) Amounts::for_each(visit, of[i]...);
+  }
   // The statistics of an amount. Blocks that wait for other streams are active and not allocated any more:
   // that the recorder keeps, and the room is the lesser of both.
   struct Meaning {
@@ -124,8 +142,7 @@ class BlockLedger {
   static const std::array<Meaning, 5> kMeanings;
   // An eighth of what it lacks, when there is less than all lack.
   static constexpr std::int64_t kGivesWay = 8;
-  [[nodiscard]] std::int64_t wanted(std::size_t part, std::size_t meaning) const;
-  static constexpr std::size_t kAll = 2;  // behind the pools, by PoolKind
+  void give_way(const Room& room);
 
   // What is below 0 has the sign of all that is or-ed.
   [[nodiscard]] bool take(PoolKind pool, std::int64_t blocks, std::int64_t bytes, std::int64_t requested,
@@ -159,14 +176,15 @@ class BlockLedger {
     static_cast<void>(take_room(pool, -blocks, -bytes, -requested, {-split.count, -split.bytes}));
   }
 
-  std::array<Amounts, 3> room_{};     // what may still come below every peak
-  std::array<Amounts, 3> granted_{};  // of that, what there was in the beginning
-  std::array<Amounts, 2> added_{};    // to the accumulated figures, by pool
-  // What it had when it was written down last, and the most that it ever had then; from where it began to count.
-  std::array<Amounts, 3> level_{};
-  std::array<Amounts, 3> highest_{};
+  Figures room_{};                  // what may still come below every peak
+  Figures granted_{};               // of that, what there was in the beginning
+  std::array<Amounts, 2> added_{};  // to the accumulated figures, by pool
+  // Of the most that it ever had when it was written down, what it lacked the last time; and what it had then, from
+  // where it began to count.
+  Figures lacked_{};
+  Figures level_{};
   std::uint32_t rests_;
-  std::uint32_t at_rest_;  // grants since it moved
+  std::uint32_t at_rest_;  // grants since it moved, up to the second without a part: it has nothing since the first
 };
 
 // What may come below the peaks, and how it is shared out among the ledgers that take part. Each is to have what it
@@ -176,25 +194,23 @@ class BlockLedger {
 // left over is for all alike, and the rest of that for who asks. O(1), and so for each ledger.
 class BlockLedger::Room {
  public:
-  // Below the peaks of `stats`, which has all that came and went.
-  explicit Room(const MemoryStats& stats);
   // One that takes part. One at most asks.
   void add(const BlockLedger& ledger, bool asks);
-  // Requires: all were added.
-  void share_out();
+  // What there is below the peaks of `stats`, which has all that came and went. Requires: all were added.
+  void share_out(const MemoryStats& stats);
 
  private:
   friend class BlockLedger;
-  struct Share {
-    std::int64_t room = 0;
-    std::int64_t wanted = 0;  // by those that do not ask
-    std::int64_t of_who_asks = 0;
-    std::int64_t beside = 0;  // for each, beside what it wants
-    int shift = 0;            // it gets what it wants, halved so often
-  };
-  std::array<std::array<Share, 5>, 3> shares_{};
+  void set_room(const MemoryStats& stats);
+
+  Figures room_{};
+  Figures wanted_{};  // by those that do not ask
+  Figures of_who_asks_{};
+  Figures beside_{};  // for each, beside what it wants
+  Figures shifts_{};  // it gets what it wants, halved so often
   std::int64_t parts_ = 0;
   bool is_asked_ = false;
+  bool is_scarce_ = false;  // some is halved
 };
 
 }  // namespace cistern

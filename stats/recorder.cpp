@@ -24,9 +24,13 @@ void accumulate(MemoryStats& stats, const MemoryStats& other, std::int64_t sign)
 }  // namespace
 
 bool Recorder::write_down(const BlockLedger* asks) noexcept {
-  for_each_ledger([&](BlockLedger& ledger) { ledger.close(kept_); });
+  BlockLedger::Room room;
+  for_each_ledger([&](BlockLedger& ledger) {
+    ledger.close(kept_);
+    if (ledger.takes_part()) room.add(ledger, asks == &ledger);
+  });
   const bool moved = BlockLedger::raise_peaks(kept_);
-  share_out(asks);
+  share_out(room, asks);
   return moved;
 }
 
@@ -39,14 +43,10 @@ void Recorder::ask_for_room(Attribution of) noexcept {
   of.stream->scarcity = std::clamp<std::int64_t>(scarcity, 0, StreamLedger::kScarce);
 }
 
-// Requires: all that the ledgers have is written down.
-void Recorder::share_out(const BlockLedger* asks) noexcept {
+// Requires: all that the ledgers have is written down, and those that take part were added.
+void Recorder::share_out(BlockLedger::Room& room, const BlockLedger* asks) noexcept {
   ++grants_;
-  BlockLedger::Room room(kept_);
-  for_each_ledger([&](BlockLedger& ledger) {
-    if (ledger.takes_part()) room.add(ledger, asks == &ledger);
-  });
-  room.share_out();
+  room.share_out(kept_);
   ledger_.begin(room, asks == &ledger_);
   if (sharing_ != 0) shared_.begin(room, asks == &shared_);
   for (StreamLedger* stream : streams_) {
@@ -107,7 +107,11 @@ void Recorder::count_release(MemoryStats& stats, PoolKind pool, std::int64_t byt
 
 void Recorder::forget_peaks() noexcept {
   visit_stats(kept_, [](Stat& stat) { stat.peak = stat.current; });
-  share_out(nullptr);
+  BlockLedger::Room room;
+  for_each_ledger([&](const BlockLedger& ledger) {
+    if (ledger.takes_part()) room.add(ledger, false);
+  });
+  share_out(room, nullptr);
 }
 
 void Recorder::reset_peaks() {

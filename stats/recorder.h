@@ -292,7 +292,7 @@ class Recorder {
   bool write_down(const BlockLedger* asks = nullptr) noexcept;
   // By a ledger that said that a peak may have moved.
   void ask_for_room(Attribution of) noexcept;
-  void share_out(const BlockLedger* asks) noexcept;
+  void share_out(BlockLedger::Room& room, const BlockLedger* asks) noexcept;
   // Peaks begin anew. Requires: the ledgers were written down just now.
   void forget_peaks() noexcept;
   void keep_tag(TagId tag);

@@ -13,7 +13,7 @@ BlockLedger ledger_that_had(int blocks) {
   BlockLedger ledger;
   for (int i = 0; i < blocks; ++i) static_cast<void>(ledger.came(PoolKind::small, 512, 512, {}));
   ledger.close(stats);
-  ledger.begin(BlockLedger::Room(stats), false);
+  ledger.begin(BlockLedger::Room(), false);
   for (int i = 0; i < blocks; ++i) static_cast<void>(ledger.went(PoolKind::small, 512, 512, {}));
   ledger.close(stats);
   return ledger;
@@ -26,10 +26,10 @@ void share_out(BlockLedger& first, BlockLedger& second, int blocks, bool is_aske
     for (Stat* part : {&stat->small_pool, &stat->all}) part->peak = 512LL * blocks;
   for (PoolStat* stat : {&stats.allocation, &stats.active})
     for (Stat* part : {&stat->small_pool, &stat->all}) part->peak = blocks;
-  BlockLedger::Room room(stats);
+  BlockLedger::Room room;
   room.add(first, is_asked);
   room.add(second, false);
-  room.share_out();
+  room.share_out(stats);
   first.begin(room, is_asked);
   second.begin(room, false);
 }
