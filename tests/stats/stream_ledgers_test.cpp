@@ -204,14 +204,28 @@ TEST(StreamLedgers, StreamsThatTakeTurnsKeepTheirPartsWhileTheyRest) {
 
 TEST(StreamLedgers, OneThatRestsForLongLeavesItsPartToOthers) {
   World world;
-  give_room(world, 2, 10);
-  hold_and_free(world, 1, 1);
-  for (int i = 0; i < 100; ++i) world.allocate(0, 512, {});  // each a new peak
-  for (int i = 0; i < 100; ++i) world.free(0, 0);
-  world.recorder.reset_accumulated();
-  const std::uint64_t grants = world.recorder.grants();
+  give_room(world, 2, 0);
+  for (int i = 0; i < 50; ++i) world.allocate(1, 512, {});
   hold_and_free(world, 0, 100);
+  for (int i = 0; i < 50; ++i) world.free(1, 0);
+  for (int i = 0; i < 100; ++i) {
+    hold_and_free(world, 0, 1);
+    world.recorder.reset_accumulated();  // a grant that nobody asks for
+  }
+  const std::uint64_t grants = world.recorder.grants();
+  hold_and_free(world, 0, 150);
   EXPECT_EQ(world.recorder.grants(), grants);
+}
+
+TEST(StreamLedgers, SplitsThatCameAndWentAloneAreCounted) {
+  World world;
+  give_room(world, 1, 1);
+  world.recorder.reset_accumulated();
+  BlockLedger& ledger = world.ledgers[0].blocks;
+  ASSERT_TRUE(ledger.split(PoolKind::small, {-1, -512}));
+  ASSERT_TRUE(ledger.split(PoolKind::small, {1, 512}));
+  world.recorder.reset_peaks();
+  EXPECT_EQ(world.recorder.stats().inactive_split.all.allocated, 1);
 }
 
 // Once both came up to their most at one time each has room for that, whatever the other does.
