@@ -164,6 +164,8 @@ class DeviceAllocator : public StreamHits {
 
   // ended_streams.cpp
   [[nodiscard]] bool is_waited_for(std::uint64_t stream_id) const noexcept;
+  void forget_ended_streams() noexcept;
+  [[nodiscard]] bool inherit_from_ended(std::optional<StreamNumber> heir, Sectors least) noexcept;
   [[nodiscard]] Block* take_over_segment(const Request& request, Lock& lock);
   [[nodiscard]] bool order_behind(const std::shared_ptr<StreamEnd>& end, const Request& request, Lock& lock) noexcept;
 
@@ -251,7 +253,7 @@ class DeviceAllocator : public StreamHits {
                                                bool during_capture) noexcept;
   [[nodiscard]] std::size_t take_out(const Departure& departure, const Lock& lock) noexcept;
   void free_empty_arenas(Lock& lock) noexcept;
-  void drop_idle_paged_streams() noexcept;
+  void drop_idle_paged_streams(bool (*chosen)(const StreamHeap&)) noexcept;
 
   // paged_retirement.cpp
   void retire_mappings(Lock& lock) noexcept;

@@ -3,6 +3,10 @@
 
 #include "allocator/device_allocator.h"
 
+#include <memory>
+#include <optional>
+#include <utility>
+
 namespace cistern {
 
 // An event on the stream, and from now on nobody finds its pools by its id. Without the event its
@@ -34,6 +38,43 @@ void DeviceAllocator::end_stream(const StreamUse& stream) noexcept {
     private_pools_.for_each([&](PrivatePool& pool) { pool.streams.end_stream(stream.stream.id, end); });
   } catch (...) {  // no memory to note it: its blocks serve nobody until the next full flush
   }
+  forget_ended_streams();
+}
+
+// Streams that are over and have nothing any more, where there may be many: programs that make one for each request
+// have no end of them.
+void DeviceAllocator::forget_ended_streams() noexcept {
+  if (pools_.has_many_ended()) {
+    if (paged_ != nullptr) {
+      static_cast<void>(inherit_from_ended(std::nullopt, PagePlacement::kAllSectors));
+      drop_idle_paged_streams([](const StreamHeap& heap) { return heap.is_ended; });
+    }
+    pools_.drop_ended();
+  }
+  private_pools_.for_each([](PrivatePool& pool) {
+    if (pool.streams.has_many_ended()) pool.streams.drop_ended();
+  });
+}
+
+// What streams that are over left in pages, where their work is: nothing has to be ordered behind them. So much of it
+// is the heir's; without one all is the first one's: it lies side by side then, and the others can be forgotten. False:
+// there was nothing.
+bool DeviceAllocator::inherit_from_ended(std::optional<StreamNumber> heir, Sectors least) noexcept {
+  Sectors left = least;
+  try {
+    const DriverScope scope(api_, context_, true);  // a capture that nobody told us of stays whole
+    paged_->for_each_stream([&](StreamNumber number, const PagedMemory::Stream& stream) {
+      const StreamEnd* const end = stream.heap->is_ended ? stream.heap->end.get() : nullptr;
+      if (left <= 0 || end == nullptr || !paged_->placement.free_runs().has_any_of(number)) return;
+      if (end->event != nullptr && api_.event_query(end->event) != CUDA_SUCCESS) return;
+      if (heir)
+        left -= paged_->placement.inherit(number, *heir, left);
+      else
+        heir = number;
+    });
+  } catch (...) {  // no context, or no host memory: what is left stays whose it is
+  }
+  return left != least;
 }
 
 // Whether another thread waits for the stream, to unmap its pages or to give them to another.

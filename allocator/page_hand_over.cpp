@@ -122,6 +122,34 @@ void PagePlacement::change_hands(std::span<const FreeRun> pieces, StreamNumber t
   }
 }
 
+// The smallest run that has it all, else one of a page, else any.
+Sectors PagePlacement::inherit(StreamNumber from, StreamNumber to, Sectors least) {
+  catch_up();
+  freed_at_[static_cast<std::size_t>(to)] = mark_;
+  const PageSize page = table_.page();
+  Sectors sectors = 0;
+  while (sectors < least && free_.has_any_of(from)) {
+    const Sectors missing = least - sectors;
+    FreeRun run;
+    for (const Sectors size : {std::min(missing, page.sectors(table_.pages())), page.sectors(), Sectors{1}}) {
+      if (run.sectors != 0) break;
+      free_.by_size().for_each_from(from, size, [&run](RunNumber /*number*/, const RunNode& smallest) {
+        run = smallest.run();
+        return false;
+      });
+    }
+    if (const Sectors first = page.up(run.address); missing < run.end() - first)
+      run = {first, std::min(page.up(missing), run.end() - first), from};
+    free_.keep_room(2);  // one for what the take parts
+    free_.drop_room(2);
+    free_.take(run.address, run.sectors);
+    free_.give(run.address, run.sectors, to);
+    change_hands({&run, 1}, to);
+    sectors += run.sectors;
+  }
+  return sectors;
+}
+
 // What the log is to know of a place that bytes of other streams were handed over to; none of one that was gathered,
 // for then more changed hands than the block has. Throws std::bad_alloc.
 PlacementLog::Number PagePlacement::note_hand_over(const PagePlan& plan, KnownPlaces::Number known) {

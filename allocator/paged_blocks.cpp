@@ -141,6 +141,12 @@ std::optional<PagedBlock> DeviceAllocator::try_place(const Request& request, Gro
       continue;
     }
     if (plan.gather.empty() && plan.owners.empty()) return commit(plan, lock);
+    // Bytes of nobody: whatever streams may have of each other.
+    if (!wanted.may_take_others && creates(plan) && pools_.has_ended_streams() &&
+        inherit_from_ended(stream, placement.table().page().sectors(created_pages(plan)))) {
+      placement.abandon(plan);
+      continue;
+    }
     if (growth == Growth::unasked && creates(plan)) {
       placement.abandon(plan);
       return std::nullopt;

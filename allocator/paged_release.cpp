@@ -63,7 +63,7 @@ std::size_t DeviceAllocator::send_back(Departure& departure, std::vector<PlanOrd
     reclaimed_.notify_all();
   }
   free_empty_arenas(lock);
-  drop_idle_paged_streams();
+  drop_idle_paged_streams([](const StreamHeap&) { return true; });
   return released;
 }
 
@@ -167,10 +167,12 @@ void DeviceAllocator::free_empty_arenas(Lock& lock) noexcept {
 }
 
 // Streams without bytes: what stands for them goes, so that they can be forgotten.
-void DeviceAllocator::drop_idle_paged_streams() noexcept {
+void DeviceAllocator::drop_idle_paged_streams(bool (*chosen)(const StreamHeap&)) noexcept {
   paged_->for_each_stream([&](StreamNumber number, const PagedMemory::Stream& stream) {
     const bool is_alone = stream.heap->references == 1 && stream.heap->waiters == 0;
-    if (!is_alone || stream.segment->first != nullptr || paged_->placement.free_runs().has_any_of(number)) return;
+    if (!chosen(*stream.heap) || !is_alone || stream.segment->first != nullptr ||
+        paged_->placement.free_runs().has_any_of(number))
+      return;
     Segment* const segment = stream.segment;
     --stream.heap->references;
     paged_->remove(number);

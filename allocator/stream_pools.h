@@ -29,12 +29,17 @@ class StreamPools {
   }
   // Forgets streams without references: their ids never come again.
   void drop_unreferenced() noexcept;
+  // Those that are over alone. O(streams that are over).
+  void drop_ended() noexcept;
 
   // Whether the stream has pools here.
   [[nodiscard]] bool knows(std::uint64_t stream_id) const;
   // The stream is over: no look-up finds its pools any more. Throws std::bad_alloc, unchanged.
   void end_stream(std::uint64_t stream_id, const std::shared_ptr<StreamEnd>& end);
   [[nodiscard]] bool has_ended_streams() const { return !ended_.empty(); }
+  // Whether so many ended since it was looked last which of them can be forgotten that it is worth a look: O(1) a
+  // stream.
+  [[nodiscard]] bool has_many_ended() const { return ended_.size() > 2 * ended_kept_ + kFewEnded; }
 
   template <class Visit>
   void for_each(Visit&& visit) const {
@@ -47,7 +52,10 @@ class StreamPools {
   }
 
  private:
+  static constexpr std::size_t kFewEnded = 8;
+
   [[nodiscard]] StreamHeap& look_up(const StreamIdentity& stream);
+  void drop_unreferenced(std::vector<StreamHeap*>& pools) noexcept;
   [[nodiscard]] std::size_t place_of(std::uint64_t stream_id) const {
     std::size_t low = 0;
     for (std::size_t high = pools_.size(); low < high;) {
@@ -64,6 +72,7 @@ class StreamPools {
   PrivatePool* home_;
   std::vector<StreamHeap*> pools_;  // by ascending stream id
   std::vector<StreamHeap*> ended_;  // of streams that are over, in that order
+  std::size_t ended_kept_ = 0;      // of those, the last time that some were forgotten
   StreamHeap* last_ = nullptr;      // of the last look-up: most come in runs
 };
 
@@ -85,14 +94,22 @@ inline StreamHeap& StreamPools::look_up(const StreamIdentity& stream) {
 }
 
 inline void StreamPools::drop_unreferenced() noexcept {
-  const auto give_back = [this](StreamHeap* heap) {
+  drop_unreferenced(pools_);
+  drop_ended();
+  last_ = nullptr;
+}
+
+inline void StreamPools::drop_ended() noexcept {
+  drop_unreferenced(ended_);
+  ended_kept_ = ended_.size();
+}
+
+inline void StreamPools::drop_unreferenced(std::vector<StreamHeap*>& pools) noexcept {
+  std::erase_if(pools, [this](StreamHeap* heap) {
     if (heap->references != 0) return false;
     arena_.give_back(*heap);
     return true;
-  };
-  std::erase_if(pools_, give_back);
-  std::erase_if(ended_, give_back);
-  last_ = nullptr;
+  });
 }
 
 inline bool StreamPools::knows(std::uint64_t stream_id) const {

@@ -1,0 +1,236 @@
+// Programs that make a stream for each of their requests, as servers do: what streams left serves those that come, and
+// nothing is kept of streams that are over.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <random>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "runtime/driver_api.h"
+#include "tests/allocator/paged_fixture.h"
+#include "tests/byte_units.h"
+#include "tests/property.h"
+
+namespace cistern {
+namespace {
+
+using namespace std::chrono_literals;
+
+class StreamsThatComeAndEnd : public Paged, public ::testing::WithParamInterface<const char*> {
+ protected:
+  StreamsThatComeAndEnd() : Paged(1024 * kMega, GetParam()) {}
+
+  void end(StreamHandle stream) {
+    allocator.release_stream(stream);
+    driver.destroy_stream(stream);
+  }
+};
+
+// Events stand for all that is kept of a stream that is over: each has one until it is forgotten.
+TEST_P(StreamsThatComeAndEnd, LeaveNothing) {
+  constexpr int kAtATime = 4;
+  for (int round = 0; round < 200; ++round) {
+    std::vector<StreamHandle> streams;
+    std::vector<void*> blocks;
+    for (int i = 0; i < kAtATime; ++i) {
+      streams.push_back(driver.create_stream());
+      for (std::size_t k = 1; k <= 6; ++k) {
+        const std::size_t bytes = k * 700'000 + static_cast<std::size_t>(round % 7) * 100'000;
+        blocks.push_back(take(bytes, streams.back()));
+        work(blocks.back(), bytes, streams.back());
+      }
+    }
+    give_all(blocks);
+    for (const StreamHandle stream : streams) end(stream);
+    driver.run_until_idle();
+  }
+  EXPECT_LE(driver.calls("cuEventCreate"), 40U);
+  EXPECT_LE(reserved(), mebibytes(100)) << "four streams have up to 75 MiB";
+  judge();
+}
+
+INSTANTIATE_TEST_SUITE_P(Policies, StreamsThatComeAndEnd,
+                         ::testing::Values("oom_dump:off,policy:classic", "oom_dump:off,policy:expandable",
+                                           "oom_dump:off,policy:paged", "oom_dump:off,policy:paged,decay_ms:1",
+                                           "oom_dump:off,policy:paged,stream_hand_over:never",
+                                           "oom_dump:off,policy:paged,stream_hand_over:done"));
+
+// Streams have nothing of each other's, but what streams that are over left.
+class StreamsThatShareNothing : public Paged {
+ protected:
+  StreamsThatShareNothing() : Paged(1024 * kMega, "oom_dump:off,policy:paged,stream_hand_over:never") {}
+  void end_with(std::size_t bytes) { end_a_stream_at_work(bytes, true); }
+};
+
+TEST_F(StreamsThatShareNothing, HaveWhatAStreamLeftWhoseWorkIsOver) {
+  end_with(16 * kMega);
+  driver.run_until_idle();
+  const StreamHandle next = driver.create_stream();
+  void* const block = take(16 * kMega, next);
+  work(block, 16 * kMega, next);
+  EXPECT_EQ(reserved(), mebibytes(16));
+  give(block);
+  driver.run_until_idle();
+  judge();
+}
+
+TEST_F(StreamsThatShareNothing, HaveNothingOfAStreamThatIsStillAtWork) {
+  end_with(16 * kMega);
+  const StreamHandle next = driver.create_stream();
+  void* const block = take(16 * kMega, next);
+  work(block, 16 * kMega, next);
+  EXPECT_EQ(reserved(), mebibytes(32));
+  EXPECT_EQ(driver.host_synchronizations(), 0U);
+  give(block);
+  driver.run_until_idle();
+  judge();
+}
+
+TEST_F(StreamsThatShareNothing, HaveAsMuchOfItAsTheyNeed) {
+  end_with(64 * kMega);
+  driver.run_until_idle();
+  const StreamHandle one = driver.create_stream();
+  const StreamHandle other = driver.create_stream();
+  void* const small = take(3 * kMega, one);
+  void* const large = take(60 * kMega, other);
+  EXPECT_EQ(reserved(), mebibytes(64));
+  give_all({small, large});
+  judge();
+}
+
+TEST_F(StreamsThatShareNothing, HaveNothingOfAStreamWithoutAnEvent) {
+  const StreamHandle stream = driver.create_stream();
+  void* const block = take(16 * kMega, stream);
+  work(block, 16 * kMega, stream);
+  give(block);
+  driver.fail_call("cuEventRecord", 1, CUDA_ERROR_LAUNCH_FAILED);
+  allocator.release_stream(stream);
+  driver.run_until_idle();
+  void* const next = take(16 * kMega, driver.create_stream());
+  EXPECT_EQ(reserved(), mebibytes(32));
+  give(next);
+  judge();
+}
+
+// A capture of the user's own, of which the allocator is not told, and which forbids to ask for events.
+TEST_F(StreamsThatShareNothing, AskForEventsInNobodysCapture) {
+  end_with(16 * kMega);
+  driver.run_until_idle();
+  const StreamHandle captured = driver.create_stream();
+  const StreamHandle next = driver.create_stream();
+  ASSERT_EQ(driver.api().stream_begin_capture(captured, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
+  void* const block = take(16 * kMega, next);
+  CUgraph graph = nullptr;
+  EXPECT_EQ(driver.api().stream_end_capture(captured, &graph), CUDA_SUCCESS);
+  EXPECT_EQ(driver.api().graph_destroy(graph), CUDA_SUCCESS);
+  EXPECT_EQ(reserved(), mebibytes(16));
+  give(block);
+}
+
+// Random programs whose streams come and end, with the race detector and the heap's own checks.
+class ProgramsOfStreamsThatEnd : public StreamsThatComeAndEnd {
+ protected:
+  // Handles come again.
+  struct Alive {
+    StreamHandle handle;
+    int number;
+    friend bool operator==(const Alive&, const Alive&) = default;
+  };
+  struct Live {
+    void* address;
+    std::size_t bytes;
+    Alive stream;
+  };
+
+  ProgramsOfStreamsThatEnd() {
+    EXPECT_EQ(driver.api().primary_ctx_retain(&context_, 0), CUDA_SUCCESS);
+    EXPECT_EQ(driver.api().ctx_set_current(context_), CUDA_SUCCESS);
+  }
+  ~ProgramsOfStreamsThatEnd() override {
+    EXPECT_EQ(driver.api().ctx_set_current(nullptr), CUDA_SUCCESS);
+    EXPECT_EQ(driver.api().primary_ctx_release(0), CUDA_SUCCESS);
+  }
+
+  // Work of another stream on the block, behind what its own has queued.
+  void use(const Live& block, StreamHandle stream) {
+    CUevent event = nullptr;
+    ASSERT_EQ(driver.api().event_create(&event, CU_EVENT_DISABLE_TIMING), CUDA_SUCCESS);
+    EXPECT_EQ(driver.api().event_record(event, block.stream.handle), CUDA_SUCCESS);
+    EXPECT_EQ(driver.api().stream_wait_event(stream, event, 0), CUDA_SUCCESS);
+    EXPECT_EQ(driver.api().event_destroy(event), CUDA_SUCCESS);
+    work(block.address, block.bytes, stream);
+    allocator.record_stream(block.address, stream);
+  }
+
+  void run(std::uint32_t seed, int operations) {
+    std::mt19937_64 random(seed);
+    std::vector<Alive> streams = {{driver.create_stream(), 0}};
+    std::vector<Live> live;
+    std::set<void*> used;
+    const auto any = [&](const auto& of) { return of.begin() + static_cast<std::ptrdiff_t>(random() % of.size()); };
+    for (int i = 0; i < operations; ++i) {
+      const std::uint64_t choice = random() % 100;
+      const Alive stream = *any(streams);
+      if (choice < 42) {
+        const std::size_t bytes = 1 + random() % (choice < 10 ? 9 * kMega : kMega);
+        live.push_back({take(bytes, stream.handle), bytes, stream});
+        work(live.back().address, bytes, stream.handle);
+      } else if (choice < 50 && !live.empty()) {
+        // One more use of the same block would race with the one before.
+        const Live block = *any(live);
+        const bool is_alive = std::ranges::find(streams, block.stream) != streams.end();
+        if (is_alive && used.insert(block.address).second) use(block, stream.handle);
+      } else if (choice < 86 && !live.empty()) {
+        const auto block = any(live);
+        give(block->address);
+        used.erase(block->address);
+        live.erase(block);
+      } else if (choice < 89) {
+        driver.step();
+      } else if (choice < 91) {
+        driver.run_until_idle();
+      } else if (choice < 95 && streams.size() < 6) {
+        streams.push_back({driver.create_stream(), i});
+      } else if (choice < 99 && streams.size() > 1) {
+        const auto one = any(streams);
+        end(one->handle);
+        streams.erase(one);
+      } else if (choice == 99) {
+        allocator.empty_cache();
+      }
+      if (i % 50 == 0) allocator.check();
+    }
+    for (const Live& block : live) give(block.address);
+    for (const Alive& stream : streams) end(stream.handle);
+    driver.run_until_idle();
+    judge();
+    allocator.empty_cache();
+    EXPECT_EQ(driver.used_bytes(), 0U);
+  }
+
+ private:
+  CUcontext context_ = nullptr;
+};
+
+TEST_P(ProgramsOfStreamsThatEnd, AreSound) {
+  for (std::uint32_t seed = 1; seed <= static_cast<std::uint32_t>(scaled_programs(100)); ++seed) {
+    run(seed, 600);
+    if (HasFailure()) FAIL() << "seed " << seed;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Policies, ProgramsOfStreamsThatEnd,
+                         ::testing::Values("oom_dump:off,policy:classic", "oom_dump:off,policy:expandable",
+                                           "oom_dump:off,policy:paged", "oom_dump:off,policy:paged,decay_ms:1",
+                                           "oom_dump:off,policy:paged,stream_hand_over:never",
+                                           "oom_dump:off,policy:paged,stream_hand_over:wait"));
+
+}  // namespace
+}  // namespace cistern
