@@ -125,7 +125,6 @@ void PagePlacement::change_hands(std::span<const FreeRun> pieces, StreamNumber t
 // The smallest run that has it all, else one of a page, else any.
 Sectors PagePlacement::inherit(StreamNumber from, StreamNumber to, Sectors least) {
   catch_up();
-  freed_at_[static_cast<std::size_t>(to)] = mark_;
   const PageSize page = table_.page();
   Sectors sectors = 0;
   while (sectors < least && free_.has_any_of(from)) {

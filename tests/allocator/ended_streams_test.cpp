@@ -151,6 +151,17 @@ TEST_F(EndedStreamsTest, AWaitThatIsRefusedLeavesTheMemoryWhereItIs) {
   EXPECT_EQ(allocator_.allocate(30 * kMega, heir_), block);
 }
 
+// An event is kept for each stream that is.
+TEST_F(EndedStreamsTest, APrivatePoolForgetsStreamsThatAreOver) {
+  const MemPool pool(allocator_);
+  for (int i = 0; i < 100; ++i) {
+    const StreamHandle stream = driver_.create_stream();
+    allocator_.deallocate(pool.allocate(30 * kMega, stream));
+    end(stream);
+  }
+  EXPECT_LE(driver_.calls("cuEventCreate"), 20U);
+}
+
 TEST_F(EndedStreamsTest, TheEventsOfStreamsAreReused) {
   for (int i = 0; i < 50; ++i) {
     const StreamHandle stream = driver_.create_stream();

@@ -134,6 +134,24 @@ TEST_F(StreamsThatShareNothing, AskForEventsInNobodysCapture) {
   give(block);
 }
 
+// What is known of streams that go on stays, also of one without bytes.
+TEST_F(Paged, StreamsThatEndLeaveThoseThatLive) {
+  const StreamHandle from = driver.create_stream();
+  const StreamHandle to = driver.create_stream();
+  give(take(16 * kMega, from));
+  void* const block = take(16 * kMega, to);
+  ASSERT_EQ(allocator.hand_over_stats().size(), 1U);
+  for (int i = 0; i < 50; ++i) {
+    end_a_stream_at_work(kMega, true);
+    driver.run_until_idle();
+  }
+  const std::vector<HandOverStats> stats = allocator.hand_over_stats();
+  EXPECT_TRUE(std::ranges::any_of(
+      stats, [&](const HandOverStats& pair) { return pair.from == reinterpret_cast<std::intptr_t>(from); }));
+  give(block);
+  judge();
+}
+
 // Random programs whose streams come and end, with the race detector and the heap's own checks.
 class ProgramsOfStreamsThatEnd : public StreamsThatComeAndEnd {
  protected:
