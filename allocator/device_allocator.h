@@ -165,7 +165,9 @@ class DeviceAllocator : public StreamHits {
   // ended_streams.cpp
   [[nodiscard]] bool is_waited_for(std::uint64_t stream_id) const noexcept;
   void forget_ended_streams() noexcept;
-  [[nodiscard]] bool inherit_from_ended(std::optional<StreamNumber> heir, Sectors least) noexcept;
+  [[nodiscard]] bool left_idle_bytes(const StreamHeap& heap) const noexcept;
+  void join_idle_bytes() noexcept;
+  [[nodiscard]] bool inherit_idle_bytes(StreamNumber heir, Sectors least) noexcept;
   [[nodiscard]] Block* take_over_segment(const Request& request, Lock& lock);
   [[nodiscard]] bool order_behind(const std::shared_ptr<StreamEnd>& end, const Request& request, Lock& lock) noexcept;
 

@@ -46,7 +46,7 @@ void DeviceAllocator::end_stream(const StreamUse& stream) noexcept {
 void DeviceAllocator::forget_ended_streams() noexcept {
   if (pools_.has_many_ended()) {
     if (paged_ != nullptr) {
-      static_cast<void>(inherit_from_ended(std::nullopt, PagePlacement::kAllSectors));
+      join_idle_bytes();
       drop_idle_paged_streams([](const StreamHeap& heap) { return heap.is_ended; });
     }
     pools_.drop_ended();
@@ -56,23 +56,46 @@ void DeviceAllocator::forget_ended_streams() noexcept {
   });
 }
 
-// What streams that are over left in pages, where their work is: nothing has to be ordered behind them. So much of it
-// is the heir's; without one all is the first one's: it lies side by side then, and the others can be forgotten. False:
-// there was nothing.
-bool DeviceAllocator::inherit_from_ended(std::optional<StreamNumber> heir, Sectors least) noexcept {
-  Sectors left = least;
+// Whether it left free bytes in pages that nothing has to be ordered behind. Requires: the context is current.
+bool DeviceAllocator::left_idle_bytes(const StreamHeap& heap) const noexcept {
+  return heap.is_ended && heap.end != nullptr && heap.paged_stream >= 0 &&
+         paged_->placement.free_runs().has_any_of(heap.paged_stream) &&
+         (heap.end->event == nullptr || api_.event_query(heap.end->event) == CUDA_SUCCESS);
+}
+
+// They are one stream's then: what lies side by side is one, and the others can be forgotten. The first one's, so that
+// streams that come have the numbers again that those before had: the log knows their places by these.
+void DeviceAllocator::join_idle_bytes() noexcept {
   try {
     const DriverScope scope(api_, context_, true);  // a capture that nobody told us of stays whole
+    std::optional<StreamNumber> heir;
     paged_->for_each_stream([&](StreamNumber number, const PagedMemory::Stream& stream) {
-      const StreamEnd* const end = stream.heap->is_ended ? stream.heap->end.get() : nullptr;
-      if (left <= 0 || end == nullptr || !paged_->placement.free_runs().has_any_of(number)) return;
-      if (end->event != nullptr && api_.event_query(end->event) != CUDA_SUCCESS) return;
+      if (!left_idle_bytes(*stream.heap)) return;
       if (heir)
-        left -= paged_->placement.inherit(number, *heir, left);
+        paged_->placement.inherit(number, *heir);
       else
         heir = number;
     });
   } catch (...) {  // no context, or no host memory: what is left stays whose it is
+  }
+}
+
+// So many of them are the heir's. False: there were none.
+bool DeviceAllocator::inherit_idle_bytes(StreamNumber heir, Sectors least) noexcept {
+  if (!pools_.has_ended_streams()) return false;
+  constexpr int kMostAsked = 32;  // in vain: mostly those that ended first are over first
+  int asked = 0;
+  Sectors left = least;
+  try {
+    const DriverScope scope(api_, context_, true);
+    pools_.for_each_ended([&](const StreamHeap& ended) {
+      if (left <= 0 || asked == kMostAsked) return;
+      if (left_idle_bytes(ended))
+        left -= paged_->placement.inherit(ended.paged_stream, heir, left);
+      else
+        ++asked;
+    });
+  } catch (...) {  // as above
   }
   return left != least;
 }

@@ -16,7 +16,8 @@
 //   Departure leaving = placement.leave(...);      // has wholly free handles to itself
 //   without the lock: unmap and release them, noting what is gone
 //   placement.left(leaving);
-// Only take_known, plan_known, plan and leave take host memory; they throw std::bad_alloc with nothing changed.
+// Only take_known, plan_known, plan, leave and inherit take host memory; they throw std::bad_alloc with nothing
+// changed, but for inherit.
 //
 // A block that comes to a known place in a known state, and any block that goes, is noted with its place alone: the
 // free runs, and the homes of handles, are brought up to date by who looks at them next (page_shortcut.cpp). What
@@ -180,7 +181,8 @@ class PagePlacement {
   // Of all streams: what each came up to, at its own time. O(streams).
   void begin_peaks() noexcept;
   // Free bytes of the one stream are the other's: so many, or somewhat more, in whole pages where there are some; or
-  // all. Returns how many. Throws std::bad_alloc, with less than that done. O(log n) for each run.
+  // all. Returns how many. Throws std::bad_alloc, with less than that done. O(log n) for each run, and O(handles in
+  // it).
   static constexpr Sectors kAllSectors = std::numeric_limits<Sectors>::max();
   Sectors inherit(StreamNumber from, StreamNumber to, Sectors least = kAllSectors);
   // Of one, whose number is to be another's. Requires: nothing of it is live.

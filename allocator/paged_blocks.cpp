@@ -123,6 +123,7 @@ std::optional<PagedBlock> DeviceAllocator::try_place(const Request& request, Gro
   claim_known_place(request, wanted, lock);
   bool may_claim_more = true;
   bool was_refused = false;  // others' bytes
+  bool has_inherited = false;
   const bool must_be_done = options_.stream_hand_over == StreamHandOver::done && growth != Growth::left;
   for (;;) {
     wait_for_grants(lock);  // whenever the lock was given up, and while no plan is out
@@ -134,6 +135,13 @@ std::optional<PagedBlock> DeviceAllocator::try_place(const Request& request, Gro
       may_claim_more = claim_for(plan, request, lock);
       if (may_claim_more || is_placed) continue;
     }
+    // Bytes of nobody, whatever streams may have of each other. Where memory can be created as much as is asked for,
+    // once, for what there is may be none that serves it.
+    const bool lacks_memory = !is_placed || (creates(plan) && !std::exchange(has_inherited, true));
+    if (lacks_memory && !wanted.may_take_others && inherit_idle_bytes(stream, wanted.sectors)) {
+      if (is_placed) placement.abandon(plan);
+      continue;
+    }
     if (!is_placed) return std::nullopt;
     if (!wanted.may_take_others && !was_refused && creates(plan) && takes_others_instead(stream)) {
       placement.abandon(plan);
@@ -141,12 +149,6 @@ std::optional<PagedBlock> DeviceAllocator::try_place(const Request& request, Gro
       continue;
     }
     if (plan.gather.empty() && plan.owners.empty()) return commit(plan, lock);
-    // Bytes of nobody: whatever streams may have of each other.
-    if (!wanted.may_take_others && creates(plan) && pools_.has_ended_streams() &&
-        inherit_from_ended(stream, placement.table().page().sectors(created_pages(plan)))) {
-      placement.abandon(plan);
-      continue;
-    }
     if (growth == Growth::unasked && creates(plan)) {
       placement.abandon(plan);
       return std::nullopt;

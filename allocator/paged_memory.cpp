@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <functional>
 #include <map>
 #include <utility>
 
@@ -41,6 +42,7 @@ PagedMemory::PagedMemory(const DriverApi& api, PageSource& source, std::size_t d
 StreamNumber PagedMemory::add(const Stream& stream) {
   auto number = static_cast<StreamNumber>(streams_.size());
   if (!unused_.empty()) {
+    std::pop_heap(unused_.begin(), unused_.end(), std::greater<>());
     number = unused_.back();
     unused_.pop_back();
     streams_[static_cast<std::size_t>(number)] = stream;

@@ -21,6 +21,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -61,6 +62,7 @@ class PagedMemory {
     one.heap->paged_stream = -1;
     one = {};
     unused_.push_back(stream);  // there is room
+    std::push_heap(unused_.begin(), unused_.end(), std::greater<>());
   }
   [[nodiscard]] StreamMarks& marks(StreamNumber number) { return streams_[static_cast<std::size_t>(number)].marks; }
   [[nodiscard]] const Stream& stream(StreamNumber number) const { return streams_[static_cast<std::size_t>(number)]; }
@@ -185,7 +187,7 @@ class PagedMemory {
   };
 
   std::vector<Stream> streams_;       // by number
-  std::vector<StreamNumber> unused_;  // numbers that are nobody's; has room for all
+  std::vector<StreamNumber> unused_;  // numbers that are nobody's, as a heap, the least first; has room for all
   std::vector<Base> bases_;           // of arenas
   std::vector<PageTable::Arena> unfreed_arenas_;
   UnderWay* under_way_ = nullptr;

@@ -26,9 +26,11 @@ bool DeviceAllocator::takes_others_instead(StreamNumber stream) const noexcept {
          placement.table().pages() > paged_->parting.most_pages(placement.table().page().whole(placement.peak_live()));
 }
 
-// Of a request that its stream's own known places do not serve.
+// Of a request that its stream's own known places do not serve. What streams that are over left nobody loses.
 void DeviceAllocator::consider_parting(const PagePlan& plan) noexcept {
-  if (!paged_->parting.note(!plan.owners.empty())) return;
+  const bool has_others = std::any_of(plan.owners.begin(), plan.owners.end(),
+                                      [this](StreamNumber owner) { return !paged_->stream(owner).heap->is_ended; });
+  if (!paged_->parting.note(has_others)) return;
   PagePlacement& placement = paged_->placement;
   const PageSize page = placement.table().page();
   paged_->parting.end_round(placement.table().pages(), page.whole(placement.sum_of_peaks()));

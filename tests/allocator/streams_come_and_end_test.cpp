@@ -105,6 +105,61 @@ TEST_F(StreamsThatShareNothing, HaveAsMuchOfItAsTheyNeed) {
   judge();
 }
 
+// What lies scattered is gathered only where there is as much as was ever live: a request that creates all the same has
+// not had all of it.
+TEST_F(StreamsThatShareNothing, LeaveWhatDoesNotServeThem) {
+  give(take(512 * kMega));
+  allocator.empty_cache();
+  const StreamHandle stream = driver.create_stream();
+  std::vector<void*> blocks;
+  for (int i = 0; i < 100; ++i) blocks.push_back(take(2 * kMega, stream));
+  for (std::size_t i = 0; i < 100; i += 2) give(blocks[i]);
+  allocator.release_stream(stream);
+  void* const large = take(8 * kMega, driver.create_stream());
+  const std::int64_t had = reserved();
+  std::vector<void*> small;
+  for (int i = 0; i < 40; ++i) small.push_back(take(2 * kMega, driver.create_stream()));
+  EXPECT_EQ(reserved(), had);
+  give(large);
+  give_all(small);
+  for (std::size_t i = 1; i < 100; i += 2) give(blocks[i]);
+  judge();
+}
+
+TEST_F(StreamsThatShareNothing, HaveWhatStreamsLeftWhereALimitLetsThemCreateNone) {
+  allocator.set_memory_fraction(16.0 / 1024);
+  for (int i = 0; i < 4; ++i) {
+    end_with(16 * kMega);
+    driver.run_until_idle();
+  }
+  EXPECT_EQ(driver.calls("cuMemUnmap"), 0U);
+  EXPECT_EQ(allocator.memory_stats().num_alloc_retries, 0);
+  judge();
+}
+
+// Which a flush does not bring.
+TEST_F(StreamsThatShareNothing, HavePartsOfPagesAtALimit) {
+  allocator.set_memory_fraction(6.0 / 1024);
+  const StreamHandle stream = driver.create_stream();
+  void* const stays = take(5 * kMega, stream);
+  give(take(kMega, stream));
+  ASSERT_EQ(reserved(), mebibytes(6));
+  allocator.release_stream(stream);
+  void* const next = take(kMega, driver.create_stream());
+  EXPECT_EQ(allocator.memory_stats().num_alloc_retries, 0);
+  give_all({stays, next});
+  judge();
+}
+
+TEST_F(StreamsThatShareNothing, AskFewOfManyThatAreStillAtWork) {
+  for (int i = 0; i < 100; ++i) end_with(2 * kMega);
+  const std::uint64_t queries = driver.calls("cuEventQuery");
+  give(take(2 * kMega, driver.create_stream()));
+  EXPECT_LE(driver.calls("cuEventQuery") - queries, 40U);
+  driver.run_until_idle();
+  judge();
+}
+
 TEST_F(StreamsThatShareNothing, HaveNothingOfAStreamWithoutAnEvent) {
   const StreamHandle stream = driver.create_stream();
   void* const block = take(16 * kMega, stream);
@@ -132,6 +187,22 @@ TEST_F(StreamsThatShareNothing, AskForEventsInNobodysCapture) {
   EXPECT_EQ(driver.api().graph_destroy(graph), CUDA_SUCCESS);
   EXPECT_EQ(reserved(), mebibytes(16));
   give(block);
+}
+
+// Streams that have what others left save memory, and no stream loses by it: they do not part (stream_parting.h).
+TEST_F(Paged, StreamsOneAfterTheOtherHaveNoMoreThanOne) {
+  std::int64_t of_one = 0;
+  for (int i = 0; i < 500; ++i) {
+    const StreamHandle stream = driver.create_stream();
+    std::vector<void*> blocks;
+    for (std::size_t k = 1; k <= 20; ++k) blocks.push_back(take(k * 300'000, stream));
+    give_all(blocks);
+    allocator.release_stream(stream);
+    driver.destroy_stream(stream);
+    if (i == 0) of_one = reserved();
+  }
+  EXPECT_LE(reserved(), of_one + mebibytes(2));
+  judge();
 }
 
 // What is known of streams that go on stays, also of one without bytes.
