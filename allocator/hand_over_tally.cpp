@@ -1,6 +1,7 @@
 #include "allocator/hand_over_tally.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 namespace cistern {
@@ -12,7 +13,9 @@ constexpr int kMostStalls = 16;
 }  // namespace
 
 void HandOverTally::provide(StreamNumber to, std::span<const StreamNumber> from) {
-  const auto count = static_cast<std::size_t>(to) + 1;
+  const StreamNumber last =
+      std::accumulate(from.begin(), from.end(), to, [](auto a, auto b) { return std::max(a, b); });
+  const auto count = static_cast<std::size_t>(last) + 1;
   if (streams_.size() < count) streams_.resize(count);
   for (const StreamNumber one : from) pairs_.try_emplace(key_of(to, one));
 }
@@ -38,10 +41,10 @@ void HandOverTally::held_up(StreamNumber to, std::int64_t came, std::int64_t wen
 void HandOverTally::share_anew() noexcept { std::fill(streams_.begin(), streams_.end(), Stream{}); }
 
 void HandOverTally::forget(StreamNumber stream) noexcept {
-  std::erase_if(pairs_, [stream](const auto& entry) {
-    return static_cast<StreamNumber>(entry.first >> 32) == stream ||
-           static_cast<StreamNumber>(entry.first & ~std::uint32_t{0}) == stream;
-  });
+  for (StreamNumber other = 0; static_cast<std::size_t>(other) < streams_.size(); ++other) {
+    pairs_.erase(key_of(stream, other));
+    pairs_.erase(key_of(other, stream));
+  }
   const auto index = static_cast<std::size_t>(stream);
   if (index < streams_.size()) streams_[index] = {};
 }

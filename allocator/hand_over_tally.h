@@ -6,7 +6,7 @@
 // A stream stands alone when it was stalled 16 times while 32 blocks came to it: streams that alternate, or that hand
 // buffers on, would do one after the other what they could do at once (decision 33). What is held up with no free of
 // the stream's in between is one stall: who asks for many blocks at once waits once.
-// Complexity: O(1) expected. Not thread-safe: the heap's lock is held.
+// Complexity: O(1) expected, to forget a stream O(streams). Not thread-safe: the heap's lock is held.
 
 #include <cstddef>
 #include <cstdint>
@@ -64,7 +64,7 @@ class HandOverTally {
   }
 
   std::unordered_map<std::uint64_t, Pair> pairs_;
-  std::vector<Stream> streams_;  // by number
+  std::vector<Stream> streams_;  // by number; of all that are in pairs
 };
 
 }  // namespace cistern

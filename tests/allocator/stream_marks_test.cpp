@@ -125,6 +125,10 @@ TEST_F(HandOverTallyTest, PairsAreOfNobodyWhoIsGone) {
   EXPECT_EQ(figures(), (std::vector<Figures>{{2, 1, 1, 0}})) << "nobody provided for it";
   tally_.reset();
   EXPECT_TRUE(figures().empty());
+  tally_.provide(0, std::vector<StreamNumber>{2});
+  tally_.note(0, 2, 1, false);
+  tally_.forget(0);
+  EXPECT_TRUE(figures().empty());
 }
 
 }  // namespace
