@@ -74,6 +74,45 @@ TEST(NoHostMemoryPlacementTest, WhatIsPlannedEndsWithoutHostMemory) {
   EXPECT_GT(placement.counts().chosen, 0);
 }
 
+// Runs that are parted for an heir take none of the room that blocks keep for their frees.
+TEST(NoHostMemoryPlacementTest, WhatIsInheritedLeavesRoomForFrees) {
+  std::mt19937_64 random(20261128);
+  int refused = 0;
+  for (int round = 0; round < 100; ++round) {
+    PagePlacement placement(kPageOf128);
+    WillingDriver driver;
+    std::vector<PagedBlock> live;
+    const auto put = [&](Sectors sectors, StreamNumber stream) {
+      PagePlan plan = placement.plan({sectors, stream});
+      EXPECT_TRUE(plan.gather.empty() || carry_out(plan.gather, driver));
+      live.push_back(placement.commit(plan));
+    };
+    const auto drop = [&](std::size_t to) {
+      for (; live.size() > to; live.pop_back()) {
+        std::swap(live[random() % live.size()], live.back());
+        placement.freed(live.back());
+        placement.settle(live.back());
+      }
+      static_cast<void>(placement.free_runs());
+    };
+    put(1, 1);
+    put(1, 2);
+    for (std::uint64_t left = 20 + random() % 50; left > 0; --left) put(static_cast<Sectors>(1 + random() % 9000), 0);
+    drop(live.size() / 2);
+    const HostMemoryIsGone none;
+    const Sectors had = placement.free_runs().sectors();
+    try {
+      // By turns, so that pages side by side stay parted.
+      for (StreamNumber heir = 1; placement.inherit(0, heir, 1) != 0;) heir = 3 - heir;
+    } catch (const std::bad_alloc&) {
+      ++refused;
+    }
+    EXPECT_EQ(placement.free_runs().sectors(), had);
+    drop(0);
+  }
+  EXPECT_GT(refused, 0);
+}
+
 // Random sizes, with a log of so many entries; perhaps without host memory when half of the plans are committed, so
 // that the log may not know yet how many pages there are.
 int fits_without_host_memory(std::size_t log_entries, bool commits_without) {

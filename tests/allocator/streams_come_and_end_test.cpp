@@ -192,7 +192,7 @@ TEST_F(StreamsThatShareNothing, AskForEventsInNobodysCapture) {
 // Streams that have what others left save memory, and no stream loses by it: they do not part (stream_parting.h).
 TEST_F(Paged, StreamsOneAfterTheOtherHaveNoMoreThanOne) {
   std::int64_t of_one = 0;
-  for (int i = 0; i < 500; ++i) {
+  for (int i = 0; i < 1200; ++i) {
     const StreamHandle stream = driver.create_stream();
     std::vector<void*> blocks;
     for (std::size_t k = 1; k <= 20; ++k) blocks.push_back(take(k * 300'000, stream));
