@@ -165,7 +165,8 @@ class DeviceAllocator : public StreamHits {
   // ended_streams.cpp
   [[nodiscard]] bool is_waited_for(std::uint64_t stream_id) const noexcept;
   void forget_ended_streams() noexcept;
-  [[nodiscard]] bool left_idle_bytes(const StreamHeap& heap) const noexcept;
+  [[nodiscard]] bool left_bytes(const StreamHeap& heap) const noexcept;
+  [[nodiscard]] bool is_work_over(const StreamEnd& end) const noexcept;
   void join_idle_bytes() noexcept;
   [[nodiscard]] bool inherit_idle_bytes(StreamNumber heir, Sectors least) noexcept;
   [[nodiscard]] Block* take_over_segment(const Request& request, Lock& lock);

@@ -56,11 +56,15 @@ void DeviceAllocator::forget_ended_streams() noexcept {
   });
 }
 
-// Whether it left free bytes in pages that nothing has to be ordered behind. Requires: the context is current.
-bool DeviceAllocator::left_idle_bytes(const StreamHeap& heap) const noexcept {
+// Whether it left free bytes in pages, of which it is known when they may be had.
+bool DeviceAllocator::left_bytes(const StreamHeap& heap) const noexcept {
   return heap.is_ended && heap.end != nullptr && heap.paged_stream >= 0 &&
-         paged_->placement.free_runs().has_any_of(heap.paged_stream) &&
-         (heap.end->event == nullptr || api_.event_query(heap.end->event) == CUDA_SUCCESS);
+         paged_->placement.free_runs().has_any_of(heap.paged_stream);
+}
+
+// Whether nothing has to be ordered behind them. Requires: the context is current.
+bool DeviceAllocator::is_work_over(const StreamEnd& end) const noexcept {
+  return end.event == nullptr || api_.event_query(end.event) == CUDA_SUCCESS;
 }
 
 // They are one stream's then: what lies side by side is one, and the others can be forgotten. The first one's, so that
@@ -70,7 +74,7 @@ void DeviceAllocator::join_idle_bytes() noexcept {
     const DriverScope scope(api_, context_, true);  // a capture that nobody told us of stays whole
     std::optional<StreamNumber> heir;
     paged_->for_each_stream([&](StreamNumber number, const PagedMemory::Stream& stream) {
-      if (!left_idle_bytes(*stream.heap)) return;
+      if (!left_bytes(*stream.heap) || !is_work_over(*stream.heap->end)) return;
       if (heir)
         paged_->placement.inherit(number, *heir);
       else
@@ -83,17 +87,17 @@ void DeviceAllocator::join_idle_bytes() noexcept {
 // So many of them are the heir's. False: there were none.
 bool DeviceAllocator::inherit_idle_bytes(StreamNumber heir, Sectors least) noexcept {
   if (!pools_.has_ended_streams()) return false;
-  constexpr int kMostAsked = 32;  // in vain: mostly those that ended first are over first
-  int asked = 0;
+  constexpr int kMostAtWork = 32;  // mostly those that ended first are over first
+  int at_work = 0;
   Sectors left = least;
   try {
     const DriverScope scope(api_, context_, true);
     pools_.for_each_ended([&](const StreamHeap& ended) {
-      if (left <= 0 || asked == kMostAsked) return;
-      if (left_idle_bytes(ended))
+      if (left <= 0 || at_work == kMostAtWork || !left_bytes(ended)) return;
+      if (is_work_over(*ended.end))
         left -= paged_->placement.inherit(ended.paged_stream, heir, left);
       else
-        ++asked;
+        ++at_work;
     });
   } catch (...) {  // as above
   }

@@ -44,9 +44,7 @@ bool DeviceAllocator::is_work_over(PagedMemory::Work& awaited) const noexcept {
   if (awaited.empty()) return true;
   try {
     const DriverScope scope(api_, context_, !routing_.empty());
-    std::erase_if(awaited, [this](const PagedMemory::StreamWork& one) {
-      return one.end->event == nullptr || api_.event_query(one.end->event) == CUDA_SUCCESS;
-    });
+    std::erase_if(awaited, [this](const PagedMemory::StreamWork& one) { return is_work_over(*one.end); });
   } catch (...) {  // no context
   }
   return awaited.empty();

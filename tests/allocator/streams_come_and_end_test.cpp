@@ -151,6 +151,26 @@ TEST_F(StreamsThatShareNothing, HavePartsOfPagesAtALimit) {
   judge();
 }
 
+// Streams that are over and have nothing free are not asked.
+TEST_F(StreamsThatShareNothing, HaveWhatAStreamLeftBehindManyThatLeftNothing) {
+  std::vector<void*> blocks;
+  for (int i = 0; i < 40; ++i) {
+    const StreamHandle stream = driver.create_stream();
+    blocks.push_back(take(2 * kMega, stream));
+    driver.occupy(stream, 1s);
+    allocator.release_stream(stream);
+  }
+  const StreamHandle last = driver.create_stream();
+  give(take(16 * kMega, last));
+  allocator.release_stream(last);
+  const std::int64_t had = reserved();
+  blocks.push_back(take(16 * kMega, driver.create_stream()));
+  EXPECT_EQ(reserved(), had);
+  give_all(blocks);
+  driver.run_until_idle();
+  judge();
+}
+
 TEST_F(StreamsThatShareNothing, AskFewOfManyThatAreStillAtWork) {
   for (int i = 0; i < 100; ++i) end_with(2 * kMega);
   const std::uint64_t queries = driver.calls("cuEventQuery");
