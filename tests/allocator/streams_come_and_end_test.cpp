@@ -9,8 +9,6 @@
 #include <cstdint>
 #include <random>
 #include <set>
-#include <string>
-#include <utility>
 #include <vector>
 
 #include "runtime/driver_api.h"
