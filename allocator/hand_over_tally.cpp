@@ -1,7 +1,6 @@
 #include "allocator/hand_over_tally.h"
 
 #include <algorithm>
-#include <numeric>
 #include <utility>
 
 namespace cistern {
@@ -13,8 +12,8 @@ constexpr int kMostStalls = 16;
 }  // namespace
 
 void HandOverTally::provide(StreamNumber to, std::span<const StreamNumber> from) {
-  const StreamNumber last =
-      std::accumulate(from.begin(), from.end(), to, [](auto a, auto b) { return std::max(a, b); });
+  StreamNumber last = to;
+  for (const StreamNumber one : from) last = std::max(last, one);
   const auto count = static_cast<std::size_t>(last) + 1;
   if (streams_.size() < count) streams_.resize(count);
   for (const StreamNumber one : from) pairs_.try_emplace(key_of(to, one));

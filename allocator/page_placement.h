@@ -140,6 +140,11 @@ class PagePlacement {
                                                               const std::vector<KnownPlaces::Number>& pending) const;
   // As `settle`: the bytes are the stream's, whoever had them.
   void settle_for(KnownPlaces::Number known, StreamNumber stream) noexcept;
+  // Free bytes of the one stream are the other's: so many, or somewhat more, in whole pages where there are some; or
+  // all. Returns how many. Throws std::bad_alloc, with less than that done. O(log n) for each run, and O(handles in
+  // it).
+  static constexpr Sectors kAllSectors = std::numeric_limits<Sectors>::max();
+  Sectors inherit(StreamNumber from, StreamNumber to, Sectors least = kAllSectors);
 
   // page_release.cpp: as few wholly free handles as hold so many pages, or all; those at the highest addresses.
   [[nodiscard]] Departure leave(std::int64_t pages);
@@ -180,11 +185,6 @@ class PagePlacement {
   }
   // Of all streams: what each came up to, at its own time. O(streams).
   void begin_peaks() noexcept;
-  // Free bytes of the one stream are the other's: so many, or somewhat more, in whole pages where there are some; or
-  // all. Returns how many. Throws std::bad_alloc, with less than that done. O(log n) for each run, and O(handles in
-  // it).
-  static constexpr Sectors kAllSectors = std::numeric_limits<Sectors>::max();
-  Sectors inherit(StreamNumber from, StreamNumber to, Sectors least = kAllSectors);
   // Of one, whose number is to be another's. Requires: nothing of it is live.
   void forget_peak(StreamNumber stream) noexcept {
     const auto index = static_cast<std::size_t>(stream);

@@ -137,8 +137,9 @@ std::optional<PagedBlock> DeviceAllocator::try_place(const Request& request, Gro
     }
     // Bytes of nobody, whatever streams may have of each other. Where memory can be created as much as is asked for,
     // once, for what there is may be none that serves it.
-    const bool lacks_memory = !is_placed || (creates(plan) && !std::exchange(has_inherited, true));
-    if (lacks_memory && !wanted.may_take_others && inherit_idle_bytes(stream, wanted.sectors)) {
+    const bool lacks_memory =
+        !wanted.may_take_others && (!is_placed || (creates(plan) && !std::exchange(has_inherited, true)));
+    if (lacks_memory && inherit_idle_bytes(stream, wanted.sectors)) {
       if (is_placed) placement.abandon(plan);
       continue;
     }

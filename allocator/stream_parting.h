@@ -23,7 +23,7 @@ class StreamParting {
   static constexpr std::int64_t kMany = kRequests / 64;
   static constexpr std::int64_t kManyApart = kRequests / 32;
 
-  // One more, which had bytes of others or not. True: it was the last of the round.
+  // One more, which had bytes of others that go on, or not. True: it was the last of the round.
   [[nodiscard]] bool note(bool has_others) noexcept {
     had_others_ += has_others ? 1 : 0;
     return ++requests_ >= kRequests;

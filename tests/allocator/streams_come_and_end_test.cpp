@@ -223,6 +223,27 @@ TEST_F(Paged, StreamsOneAfterTheOtherHaveNoMoreThanOne) {
   judge();
 }
 
+// They have the numbers of those before them, and so the places that the log knows.
+TEST_F(Paged, StreamsThatComeInTensHaveNoMoreThanTen) {
+  std::int64_t of_ten = 0;
+  for (int round = 0; round < 150; ++round) {
+    std::vector<StreamHandle> streams;
+    std::vector<void*> blocks;
+    for (int i = 0; i < 10; ++i) {
+      streams.push_back(driver.create_stream());
+      for (std::size_t k = 1; k <= 20; ++k) blocks.push_back(take(k * 300'000, streams.back()));
+    }
+    give_all(blocks);
+    for (const StreamHandle stream : streams) {
+      allocator.release_stream(stream);
+      driver.destroy_stream(stream);
+    }
+    if (round == 0) of_ten = reserved();
+  }
+  EXPECT_EQ(reserved(), of_ten);
+  judge();
+}
+
 // What is known of streams that go on stays, also of one without bytes.
 TEST_F(Paged, StreamsThatEndLeaveThoseThatLive) {
   const StreamHandle from = driver.create_stream();
