@@ -1,7 +1,7 @@
 #pragma once
 
 // AwakeStreams: a bit for each stream of a heap that is awake, and which of them have frees that wait for others
-// (AwaitedFrees).
+// (AwaitedFrees); and one for the heap, which has others (PendingFrees).
 //
 // Such frees are every request's concern, for each asks for the events of all: so it is one word, which a request reads
 // with no lock held. What a stream has is guarded by its own lock.
@@ -27,17 +27,19 @@ class BasicAwakeStreams {
  public:
   using Bits = std::uint64_t;
   // No more streams are awake.
-  static constexpr std::size_t kMost = 64;
+  static constexpr std::size_t kMost = 63;
+  // Of no stream: frees wait that the heap has.
+  static constexpr Bits kOfHeap = Bits{1} << kMost;
 
   BasicAwakeStreams() = default;
   BasicAwakeStreams(const BasicAwakeStreams&) = delete;
   BasicAwakeStreams& operator=(const BasicAwakeStreams&) = delete;
 
   [[nodiscard]] Bits awaiting() const noexcept { return awaiting_.load(std::memory_order_acquire); }
-  // Calls visit(StreamHeap&) for each of them; for one twice, if it sleeps and wakes meanwhile.
+  // Calls visit(StreamHeap&) for each stream of them; for one twice, if it sleeps and wakes meanwhile.
   template <class Visit>
   void for_each(Bits bits, Visit&& visit) const {
-    for (; bits != 0; bits &= bits - 1)
+    for (bits &= ~kOfHeap; bits != 0; bits &= bits - 1)
       visit(*heaps_[static_cast<std::size_t>(std::countr_zero(bits))].load(std::memory_order_acquire));
   }
 
@@ -50,6 +52,7 @@ class BasicAwakeStreams {
       awaiting_.fetch_or(bit, std::memory_order_release);
   }
   void end_awaiting(Bits bit, bool alone) noexcept {
+    if ((awaiting() & bit) == 0) return;
     if (alone)
       awaiting_.store(awaiting() & ~bit, std::memory_order_relaxed);
     else
@@ -57,6 +60,12 @@ class BasicAwakeStreams {
   }
   // All such frees were handed over to the heap.
   void end_awaiting() noexcept { awaiting_.store(0, std::memory_order_relaxed); }
+  // Whether the heap has any: by who lets its lock go.
+  void let_heap_await(bool has_some) noexcept {
+    const Bits bits = awaiting_.load(std::memory_order_relaxed);
+    if (((bits & kOfHeap) != 0) == has_some) return;
+    awaiting_.store(bits ^ kOfHeap, std::memory_order_release);
+  }
   // Of the next free that waits: those of one thread are numbered in their order.
   [[nodiscard]] std::uint64_t next_number(bool alone) noexcept {
     if (!alone) return next_number_.fetch_add(1, std::memory_order_relaxed);
@@ -67,7 +76,7 @@ class BasicAwakeStreams {
 
   // A bit for a stream that wakes. Requires: one is left.
   [[nodiscard]] Bits take(StreamHeap& heap) noexcept {
-    assert(taken_ != ~Bits{0});
+    assert(taken_ != ~kOfHeap);
     const int place = std::countr_one(taken_);
     heaps_[static_cast<std::size_t>(place)].store(&heap, std::memory_order_release);
     taken_ |= Bits{1} << place;

@@ -16,17 +16,22 @@ namespace cistern {
 // Adds a stream to those that used the block, but not its own. Throws std::bad_alloc, unchanged.
 void HeapBlocks::add_use(Block* block, StreamUse&& use) {
   if (is_own_stream(*block, use)) return;
-  const bool in_capture = !routing_.empty() && is_captured(use);
-  auto last = block->uses.before_begin();
-  for (auto known = block->uses.begin(); known != block->uses.end(); last = known++) {
-    if (!same_stream(*known, use)) continue;
-    known->in_capture = known->in_capture && in_capture;
-    return;
-  }
   const CUstream handle = use.stream.handle;
-  block->segment->owner->use_nodes.insert(block->uses, last, std::move(use))->in_capture = in_capture;
+  if (!add_use(block->uses, block->segment->owner->use_nodes, std::move(use))) return;
   block->has_uses = true;
   api_.note_use(block->address, block->bytes, handle);
+}
+
+bool HeapBlocks::add_use(StreamUses& uses, UseNodes& nodes, StreamUse&& use) const {
+  const bool in_capture = !routing_.empty() && is_captured(use);
+  auto last = uses.before_begin();
+  for (auto known = uses.begin(); known != uses.end(); last = known++) {
+    if (!same_stream(*known, use)) continue;
+    known->in_capture = known->in_capture && in_capture;
+    return false;
+  }
+  nodes.insert(uses, last, std::move(use))->in_capture = in_capture;
+  return true;
 }
 
 // The same for a free. Without memory to remember it, its work is

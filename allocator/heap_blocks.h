@@ -62,6 +62,8 @@ class HeapBlocks : public HeapReports {
     return use.device == device_ && use.stream.id == block.segment->stream.id;
   }
   void add_use(Block* block, StreamUse&& use);
+  // False: it is among them. Throws std::bad_alloc, unchanged.
+  [[nodiscard]] bool add_use(StreamUses& uses, UseNodes& nodes, StreamUse&& use) const;
   [[nodiscard]] bool note_use(Block* block, const StreamUse& use, Lock& lock) noexcept;
   void begin_waiting(Block* block) const noexcept;
   void free_behind_events(Block* block, Lock& lock) noexcept;

@@ -33,7 +33,7 @@ void HeapMutex::lock_streams() {
 }
 
 void HeapMutex::settle_streams() noexcept {
-  if (heap_.awake_.awaiting() != 0) heap_.hand_over_awaited();
+  if ((heap_.awake_.awaiting() & ~AwakeStreams::kOfHeap) != 0) heap_.hand_over_awaited();
   bool sleeps = false;
   for (StreamHeap* stream : streams_) {
     heap_.settle(*stream);
@@ -51,6 +51,7 @@ void HeapMutex::settle_streams() noexcept {
 
 void HeapMutex::unlock() {
   heap_.serves_by_stream_ = heap_.can_serve_by_stream();
+  heap_.awake_.let_heap_await(!heap_.pending_.empty());
   heap_.one_stream_serves_ = streams_.size() == 1;
   heap_.consider_leaving();
   heap_.pairs_are_plain_ = heap_.can_have_plain_pairs();

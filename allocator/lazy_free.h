@@ -37,7 +37,7 @@ class BasicLazyFree {
     // Member by member: copied as a whole, it is read back before it is written.
     change_.count = brought.count;
     change_.bytes = brought.bytes;
-    turns_ = 0;
+    turns_ = told_turns_ = 0;
     is_plain_ = is_plain;
     is_told_ = true;
     be(State::in_use);
@@ -52,6 +52,7 @@ class BasicLazyFree {
   void come_back() noexcept {
     be(State::in_use);
     ++turns_;
+    told_turns_ += is_told_ ? 1 : 0;
     may_go();
   }
   void share() noexcept { be(State::shared); }
@@ -64,12 +65,12 @@ class BasicLazyFree {
   }
   // The same once all of it is carried out.
   void end() noexcept {
-    turns_ = 0;
+    turns_ = told_turns_ = 0;
     is_told_ = true;
     be(State::in_use);
     block_ = nullptr;
   }
-  void end_turns() noexcept { turns_ = 0; }
+  void end_turns() noexcept { turns_ = told_turns_ = 0; }
 
   // Null: something else happened; then it is not freed, and no turns are counted.
   [[nodiscard]] Block* block() const noexcept { return block_; }
@@ -83,6 +84,8 @@ class BasicLazyFree {
   }
   // Times that it was freed and handed out again.
   [[nodiscard]] std::int64_t turns() const noexcept { return turns_; }
+  // Those that the recurrence was not told of.
+  [[nodiscard]] std::int64_t untold_turns() const noexcept { return turns_ - told_turns_; }
   // What it brought; a free takes it back.
   [[nodiscard]] const InactiveSplitChange& change() const noexcept { return change_; }
   [[nodiscard]] InactiveSplitChange change_by_freeing() const noexcept { return {-change_.count, -change_.bytes}; }
@@ -136,6 +139,7 @@ class BasicLazyFree {
   Block* block_ = nullptr;
   InactiveSplitChange change_;
   std::int64_t turns_ = 0;
+  std::int64_t told_turns_ = 0;     // of those
   Atomic<std::uint64_t> going_{0};  // whose free would stand; 0: none would, plainly
   Atomic<std::size_t> coming_{0};   // what the one that stands serves; 0: nothing, plainly
   State state_ = State::in_use;

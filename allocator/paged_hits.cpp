@@ -24,7 +24,7 @@ constexpr std::uint32_t kHitsBetweenLooks = 32;
 }  // namespace
 
 // Requires: what the stream left for later is carried out.
-void* StreamHits::take_paged_hit(StreamHeap& heap, std::size_t bytes) noexcept {
+void* StreamHits::take_paged_hit(StreamHeap& heap, std::size_t bytes, bool only_known) noexcept {
   if (decays_ && is_look_due(heap)) return nullptr;
   Block* block = nullptr;
   bool is_known = false;
@@ -33,7 +33,10 @@ void* StreamHits::take_paged_hit(StreamHeap& heap, std::size_t bytes) noexcept {
     const PlacementLog::Number known = find_known(heap, bytes);
     is_known = known != PlacementLog::kNone;
     // What is known and cannot be had so is found again, at once, by who has the heap's lock.
-    block = is_known ? take_known(heap, known, bytes) : fit_paged_block(heap, bytes);
+    if (is_known)
+      block = take_known(heap, known, bytes);
+    else if (!only_known)
+      block = fit_paged_block(heap, bytes);
   }
   if (block == nullptr) return nullptr;
   if (may_stand_in_pages(heap)) heap.lazy_free.begin(block, {}, pairs_are_plain_);

@@ -45,7 +45,9 @@ void PendingFrees::queue(const Entry& entry) {
     queue = queues_.insert(queue, Queue{entry.device, entry.stream.id, nullptr, nullptr});
   Node* node = std::exchange(free_, free_->next);
   --free_count_;
-  *node = Node{entry, nullptr};
+  static_cast<Entry&>(*node) = entry;
+  node->next = nullptr;
+  node->is_done.store(false, std::memory_order_relaxed);
   (queue->first == nullptr ? queue->first : queue->last->next) = node;
   queue->last = node;
   ++size_;
@@ -71,6 +73,18 @@ Block* PendingFrees::finish(Node* node) noexcept {
 
 void PendingFrees::drop_empty_queues() noexcept {
   if (batches_ == nullptr) std::erase_if(queues_, [](const Queue& queue) { return queue.first == nullptr; });
+}
+
+bool PendingFrees::has_done() const noexcept {
+  for (const Queue& queue : queues_) {
+    if (queue.first == nullptr) continue;
+    if (queue.first->is_done.load(std::memory_order_relaxed)) return true;
+    const CUresult result = api_.event_query(queue.first->event);
+    if (result == CUDA_ERROR_NOT_READY) continue;
+    if (result == CUDA_SUCCESS) queue.first->is_done.store(true, std::memory_order_relaxed);
+    return true;
+  }
+  return false;
 }
 
 std::size_t PendingFrees::firsts(std::size_t skip, std::span<Entry> entries) const noexcept {

@@ -14,7 +14,9 @@
 #include "allocator/event_pools.h"
 #include "runtime/driver_api.h"
 
+#include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -34,6 +36,8 @@ class PendingFrees {
   // An entry in its queue, or in a batch.
   struct Node : Entry {
     Node* next = nullptr;
+    // Somebody who may not end it was told that its event is done.
+    mutable std::atomic<bool> is_done{false};
   };
 
   // Of the heap of that device.
@@ -62,6 +66,16 @@ class PendingFrees {
   // neither "done" nor "not ready"; the events after it stay queued.
   template <class Completed>
   [[nodiscard]] CUresult poll(Completed&& completed);
+
+  // Whether the first event of a queue is done, or cannot be asked for: who ends frees has something to do. The event
+  // is not asked for again. May be called by several threads, while nobody calls anything else.
+  [[nodiscard]] bool has_done() const noexcept;
+  // Whether some wait for that stream.
+  [[nodiscard]] bool has_of(int device, const StreamIdentity& stream) const noexcept {
+    return std::any_of(queues_.begin(), queues_.end(), [&](const Queue& queue) {
+      return queue.stream_id == stream.id && queue.device == device && queue.first != nullptr;
+    });
+  }
 
   // For who asks the events without the lock, one thread at a time: copies of the first entries of the queues, without
   // the first `skip` of those; returns how many. Then each whose event is done is ended, if nobody else ends any:
@@ -144,7 +158,7 @@ CUresult PendingFrees::poll(Completed&& completed) {
   bool emptied = false;
   for (Queue& queue : queues_) {
     while (queue.first != nullptr) {
-      result = api_.event_query(queue.first->event);
+      if (!queue.first->is_done.load(std::memory_order_relaxed)) result = api_.event_query(queue.first->event);
       if (result != CUDA_SUCCESS) break;
       if (Block* block = finish(pop_front(queue))) completed(block);
     }

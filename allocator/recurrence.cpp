@@ -72,7 +72,7 @@ void Recurrence::begin_learning() noexcept {
   search(longest_);
   idle_ = 0;
   learns_ = true;
-  has_followed_ = false;
+  learned_ = followed_since_ = 0;
   writes_ = true;
   size_ = border_ = last_round_ = unwritten_ = 0;
 }
@@ -82,6 +82,7 @@ bool Recurrence::learn(StreamStep::Kind kind, const StreamStep::Of& block, const
     cut();
     return false;
   }
+  ++learned_;
   see(kind, StreamStep::rough_mark_of(block.address, block.requested));
   if (far_.is_due(state_, steps_)) look_far();
   writes_ = writes_ && size_ != room_.size;
@@ -146,7 +147,7 @@ void Recurrence::go_on() noexcept {
   followed_ += laps * round + rest;
   if (!writes_) steps_ += laps * round;
   for (std::size_t steps = writes_ ? laps * round + rest : rest; steps != 0; --steps, start_ = behind(start_)) {
-    see(start_->is_free() ? StreamStep::Kind::free : StreamStep::Kind::allocation, start_->rough_mark());
+    see(start_->kind(), start_->rough_mark());
     writes_ ? write(StreamStep(*start_)) : pass(*start_);
   }
   if (!writes_) {

@@ -3,8 +3,9 @@
 // Recurrence: whether a stream does step by step what it did before, and what that was.
 //
 // Programs that work in steps hand out and take back the same blocks in the same order, step after step. A stream's
-// heap is what its segments and live blocks are, where nothing but hits and frees happens: so once a stream is back in
-// a state where it was, and goes on as it went on then, what comes is known. It is followed then: a request that is the
+// heap is what its segments are, and its blocks that are in use or wait for other streams, where nothing but hits,
+// uses and frees happens: so once a stream is back in a state where it was, and goes on as it went on then, what comes
+// is known. It is followed then: a request that is the
 // expected one gets the block that it got before, and nothing else is done, nor is it for the expected free, until
 // something else happens. Then what is pending is carried out, less than one round of it, for whole rounds lead back to
 // where they began.
@@ -32,6 +33,7 @@
 #include "stats/block_ledger.h"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -39,10 +41,16 @@
 
 namespace cistern {
 
-// A block handed out, or taken back.
+// What happens to a block of the stream.
 class StreamStep {
  public:
-  enum class Kind : std::uint8_t { allocation, free };
+  enum class Kind : std::uint8_t {
+    allocation,
+    free,  // at once
+    use,   // another stream uses it: the first since it was handed out
+    wait,  // freed, behind events on all those that used it
+    done,  // and these came
+  };
   struct Of {
     std::uint64_t address = 0;
     std::uint64_t bytes = 0;
@@ -62,12 +70,13 @@ class StreamStep {
   }
 
   [[nodiscard]] bool is_allocation_of(std::uint64_t requested) const noexcept {
-    return requested <= kRequestedMask && (what_ & (kRequestedMask | std::uint64_t{1} << kKindShift)) == requested;
+    static_assert(Kind::allocation == Kind{0});
+    return requested <= kRequestedMask && (what_ & (kRequestedMask | kKindMask)) == requested;
   }
-  [[nodiscard]] bool is_free_of(std::uint64_t address) const noexcept {
-    return (where_ & ~kUnitsMask) == address << kAddressShift && is_free();
+  [[nodiscard]] bool is(Kind kind, std::uint64_t address) const noexcept {
+    return (where_ & ~kUnitsMask) == address << kAddressShift && this->kind() == kind;
   }
-  [[nodiscard]] bool is_free() const noexcept { return what_ >> kKindShift != 0; }
+  [[nodiscard]] Kind kind() const noexcept { return static_cast<Kind>(what_ >> kKindShift); }
   [[nodiscard]] std::uint64_t address() const noexcept { return where_ >> kUnitsBits << (kUnitsBits - kAddressShift); }
   [[nodiscard]] std::uint64_t bytes() const noexcept { return (where_ & kUnitsMask) * kUnit; }
   [[nodiscard]] std::uint64_t requested() const noexcept { return what_ & kRequestedMask; }
@@ -77,7 +86,7 @@ class StreamStep {
   [[nodiscard]] std::int64_t split_bytes() const noexcept {
     return static_cast<std::int64_t>((what_ >> kGrownShift & kUnitsMask) * kUnit);
   }
-  // Of a block, the same for its allocation and its free. Rough: other blocks may make the same sum now and then.
+  // Of a block, the same for all its steps. Rough: other blocks may make the same sum now and then.
   [[nodiscard]] static std::uint64_t rough_mark_of(std::uint64_t address, std::uint64_t requested) noexcept {
     return address / kUnit + (requested << (64 - kUnitsBits));
   }
@@ -90,6 +99,15 @@ class StreamStep {
     bits = (bits ^ bits >> 32) * 0xBF58476D1CE4E5B9ULL;
     return bits ^ bits >> 29;
   }
+  // How often the step adds the block's mark to the sum that is the state. A block that is in use alone counts once;
+  // used by others, or waiting, otherwise.
+  [[nodiscard]] static constexpr std::uint64_t times(Kind kind) noexcept {
+    constexpr std::array<std::int8_t, 5> kTimes = {1, -1, 2, 2, -5};
+    static_assert(kTimes[0] + kTimes[1] == 0 && kTimes[0] + kTimes[2] + kTimes[3] + kTimes[4] == 0);
+    return static_cast<std::uint64_t>(std::int64_t{kTimes[static_cast<std::size_t>(kind)]});
+  }
+  // Whether it comes between an allocation and its end alone.
+  [[nodiscard]] static constexpr bool is_of_use(Kind kind) noexcept { return kind >= Kind::use; }
   friend bool operator==(const StreamStep&, const StreamStep&) = default;
 
  private:
@@ -103,7 +121,8 @@ class StreamStep {
   static constexpr unsigned kGrownShift = kMostBits;
   static constexpr unsigned kCountShift = kGrownShift + kUnitsBits;
   static constexpr unsigned kPoolShift = kCountShift + 1;
-  static constexpr unsigned kKindShift = 63;
+  static constexpr unsigned kKindShift = 61;
+  static constexpr std::uint64_t kKindMask = ~std::uint64_t{0} << kKindShift;
   static_assert(kUnit == std::uint64_t{1} << (kMostBits - kUnitsBits) && kPoolShift < kKindShift);
   static_assert(kUnitsBits - kAddressShift == 9);
 
@@ -145,9 +164,9 @@ class Recurrence {
     if (steps_ == cut_at_) return;
     cut_at_ = steps_;
     far_.begin(state_, steps_, followed_);
-    const bool was_in_vain = learns_ && !has_followed_;
+    const bool learned = learns_;
     search(kFirstSteps);
-    if (was_in_vain) rest_after_cut();
+    if (learned) weigh_learning();
   }
 
   // Requires: learn said so of the last step, and all that the stream left for later is carried out.
@@ -161,8 +180,8 @@ class Recurrence {
     laps_ = 0;
     tried_since_ = steps_;
     vain_ = 0;
-    has_followed_ = true;
-    vain_cuts_ = 0;
+    learned_ /= 2;
+    followed_since_ /= 2;
   }
   // As it is without the lock, too: nobody relies on that.
   [[nodiscard]] bool is_followed() const noexcept { return is_followed_.load(std::memory_order_relaxed); }
@@ -170,12 +189,19 @@ class Recurrence {
   [[nodiscard]] const StreamStep* follow_allocation(std::uint64_t requested) noexcept {
     return next_->is_allocation_of(requested) ? advance() : nullptr;
   }
-  [[nodiscard]] const StreamStep* follow_free(std::uint64_t address) noexcept {
-    return next_->is_free_of(address) ? advance() : nullptr;
+  // The same of what is no allocation.
+  [[nodiscard]] const StreamStep* follow(StreamStep::Kind kind, std::uint64_t address) noexcept {
+    return expects(kind, address) ? advance() : nullptr;
   }
-  // The free of the block at that address, if it is the next step: nothing is pending of it yet.
-  [[nodiscard]] const StreamStep* next_free(std::uint64_t address) const noexcept {
-    return next_->is_free_of(address) ? next_ : nullptr;
+  [[nodiscard]] bool expects(StreamStep::Kind kind, std::uint64_t address) const noexcept {
+    return next_->is(kind, address);
+  }
+  // The next step, whichever it is.
+  const StreamStep& follow_next() noexcept { return *advance(); }
+  // The next step, if it is what happens to a block that is in use, at that address: nothing is pending of it yet.
+  [[nodiscard]] const StreamStep* next_of_live(std::uint64_t address) const noexcept {
+    using enum StreamStep::Kind;
+    return expects(free, address) || expects(use, address) || expects(wait, address) ? next_ : nullptr;
   }
   // Stops following. Calls lap(step, times) for each step of a round that was followed to its end, and carry_out(step)
   // for each after that, in their order. Then follows `go_on` or `cut`.
@@ -183,6 +209,7 @@ class Recurrence {
   void stop(Lap&& lap, CarryOut&& carry_out) {
     is_followed_.store(false, std::memory_order_relaxed);
     if (next_ < start_) --laps_;  // the last one is not whole
+    followed_since_ += pending();
     if (laps_ != 0)
       for (const StreamStep* step = round_; step != end_; ++step) lap(*step, laps_);
     for (const StreamStep* step = start_; step != next_; step = behind(step)) carry_out(*step);
@@ -250,15 +277,13 @@ class Recurrence {
     return step + 1 == end_ ? round_ : step + 1;
   }
   [[nodiscard]] static std::uint64_t change_by(StreamStep::Kind kind, const StreamStep::Of& block) noexcept {
-    const std::uint64_t mark = StreamStep::mark_of(block);
-    return kind == StreamStep::Kind::free ? -mark : mark;
+    return StreamStep::mark_of(block) * StreamStep::times(kind);
   }
   [[nodiscard]] static std::uint64_t change_by(const StreamStep& step) noexcept {
-    return change_by(step.is_free() ? StreamStep::Kind::free : StreamStep::Kind::allocation,
-                     {step.address(), step.bytes(), step.requested(), step.pool()});
+    return change_by(step.kind(), {step.address(), step.bytes(), step.requested(), step.pool()});
   }
   void see(StreamStep::Kind kind, std::uint64_t rough_mark) noexcept {
-    state_ += kind == StreamStep::Kind::free ? -rough_mark : rough_mark;
+    state_ += rough_mark * StreamStep::times(kind);
     ++steps_;
   }
   // From here on the state of now is looked for.
@@ -274,10 +299,20 @@ class Recurrence {
   }
   [[gnu::noinline]] void look() noexcept;
   void begin_learning() noexcept;
-  // Where something else happens again and again before anything is expected, writing steps down is in vain.
-  void rest_after_cut() noexcept {
-    idle_ = std::max(idle_, kFirstSteps << vain_cuts_);
+  // To write a step down takes about what following one saves: where something else happens again and again before as
+  // many were followed, it is in vain.
+  void weigh_learning() noexcept {
+    if (followed_since_ >= learned_) {
+      vain_cuts_ = 0;
+      return;
+    }
+    idle_ = std::max(idle_, std::min(std::max(kFirstSteps, learned_) << vain_cuts_, kMostTried));
     vain_cuts_ = std::min(vain_cuts_ + 1, kMostVainCuts);
+  }
+  // Steps that were followed. Requires: it is just stopped.
+  [[nodiscard]] std::uint64_t pending() const noexcept {
+    const std::ptrdiff_t rest = next_ - start_ + (next_ < start_ ? end_ - round_ : 0);
+    return static_cast<std::uint64_t>(laps_ * (end_ - round_) + rest);
   }
   void write(const StreamStep& step) noexcept;
   void pass(const StreamStep& step) noexcept { sum_ += change_by(step); }
@@ -325,8 +360,11 @@ class Recurrence {
 
   std::uint64_t tried_since_ = 0;  // what is looked at from that step on was in vain up to now
   unsigned vain_ = 0;              // how often it was
-  bool has_followed_ = false;      // since it began to learn
-  unsigned vain_cuts_ = 0;         // while it learned, in a row
+  // Since it began to learn: steps that came to be written down, and that were followed; half of those before it
+  // followed last, a quarter of those before that, and so on.
+  std::uint64_t learned_ = 0;
+  std::uint64_t followed_since_ = 0;
+  unsigned vain_cuts_ = 0;  // while it learned, in a row
   std::size_t refused_ = ~std::size_t{0};
   std::atomic<std::size_t> wanted_{0};  // steps for which there is no room; 0: there is
   Room room_;

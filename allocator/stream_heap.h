@@ -12,6 +12,7 @@
 #include "allocator/block_map.h"
 #include "allocator/block_pool.h"
 #include "allocator/block_spares.h"
+#include "allocator/followed_uses.h"
 #include "allocator/lazy_free.h"
 #include "allocator/left_frees.h"
 #include "allocator/recurrence.h"
@@ -58,6 +59,7 @@ struct StreamHeap {
   LazyFree lazy_free;
   StandingWorth standing_worth;
   Recurrence recurrence;
+  FollowedUses followed_uses;
   LeftFrees left_frees;  // older than the lazy one
   AwaitedFrees awaited;
   HistoryStage stage;

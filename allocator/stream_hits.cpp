@@ -16,15 +16,16 @@ void say_nothing_was_freed(std::uint64_t address) noexcept {
 // Null: not without the heap's lock.
 [[gnu::always_inline]] inline void* StreamHits::allocate_by_stream(StreamHeap& heap, std::size_t bytes,
                                                                    const StreamIdentity& stream) noexcept {
+  const AwakeStreams::Bits awaiting = awake_.awaiting();
   if (heap.recurrence.is_followed()) {
-    if (void* const pointer = allocate_as_expected(heap, bytes, stream)) return pointer;
+    if (awaiting == 0) [[likely]]
+      if (void* const pointer = allocate_as_expected(heap, bytes, stream)) return pointer;
   } else if (heap.recurrence.wants_room()) {
     provide_for_steps(heap);
   }
   if (gathering().includes(HistoryContext::state)) return nullptr;
   history_.provide();
-  const AwakeStreams::Bits awaiting = awake_.awaiting();
-  if ((awaiting & ~heap.awake_bit.load(std::memory_order_relaxed)) != 0) [[unlikely]]
+  if ((awaiting & ~(heap.awake_bit.load(std::memory_order_relaxed) | AwakeStreams::kOfHeap)) != 0) [[unlikely]]
     return allocate_among_waits(heap, bytes, stream);
   const std::lock_guard lock(heap.mutex);
   if (!may_serve(heap) || heap.stream.id != stream.id || current_tag() != kUntagged) return nullptr;
@@ -55,30 +56,24 @@ void say_nothing_was_freed(std::uint64_t address) noexcept {
   if (gathering().includes(HistoryContext::all)) return false;
   if (is_of_another && hands_back_ && may_hand_back && hand_back(heap, address)) return true;
   history_.provide();
-  Awaited awaited;
-  {
-    const std::lock_guard lock(heap.mutex);
-    if (!may_serve(heap)) return false;
-    stop_following(heap);
-    // No room: with the lock at hand, room for the next ones.
-    if (is_of_another && heap.returned.first() != 0 && !take_returned(heap)) return false;
-    LazyFree& lazy = heap.lazy_free;
-    const bool is_last = lazy.is_of(address);
-    if (is_last && lazy.state() == LazyFree::State::in_use) {
-      tell_free(heap, *lazy.block());
-      const bool is_told = heap.recurrence.learns();
-      lazy.go(is_told);
-      if (is_told) [[unlikely]]
-        note_step<StreamStep::Kind::free>(heap, *lazy.block(), [&] { return lazy.change_by_freeing(); });
-      return true;
-    }
-    const bool is_shared = is_last && lazy.state() == LazyFree::State::shared;
-    if (!is_shared && free_hit(heap, address)) return true;
-    awaited = begin_awaiting(heap, address);
-    if (awaited.block == nullptr) return false;
+  std::unique_lock lock(heap.mutex);
+  if (!may_serve(heap)) return false;
+  stop_following(heap);
+  // No room: with the lock at hand, room for the next ones.
+  if (is_of_another && heap.returned.first() != 0 && !take_returned(heap)) return false;
+  LazyFree& lazy = heap.lazy_free;
+  const bool is_last = lazy.is_of(address);
+  if (is_last && lazy.state() == LazyFree::State::in_use) {
+    tell_free(heap, *lazy.block());
+    const bool is_told = heap.recurrence.learns();
+    lazy.go(is_told);
+    if (is_told) [[unlikely]]
+      note_step<StreamStep::Kind::free>(heap, *lazy.block(), [&] { return lazy.change_by_freeing(); });
+    return true;
   }
-  record_awaited(heap, awaited);
-  return true;
+  const bool is_shared = is_last && lazy.state() == LazyFree::State::shared;
+  if (!is_shared && free_hit(heap, address)) return true;
+  return await_by_stream(heap, address, std::move(lock));
 }
 
 [[gnu::flatten]] bool StreamHits::free_beside_pairs(StreamHeap& of_page, std::uint64_t address) noexcept {
@@ -104,17 +99,20 @@ bool StreamHits::free_where_guest_was(StreamHeap& of_guest, StreamHeap& of_page,
   if (heap == nullptr) return false;
   const std::lock_guard lock(heap->mutex);
   if (!may_serve(*heap)) return false;
-  forget_steps(*heap);
-  LazyFree& lazy = heap->lazy_free;
-  if (lazy.is_of(address) && !lazy.is_freed()) {
-    add_use(lazy.block(), std::move(use));
-    if (lazy.block()->has_uses) lazy.share();
-    return true;
+  if (heap->recurrence.is_followed()) {
+    if (follow_use(*heap, address, use)) return true;
+    stop_following(*heap);
   }
-  if (!settle_by_stream(*heap)) return false;
-  Block* const block = heap->live.find(address);
+  LazyFree& lazy = heap->lazy_free;
+  const bool is_last = lazy.is_of(address) && !lazy.is_freed();
+  if (!is_last && !settle_by_stream(*heap)) return false;
+  Block* const block = is_last ? lazy.block() : heap->live.find(address);
   if (block == nullptr) return false;
+  const bool had_uses = block->has_uses;
   add_use(block, std::move(use));
+  if (block->has_uses == had_uses) return true;
+  if (is_last) lazy.share();
+  note_step<StreamStep::Kind::use>(*heap, *block, [] { return InactiveSplitChange{}; });
   return true;
 }
 
@@ -133,7 +131,7 @@ std::optional<StreamHits::LiveBlock> StreamHits::look_by_stream(std::uint64_t ad
   const std::lock_guard lock(heap->mutex);
   if (!may_serve(*heap) || heap->returned.first() != 0) return std::nullopt;
   if (heap->recurrence.is_followed()) {
-    if (const StreamStep* const step = heap->recurrence.next_free(address))
+    if (const StreamStep* const step = heap->recurrence.next_of_live(address))
       return LiveBlock{step->requested(), heap->stream.id, device_};
     stop_following(*heap);
   }
@@ -157,16 +155,18 @@ bool StreamHits::hand_back(StreamHeap& heap, std::uint64_t address) noexcept {
 
 // What a request or a free looks at beside its stream, or changes there.
 bool StreamHits::can_serve_by_stream() const noexcept {
-  return (plain_search_ || serves_paged_) && caches_ && pending_.empty() && unrecorded_frees_ == nullptr &&
-         captured_frees_.empty() && routing_.empty() && budgets_.empty() && !recorder_.keeps_tags() &&
-         policy_.max_split_size() == kUnlimited && !collects_garbage() && searches_[0] == 0 && searches_[1] == 0;
+  return (plain_search_ || serves_paged_) && caches_ && unrecorded_frees_ == nullptr && captured_frees_.empty() &&
+         routing_.empty() && budgets_.empty() && !recorder_.keeps_tags() && policy_.max_split_size() == kUnlimited &&
+         !collects_garbage() && searches_[0] == 0 && searches_[1] == 0;
 }
 
 // Not inline, as free_hit: what a lazy free serves would save the registers that this takes.
 [[gnu::noinline, gnu::flatten]] void* StreamHits::take_hit(StreamHeap& heap, std::size_t bytes) noexcept {
   if (bytes >= kTooLarge || !settle_by_stream(heap)) return nullptr;
   if (heap.paged_stream >= 0) {
-    void* const pointer = take_paged_hit(heap, bytes);
+    const bool waits = waits_in_pages(heap);
+    void* const pointer = take_paged_hit(heap, bytes, waits);
+    if (waits) return pointer;
     // Those of segments, and frees that stand, do not look at the clock.
     if (pointer != nullptr || !heap.lacks_addresses || decays_) return pointer;
   }
@@ -235,7 +235,7 @@ bool StreamHits::carry_out(StreamHeap& heap) noexcept {
   const bool has_turned = lazy.turns() != 0;
   std::unique_lock<BiasedMutex> turn;
   if (is_paged && (has_turned || lazy.state() == LazyFree::State::awaited)) turn = turn_in_pages(heap);
-  heap.recurrence.turned(lazy.turns());
+  heap.recurrence.turned(lazy.untold_turns());
   if (has_turned) heap.has_served_alone = true;
   if (has_turned)
     heap.ledger.blocks.turned(block->kind, lazy.turns(), as_signed(block->bytes), as_signed(block->requested),

@@ -77,7 +77,7 @@ class StreamHits : public PairHits {
   [[nodiscard]] void* take_hit(StreamHeap& heap, std::size_t bytes) noexcept;
   [[nodiscard]] bool free_hit(StreamHeap& heap, std::uint64_t address) noexcept;
   // paged_hits.cpp
-  [[nodiscard, gnu::noinline]] void* take_paged_hit(StreamHeap& heap, std::size_t bytes) noexcept;
+  [[nodiscard, gnu::noinline]] void* take_paged_hit(StreamHeap& heap, std::size_t bytes, bool only_known) noexcept;
   template <class Take>
   [[nodiscard]] Block* take_pages(StreamHeap& heap, Sectors place, Sectors sectors, std::size_t requested,
                                   Take&& take) noexcept;
@@ -220,6 +220,9 @@ class StreamHits : public PairHits {
   }
   [[gnu::noinline]] void carry_out_steps(StreamHeap& heap) noexcept;
   [[gnu::noinline]] void carry_out_step(StreamHeap& heap, const StreamStep& step) noexcept;
+  [[gnu::noinline]] void carry_out_use_or_wait(StreamHeap& heap, const StreamStep& step,
+                                               const BlockMap::Place& place) noexcept;
+  [[gnu::noinline]] void carry_out_done(StreamHeap& heap, const StreamStep& step) noexcept;
   void count_laps(StreamHeap& heap, const StreamStep& step, std::int64_t laps) noexcept;
   // As many as are worth their host memory, of all streams. Requires: the heap's lock.
   [[nodiscard]] std::size_t worthwhile_steps() const noexcept;
@@ -227,31 +230,42 @@ class StreamHits : public PairHits {
   // Takes host memory, and so requires that no lock is held.
   [[gnu::noinline]] void provide_for_steps(StreamHeap& heap) noexcept;
 
-  // stream_waits.cpp: frees that wait for another stream, with the lock of their own alone.
-  // A block that waits for an event that is to be recorded: `idle`, if that is not null.
-  struct Awaited {
-    Block* block = nullptr;
-    CUevent idle = nullptr;
-  };
-  [[nodiscard, gnu::noinline]] Awaited begin_awaiting(StreamHeap& heap, std::uint64_t address) noexcept;
-  [[gnu::noinline]] void record_awaited(StreamHeap& heap, const Awaited& awaited) noexcept;
-  [[nodiscard]] bool can_await(const Block* block) const noexcept;
+  // The same of blocks that other streams use. False likewise; the first may throw std::bad_alloc, unchanged.
+  [[nodiscard]] bool follow_use(StreamHeap& heap, std::uint64_t address, StreamUse& use);
+  [[nodiscard, gnu::noinline]] bool await_as_expected(StreamHeap& heap, std::uint64_t address,
+                                                      std::unique_lock<BiasedMutex> lock) noexcept;
+  [[nodiscard]] bool follow_done(StreamHeap& heap, std::uint64_t address, std::uint64_t* at) noexcept;
+  [[nodiscard]] static Block* used_before(const StreamHeap& heap, std::uint64_t address) noexcept;
+  void know_blocks(StreamHeap& heap) noexcept;
+
+  // stream_waits.cpp: frees that wait for other streams, with the lock of their own alone.
+  // These give the stream's lock up.
+  [[nodiscard, gnu::noinline]] bool await_by_stream(StreamHeap& heap, std::uint64_t address,
+                                                    std::unique_lock<BiasedMutex> lock) noexcept;
+  [[nodiscard]] bool begin_awaiting(StreamHeap& heap, AwaitedFrees::Recording& recording) noexcept;
+  std::uint64_t begin_entries(StreamHeap& heap, AwaitedFrees::Recording& recording, std::size_t bytes,
+                              std::size_t requested) noexcept;
+  void record_events(StreamHeap& heap, AwaitedFrees::Recording& recording,
+                     std::unique_lock<BiasedMutex>& lock) noexcept;
+  [[nodiscard]] bool can_await(const StreamHeap& heap, const Block* block) const noexcept;
+  [[nodiscard]] bool can_await(const StreamHeap& heap, const StreamUses& uses) const noexcept;
   void leave_place(StreamHeap& heap, const Block& block) noexcept;
   // Whether frees wait that a request in paged memory may have to claim (paged_claims.cpp), which takes the heap's
-  // lock.
+  // lock: unless the log knows a place for it.
   [[nodiscard]] bool waits_in_pages(const StreamHeap& heap) const noexcept {
     return heap.paged_stream >= 0 && claims_ && awake_.awaiting() != 0;
   }
-  [[nodiscard]] bool end_recording(StreamHeap& heap, Block* block, CUevent event) noexcept;
-  void end_recording_by_heap(Block* block, const PendingFrees::Entry& entry, CUresult result) noexcept;
+  void end_recording_by_heap(AwaitedFrees::Recording& recording, PendingFrees::Entry& entry, CUresult result) noexcept;
   [[nodiscard, gnu::noinline]] void* allocate_after_waits(StreamHeap& heap, std::size_t bytes) noexcept;
   [[nodiscard, gnu::noinline]] void* allocate_among_waits(StreamHeap& heap, std::size_t bytes,
                                                           const StreamIdentity& stream) noexcept;
   template <std::size_t kStreams>
   [[nodiscard]] bool complete_awaited(std::span<StreamHeap* const, kStreams> heaps, std::uint64_t* at) noexcept;
-  [[nodiscard]] bool complete_by_stream(StreamHeap& heap, Block& block, std::uint64_t* at) noexcept;
+  [[nodiscard]] bool complete_by_stream(StreamHeap& heap, const AwaitedFrees::Entry& entry, std::uint64_t* at) noexcept;
+  [[nodiscard]] bool complete_block(StreamHeap& heap, Block& block, std::uint64_t* at) noexcept;
   [[nodiscard]] bool complete_in_pages(StreamHeap& heap, Block& block, std::uint64_t* at) noexcept;
-  void trace_completed(StreamHeap& heap, const Block& block, std::uint64_t* at) noexcept;
+  void end_waiting(StreamHeap& heap, Block& block, std::uint64_t* at) noexcept;
+  void trace_completed(StreamHeap& heap, std::uint64_t address, std::size_t requested, std::uint64_t* at) noexcept;
   void hand_over_awaited() noexcept;
 };
 
@@ -302,7 +316,7 @@ inline void* StreamHits::take_standing_or_hit(StreamHeap& heap, std::size_t byte
   stop_following(heap);
   if (heap.returned.first() == 0) [[likely]] {
     LazyFree& lazy = heap.lazy_free;
-    if (lazy.serves(bytes)) {
+    if (lazy.serves(bytes) && !waits_in_pages(heap)) {
       lazy.come_back();
       Block* const block = lazy.block();
       trace(*block);
@@ -317,7 +331,9 @@ inline void* StreamHits::take_standing_or_hit(StreamHeap& heap, std::size_t byte
   return take_hit(heap, bytes);
 }
 
-// Whether the step is one of those that depend on the blocks of this stream alone, and not on a clock.
+// Whether the step is one of those that depend on the blocks of this stream alone, and not on a clock. Where streams
+// use each other's blocks they have each other's bytes, too, at places that are known by what all of them have: that is
+// hidden while steps are followed.
 inline bool StreamHits::is_paged_step(const StreamHeap& heap, const Block& block) const noexcept {
   return !decays_ && !heap.lacks_addresses && block.segment->is_paged();
 }
@@ -325,7 +341,8 @@ inline bool StreamHits::is_paged_step(const StreamHeap& heap, const Block& block
 template <StreamStep::Kind kKind, class SplitsOf>
 inline void StreamHits::note_step(StreamHeap& heap, const Block& block, SplitsOf&& splits_of) noexcept {
   if (heap.recurrence.passes_over() || heap.ledger.shares) return;
-  if (heap.paged_stream >= 0 && !is_paged_step(heap, block)) [[unlikely]]
+  const bool may_hide = !StreamStep::is_of_use(kKind) || one_stream_serves_;
+  if (heap.paged_stream >= 0 && (!is_paged_step(heap, block) || !may_hide)) [[unlikely]]
     return heap.recurrence.cut();
   if (heap.recurrence.learns()) [[unlikely]]
     learn_step(heap, kKind, block, splits_of());
@@ -334,7 +351,8 @@ inline void StreamHits::note_step(StreamHeap& heap, const Block& block, SplitsOf
 }
 
 inline bool StreamHits::follow_free(StreamHeap& heap, std::uint64_t address) noexcept {
-  const StreamStep* const step = heap.recurrence.is_followed() ? heap.recurrence.follow_free(address) : nullptr;
+  const StreamStep* const step =
+      heap.recurrence.is_followed() ? heap.recurrence.follow(StreamStep::Kind::free, address) : nullptr;
   if (step == nullptr) return false;
   api_.note_free(address, step->bytes(), heap.stream.handle);
   trace_by_stream<kFreed>(heap, address, step->requested());

@@ -23,6 +23,12 @@ namespace {
   std::abort();
 }
 
+// The same of one that others use.
+[[noreturn]] void end_for_an_unknown_block() noexcept {
+  std::fprintf(stderr, "cistern: a block that others use is not where steps were followed to\n");
+  std::abort();
+}
+
 }  // namespace
 
 // What else a request looks at is changed under the heap's lock alone, and with that nothing is followed.
@@ -30,7 +36,7 @@ namespace {
                                                         const StreamIdentity& stream) noexcept {
   history_.provide();
   const std::lock_guard lock(heap.mutex);
-  if (heap.stream.id != stream.id || current_tag() != kUntagged || awake_.awaiting() != 0) return nullptr;
+  if (heap.stream.id != stream.id || current_tag() != kUntagged) return nullptr;
   return follow_request(heap, bytes);
 }
 
@@ -45,8 +51,65 @@ void* StreamHits::follow_request(StreamHeap& heap, std::size_t bytes) noexcept {
 
 [[gnu::flatten]] bool StreamHits::free_as_expected(StreamHeap& heap, std::uint64_t address) noexcept {
   history_.provide();
-  const std::lock_guard lock(heap.mutex);
-  return follow_free(heap, address);
+  std::unique_lock lock(heap.mutex);
+  if (follow_free(heap, address)) [[likely]]
+    return true;
+  return heap.recurrence.is_followed() && await_as_expected(heap, address, std::move(lock));
+}
+
+// Requires: the stream's lock, and steps are followed. The first use of a block is a step, and further ones are none.
+bool StreamHits::follow_use(StreamHeap& heap, std::uint64_t address, StreamUse& use) {
+  if (use.device == device_ && use.stream.id == heap.stream.id) return false;
+  const CUstream user = use.stream.handle;
+  if (heap.recurrence.expects(StreamStep::Kind::use, address)) {
+    StreamUses uses;
+    heap.followed_uses.make_room();
+    static_cast<void>(add_use(uses, heap.use_nodes, std::move(use)));
+    const StreamStep& step = heap.recurrence.follow_next();
+    heap.followed_uses.add(address, step.bytes(), std::move(uses));
+    api_.note_use(address, step.bytes(), user);
+    return true;
+  }
+  if (FollowedUses::Used* const used = heap.followed_uses.find(address)) {
+    if (add_use(used->uses, heap.use_nodes, std::move(use))) api_.note_use(address, used->bytes, user);
+    return true;
+  }
+  Block* const block = used_before(heap, address);
+  if (block == nullptr) return false;
+  add_use(block, std::move(use));
+  return true;
+}
+
+// A block that others used before steps were followed, and since; null: none begins there. One that was freed since has
+// no uses left.
+Block* StreamHits::used_before(const StreamHeap& heap, std::uint64_t address) noexcept {
+  Block* const block = heap.live.find(address);
+  return block != nullptr && !block->uses.empty() ? block : nullptr;
+}
+
+// Requires: the stream's lock, and steps are followed.
+bool StreamHits::await_as_expected(StreamHeap& heap, std::uint64_t address,
+                                   std::unique_lock<BiasedMutex> lock) noexcept {
+  if (!heap.recurrence.expects(StreamStep::Kind::wait, address)) return false;
+  AwaitedFrees::Recording recording{address, nullptr, {}};
+  FollowedUses::Used* const used = heap.followed_uses.find(address);
+  Block* const before = used == nullptr ? used_before(heap, address) : nullptr;
+  if (used == nullptr && before == nullptr) return false;
+  StreamUses& uses = used != nullptr ? used->uses : before->uses;
+  if (!can_await(heap, uses)) return false;
+  const StreamStep& step = heap.recurrence.follow_next();
+  recording.uses.swap(uses);
+  if (used != nullptr) heap.followed_uses.erase(used);
+  begin_entries(heap, recording, step.bytes(), step.requested());
+  record_events(heap, recording, lock);
+  return true;
+}
+
+bool StreamHits::follow_done(StreamHeap& heap, std::uint64_t address, std::uint64_t* at) noexcept {
+  if (!heap.recurrence.is_followed()) return false;
+  const StreamStep* const step = heap.recurrence.follow(StreamStep::Kind::done, address);
+  if (step != nullptr) trace_completed(heap, address, step->requested(), at);
+  return step != nullptr;
 }
 
 void StreamHits::learn_step(StreamHeap& heap, StreamStep::Kind kind, const Block& block,
@@ -60,19 +123,23 @@ void StreamHits::carry_out_steps(StreamHeap& heap) noexcept {
   if (heap.paged_stream >= 0) turn = turn_in_pages(heap);
   heap.recurrence.stop([&](const StreamStep& step, std::int64_t laps) { count_laps(heap, step, laps); },
                        [&](const StreamStep& step) { carry_out_step(heap, step); });
+  if (!heap.awaited.empty() || heap.followed_uses.size() != 0) know_blocks(heap);
 }
 
 // It was done in a round before, from the same state: there is room for it, and no peak moves.
 [[gnu::flatten]] void StreamHits::carry_out_step(StreamHeap& heap, const StreamStep& step) noexcept {
-  if (!step.is_free()) {
+  using Kind = StreamStep::Kind;
+  if (step.kind() == Kind::allocation) {
     InactiveSplitChange change;
     Block* const block =
         heap.paged_stream >= 0 ? take_paged_step(heap, step) : take_block(heap, step.requested(), change);
     if (block == nullptr || block->address != step.address()) end_for_a_wrong_step(step);
     return;
   }
+  if (step.kind() == Kind::done) return carry_out_done(heap, step);
   const BlockMap::Place place = heap.live.place_of(step.address());
   Block* const block = place.block;
+  if (step.kind() != Kind::free) return carry_out_use_or_wait(heap, step, place);
   if (!is_free_at_once(block)) end_for_a_wrong_step(step);
   if (block->segment->is_paged()) {
     if (!count_free(heap, *block, {})) end_for_a_wrong_step(step);
@@ -86,11 +153,50 @@ void StreamHits::carry_out_steps(StreamHeap& heap) noexcept {
   put_free(block, free, heap.of(block->kind), heap.spares);
 }
 
+// Who uses it, and which events it waits for, is known when all steps are carried out.
+void StreamHits::carry_out_use_or_wait(StreamHeap& heap, const StreamStep& step,
+                                       const BlockMap::Place& place) noexcept {
+  Block* const block = place.block;
+  const bool is_use = step.kind() == StreamStep::Kind::use;
+  if (block == nullptr || block->has_uses == is_use || !block->uses.empty()) end_for_a_wrong_step(step);
+  block->has_uses = is_use;
+  if (is_use) return;
+  heap.live.erase(place);
+  if (block->segment->is_paged()) paged_->placement.freed(PagedMemory::place_of(*block));
+  block->state = BlockState::active_pending_free;
+  heap.awaited.begin(block);
+}
+
+void StreamHits::carry_out_done(StreamHeap& heap, const StreamStep& step) noexcept {
+  Block* const block = heap.awaited.block_at(step.address());
+  if (block == nullptr) end_for_a_wrong_step(step);
+  heap.awaited.end(block);
+  block->pending_events = 0;
+  if (block->segment->is_paged()) {
+    if (!count_free(heap, *block, {})) end_for_a_wrong_step(step);
+    return settle_paged(block, heap.spares);
+  }
+  const FreeNeighbours free(*block);
+  if (!count_free(heap, *block, change_by_freeing(*block, free))) end_for_a_wrong_step(step);
+  put_free(block, free, heap.of(block->kind), heap.spares);
+}
+
+// Blocks that wait or are used, which steps said by their addresses. Requires: all steps are carried out.
+void StreamHits::know_blocks(StreamHeap& heap) noexcept {
+  if (!heap.awaited.know_blocks()) end_for_an_unknown_block();
+  heap.followed_uses.take_all([&](FollowedUses::Used& used) {
+    Block* const block = heap.live.find(used.address);
+    if (block == nullptr || !block->has_uses || !block->uses.empty()) end_for_an_unknown_block();
+    block->uses.swap(used.uses);
+  });
+}
+
 // Rounds lead back to where they began: no figure but of what ever came is another for them.
 void StreamHits::count_laps(StreamHeap& heap, const StreamStep& step, std::int64_t laps) noexcept {
-  heap.ledger.blocks.recurred(step.pool(), laps, step.is_free() ? 0 : as_signed(step.bytes()),
-                              step.is_free() ? 0 : as_signed(step.requested()), {step.splits(), step.split_bytes()});
-  if (heap.paged_stream >= 0 && !step.is_free())
+  const bool comes = step.kind() == StreamStep::Kind::allocation;
+  heap.ledger.blocks.recurred(step.pool(), laps, comes ? as_signed(step.bytes()) : 0,
+                              comes ? as_signed(step.requested()) : 0, {step.splits(), step.split_bytes()});
+  if (heap.paged_stream >= 0 && comes)
     paged_->placement.recurred(heap.paged_stream, static_cast<Sectors>(step.bytes()) / kSectorBytes, laps);
 }
 

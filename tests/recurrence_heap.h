@@ -3,16 +3,20 @@
 // A plain heap that is followed where its steps come again, beside one that carries each of them out.
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <numeric>
+#include <set>
 #include <stdexcept>
 
 #include "allocator/recurrence.h"
 
 namespace cistern {
 
-// First fit by address, of 1 GiB; a block is as large as what was asked for, in units of 512 bytes.
+// First fit by address, of 1 GiB; a block is as large as what was asked for, in units of 512 bytes. One that others use
+// waits between its free and its end.
 class FirstFit {
  public:
   using Blocks = std::map<std::uint64_t, std::uint64_t>;  // what was asked for, by address
@@ -27,21 +31,46 @@ class FirstFit {
     return at;
   }
   void free(std::uint64_t address) {
-    if (live_.erase(address) != 1) throw std::logic_error("what is freed is no live block");
+    if (used_.contains(address)) throw std::logic_error("what is freed at once is used by others");
+    erase(address);
   }
+  void use(std::uint64_t address) {
+    if (!live_.contains(address) || waiting_.contains(address) || !used_.insert(address).second)
+      throw std::logic_error("what is used is no live block, or is used already");
+  }
+  void wait(std::uint64_t address) {
+    if (used_.erase(address) != 1) throw std::logic_error("what waits is not used by others");
+    waiting_.insert(address);
+  }
+  void end(std::uint64_t address) {
+    if (waiting_.erase(address) != 1) throw std::logic_error("what ends does not wait");
+    erase(address);
+  }
+  // With those that wait.
   [[nodiscard]] const Blocks& live() const { return live_; }
+  [[nodiscard]] const std::set<std::uint64_t>& used() const { return used_; }
+  [[nodiscard]] const std::set<std::uint64_t>& waiting() const { return waiting_; }
+  friend bool operator==(const FirstFit&, const FirstFit&) = default;
   [[nodiscard]] static std::uint64_t rounded(std::uint64_t bytes) { return (bytes + 511) / 512 * 512; }
 
  private:
   static constexpr std::uint64_t kBegin = std::uint64_t{1} << 40;
+
+  void erase(std::uint64_t address) {
+    if (live_.erase(address) != 1) throw std::logic_error("what is freed is no live block");
+  }
+
   Blocks live_;
+  std::set<std::uint64_t> used_;
+  std::set<std::uint64_t> waiting_;
 };
 
 class FollowedHeap {
  public:
   // Of all that came, whether it was followed or not.
   struct Totals {
-    std::int64_t allocations = 0, frees = 0, bytes = 0;
+    std::array<std::int64_t, 5> steps{};  // by kind
+    std::int64_t bytes = 0;
     friend bool operator==(const Totals&, const Totals&) = default;
   };
 
@@ -50,26 +79,19 @@ class FollowedHeap {
       : most_steps_(most_steps), offers_left_(offers_left) {}
 
   std::uint64_t allocate(std::uint64_t requested) {
-    ++told_.allocations;
-    told_.bytes += static_cast<std::int64_t>(requested);
+    count(told_, Kind::allocation, 1, requested);
     const std::uint64_t expected = plain_.allocate(requested);
     const std::uint64_t address = allocate_followed(requested);
     if (address != expected) throw std::logic_error("a request was served otherwise than by the plain heap");
     return address;
   }
+  // Of one that is not used, or that is; the latter's end comes later.
   void free(std::uint64_t address) {
-    ++told_.frees;
-    plain_.free(address);
-    if (steps_.is_followed()) {
-      if (steps_.follow_free(address) != nullptr) return count_followed();
-      stop();
-      steps_.go_on();
-    }
-    const std::uint64_t requested = heap_.live().at(address);
-    heap_.free(address);
-    note(StreamStep::Kind::free, address, requested);
-    ++carried_out_.frees;
+    if (plain_.used().contains(address)) return step(Kind::wait, address);
+    step(Kind::free, address);
   }
+  void use(std::uint64_t address) { step(Kind::use, address); }
+  void end(std::uint64_t address) { step(Kind::done, address); }
   // Who looks finds all of it carried out, and what is known is forgotten if something else happens.
   void look(bool something_else_happens = true) {
     if (steps_.is_followed()) {
@@ -80,19 +102,46 @@ class FollowedHeap {
       steps_.cut();
       provide();
     }
-    if (heap_.live() != plain_.live()) throw std::logic_error("what was followed was carried out otherwise");
+    if (heap_ != plain_) throw std::logic_error("what was followed was carried out otherwise");
     if (!(carried_out_ == told_)) throw std::logic_error("what was followed was counted otherwise");
   }
+  [[nodiscard]] const FirstFit& plain() const { return plain_; }
   [[nodiscard]] const FirstFit::Blocks& live() const { return plain_.live(); }
   // Steps.
   [[nodiscard]] std::int64_t followed() const { return followed_; }
-  [[nodiscard]] std::int64_t told() const { return told_.allocations + told_.frees; }
+  [[nodiscard]] std::int64_t told() const { return std::accumulate(told_.steps.begin(), told_.steps.end(), 0L); }
   // What it has room for: steps.
   [[nodiscard]] std::size_t room() const { return room_; }
   // How often steps might be followed from then on.
   [[nodiscard]] unsigned offers() const { return offers_; }
 
  private:
+  using Kind = StreamStep::Kind;
+
+  static void count(Totals& totals, Kind kind, std::int64_t times, std::uint64_t requested) {
+    totals.steps[static_cast<std::size_t>(kind)] += times;
+    if (kind == Kind::allocation) totals.bytes += times * static_cast<std::int64_t>(requested);
+  }
+  // What is no allocation.
+  static void change(FirstFit& heap, Kind kind, std::uint64_t address) {
+    if (kind == Kind::free) heap.free(address);
+    if (kind == Kind::use) heap.use(address);
+    if (kind == Kind::wait) heap.wait(address);
+    if (kind == Kind::done) heap.end(address);
+  }
+  void step(Kind kind, std::uint64_t address) {
+    count(told_, kind, 1, 0);
+    const std::uint64_t requested = plain_.live().at(address);
+    change(plain_, kind, address);
+    if (steps_.is_followed()) {
+      if (steps_.follow(kind, address) != nullptr) return count_followed();
+      stop();
+      steps_.go_on();
+    }
+    change(heap_, kind, address);
+    count(carried_out_, kind, 1, 0);
+    note(kind, address, requested);
+  }
   std::uint64_t allocate_followed(std::uint64_t requested) {
     if (steps_.is_followed()) {
       if (const StreamStep* step = steps_.follow_allocation(requested)) {
@@ -105,8 +154,7 @@ class FollowedHeap {
     }
     provide();
     const std::uint64_t address = heap_.allocate(requested);
-    ++carried_out_.allocations;
-    carried_out_.bytes += static_cast<std::int64_t>(requested);
+    count(carried_out_, Kind::allocation, 1, requested);
     note(StreamStep::Kind::allocation, address, requested);
     return address;
   }
@@ -126,21 +174,14 @@ class FollowedHeap {
   }
   void count_followed() { ++followed_; }
   void stop() {
-    steps_.stop(
-        [this](const StreamStep& step, std::int64_t times) {
-          (step.is_free() ? carried_out_.frees : carried_out_.allocations) += times;
-          if (!step.is_free()) carried_out_.bytes += times * static_cast<std::int64_t>(step.requested());
-        },
-        [this](const StreamStep& step) {
-          if (step.is_free()) {
-            heap_.free(step.address());
-            ++carried_out_.frees;
-            return;
-          }
-          ++carried_out_.allocations;
-          carried_out_.bytes += static_cast<std::int64_t>(step.requested());
-          if (heap_.allocate(step.requested()) != step.address()) throw std::logic_error("a step leads elsewhere");
-        });
+    steps_.stop([this](const StreamStep& step,
+                       std::int64_t times) { count(carried_out_, step.kind(), times, step.requested()); },
+                [this](const StreamStep& step) {
+                  count(carried_out_, step.kind(), 1, step.requested());
+                  if (step.kind() != Kind::allocation) return change(heap_, step.kind(), step.address());
+                  if (heap_.allocate(step.requested()) != step.address())
+                    throw std::logic_error("a step leads elsewhere");
+                });
   }
 
   std::size_t most_steps_;

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <set>
 #include <span>
 #include <vector>
 
@@ -28,16 +29,34 @@ class AwaitedFreesTest : public ::testing::Test {
   }
   [[nodiscard]] static CUevent event(std::uintptr_t number) { return reinterpret_cast<CUevent>(number); }
   void add(std::uintptr_t number, std::uint64_t stream, std::size_t list = 0) {
-    frees_[list].add(0, {nullptr, stream}, &blocks_[number], added_++);
-    if (number != 0) frees_[list].find(&blocks_[number])->event = event(number);
+    add_event(number, number, stream, list);
+    frees_[list].begin(&blocks_[number]);
+  }
+  // The block of that number waits for that event; for number 0 it is being recorded.
+  void add_event(std::size_t block, std::uintptr_t number, std::uint64_t stream, std::size_t list = 0) {
+    blocks_[block].address = 512 * (block + 1);
+    recordings_[block].address = blocks_[block].address;
+    recordings_[block].block = &blocks_[block];
+    frees_[list].add(0, {nullptr, stream}, recordings_[block], added_++, 0);
+    if (number != 0) recorded(block, stream, number, list);
+  }
+  void recorded(std::size_t block, std::uint64_t stream, std::uintptr_t number, std::size_t list = 0) {
+    AwaitedFrees::Entry* const entry = frees_[list].find(recordings_[block], {nullptr, stream});
+    ASSERT_NE(entry, nullptr);
+    entry->event = event(number);
+    entry->recording = nullptr;
   }
   template <std::size_t kLists>
   CUresult poll_lists(std::span<AwaitedFrees* const, kLists> lists, bool completes) {
-    return AwaitedFrees::Merged<kLists>(lists).poll(api_, pool_, [&](std::size_t list, Block& block) {
-      EXPECT_NE(lists[list]->find(&block), nullptr);
-      if (completes) completed_.push_back(static_cast<std::uintptr_t>(&block - blocks_.data()));
-      return completes;
-    });
+    return AwaitedFrees::Merged<kLists>(lists).poll(
+        api_, pool_, [&](const AwaitedFrees::Entry& entry) { return behind_.contains(entry.stream.id); },
+        [&](std::size_t list, const AwaitedFrees::Entry& entry) {
+          EXPECT_EQ(lists[list]->block_at(entry.address), entry.block);
+          if (!completes) return false;
+          completed_.push_back(static_cast<std::uintptr_t>(entry.block - blocks_.data()));
+          if (!lists[list]->has_others(entry)) lists[list]->end(entry.block);
+          return true;
+        });
   }
   CUresult poll(bool completes = true) {
     const std::array<AwaitedFrees* const, 1> first = {frees_.data()};
@@ -52,7 +71,9 @@ class AwaitedFreesTest : public ::testing::Test {
   DriverApi api_;
   EventPool pool_{api_};
   std::vector<Block> blocks_ = std::vector<Block>(AwaitedFrees::kMost + 1);
+  std::array<AwaitedFrees::Recording, AwaitedFrees::kMost + 1> recordings_;
   std::map<std::uintptr_t, CUresult> results_;
+  std::set<std::uint64_t> behind_;  // streams whose events are not asked for
   Numbers asked_;
   Numbers completed_;
   std::uint64_t added_ = 0;
@@ -87,10 +108,10 @@ TEST_F(AwaitedFreesTest, AnEventThatIsBeingRecordedIsNotAskedFor) {
   add(1, 5);
   EXPECT_EQ(poll(), CUDA_SUCCESS);
   EXPECT_TRUE(asked_.empty());
-  frees_[0].find(&blocks_[0])->event = event(2);
+  recorded(0, 5, 2);
   EXPECT_EQ(poll(), CUDA_SUCCESS);
   EXPECT_EQ(completed_, (Numbers{0, 1}));
-  EXPECT_EQ(frees_[0].find(&blocks_[0]), nullptr);
+  EXPECT_EQ(frees_[0].find(recordings_[0], {nullptr, 5}), nullptr);
 }
 
 TEST_F(AwaitedFreesTest, WhatFailsOrIsNotTakenEndsTheRoundAndStaysWithTheRest) {
@@ -110,9 +131,9 @@ TEST_F(AwaitedFreesTest, WhatFailsOrIsNotTakenEndsTheRoundAndStaysWithTheRest) {
 TEST_F(AwaitedFreesTest, ThereIsRoomForWhatWasPromised) {
   frees_[0].set_promised(2);
   add(1, 5);
-  EXPECT_TRUE(frees_[0].has_room());
+  EXPECT_EQ(frees_[0].room(), 1U);
   add(2, 5);
-  EXPECT_FALSE(frees_[0].has_room());
+  EXPECT_EQ(frees_[0].room(), 0U);
 }
 
 TEST_F(AwaitedFreesTest, EventsOfCompletedFreesAreUsedAgain) {
@@ -165,6 +186,51 @@ TEST_F(AwaitedFreesTest, WhatEndsTheRoundOfSeveralListsLeavesTheRestInEach) {
   EXPECT_EQ(poll_all(false), CUDA_ERROR_NOT_READY);
   EXPECT_EQ(poll_all(), CUDA_SUCCESS);
   EXPECT_EQ(completed_, (Numbers{1, 2, 4, 3}));
+}
+
+TEST_F(AwaitedFreesTest, StreamsThatAreKnownNotToBeDoneAreNotAsked) {
+  add(1, 9);
+  add(2, 5);
+  behind_ = {9};
+  EXPECT_EQ(poll(), CUDA_SUCCESS);
+  EXPECT_EQ(asked_, (Numbers{2}));
+  behind_ = {};
+  EXPECT_EQ(poll(), CUDA_SUCCESS);
+  EXPECT_EQ(completed_, (Numbers{2, 1}));
+}
+
+TEST_F(AwaitedFreesTest, ABlockThatTwoUsedIsDoneWithItsLastEvent) {
+  add_event(1, 1, 9);
+  add_event(1, 2, 5);
+  frees_[0].begin(&blocks_[1]);
+  EXPECT_TRUE(frees_[0].has_others(frees_[0].entries().front()));
+  results_[2] = CUDA_ERROR_NOT_READY;
+  EXPECT_EQ(poll(), CUDA_SUCCESS);
+  EXPECT_EQ(frees_[0].blocks().size(), 1U);
+  EXPECT_FALSE(frees_[0].has_others(frees_[0].entries().front()));
+  results_[2] = CUDA_SUCCESS;
+  EXPECT_EQ(poll(), CUDA_SUCCESS);
+  EXPECT_TRUE(frees_[0].blocks().empty());
+}
+
+// As after steps that were followed: entries have addresses alone, and recordings no block.
+TEST_F(AwaitedFreesTest, BlocksAreKnownByTheirAddressesAgain) {
+  add_event(1, 1, 9);
+  add_event(1, 2, 5);
+  add_event(2, 0, 7);
+  EXPECT_FALSE(frees_[0].know_blocks()) << "there are none";
+  std::array<Block, 2> others;
+  others[0].address = recordings_[1].address;
+  others[1].address = recordings_[2].address;
+  recordings_[2].block = nullptr;
+  for (Block& block : others) frees_[0].begin(&block);
+  EXPECT_TRUE(frees_[0].know_blocks());
+  EXPECT_EQ(others[0].pending_events, 2U);
+  EXPECT_EQ(others[1].pending_events, 1U);
+  EXPECT_EQ(recordings_[2].block, &others[1]);
+  EXPECT_EQ(frees_[0].block_at(others[1].address), &others[1]);
+  EXPECT_EQ(frees_[0].block_at(512), nullptr);
+  EXPECT_EQ(frees_[0].entries().front().block, &others[0]);
 }
 
 }  // namespace

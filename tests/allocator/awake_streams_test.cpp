@@ -51,12 +51,30 @@ TEST(AwakeStreams, SoManyGetABitAndOneThatIsGivenBackIsTakenAgain) {
   AwakeStreams awake;
   AwakeStreams::Bits all = 0;
   for (std::size_t i = 0; i < AwakeStreams::kMost; ++i) all |= awake.take(heap);
-  EXPECT_EQ(all, ~AwakeStreams::Bits{0});
+  EXPECT_EQ(all, ~AwakeStreams::kOfHeap);
   awake.give_back(AwakeStreams::Bits{1} << 37);
   EXPECT_EQ(awake.take(other), AwakeStreams::Bits{1} << 37);
   awake.begin_awaiting(AwakeStreams::Bits{1} << 37, false);
   EXPECT_EQ(awaiting_of(awake), (std::vector<StreamHeap*>{&other}));
   awake.end_awaiting();
+  EXPECT_EQ(awake.awaiting(), 0U);
+}
+
+TEST(AwakeStreams, WhetherTheHeapHasFreesThatWaitIsNoStreams) {
+  StreamHeap heap;
+  AwakeStreams awake;
+  const AwakeStreams::Bits bit = awake.take(heap);
+  awake.let_heap_await(false);
+  EXPECT_EQ(awake.awaiting(), 0U);
+  awake.let_heap_await(true);
+  awake.let_heap_await(true);
+  EXPECT_EQ(awake.awaiting(), AwakeStreams::kOfHeap);
+  EXPECT_TRUE(awaiting_of(awake).empty());
+  awake.begin_awaiting(bit, false);
+  EXPECT_EQ(awaiting_of(awake), std::vector<StreamHeap*>{&heap});
+  awake.let_heap_await(false);
+  EXPECT_EQ(awake.awaiting(), bit);
+  awake.end_awaiting(bit, false);
   EXPECT_EQ(awake.awaiting(), 0U);
 }
 

@@ -13,6 +13,7 @@
 #include <future>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "tests/allocator/stream_waits_fixture.h"
 #include "tests/byte_units.h"
@@ -152,6 +153,142 @@ TEST_P(MeddlingStreamWaitsTest, ARequestThatAsksForAnotherStreamsEventHoldsTheLo
   meddled_.check();
 }
 
+// As long as the heap has frees that wait its lock is not what requests need, but to end them.
+TEST_P(MeddlingStreamWaitsTest, ARequestAsksForTheHeapsEventsWithTheLockOfItsStreamAlone) {
+  const StreamHandle third = driver_.create_stream();
+  void* block = nullptr;
+  for (int i = 0; i < 4; ++i) {
+    block = meddled_.allocate(kKibi, third);
+    void* const below_the_peaks = meddled_.allocate(2 * kKibi, owner_handle_);
+    turn(meddled_, kKibi);
+    meddled_.deallocate(below_the_peaks);
+    if (i != 3) meddled_.deallocate(block);
+  }
+  driver_.occupy(reader_handle_, 10ms);
+  void* const late = turn(meddled_, kKibi);
+  EXPECT_EQ(meddled_.memory_stats().active.all.current, 2) << "who looks makes it the heap's";
+  std::future<void> recorded;
+  bool is_recorded = false;
+  meddling_.when_asked = [&] {
+    recorded = std::async(std::launch::async, [&] { meddled_.record_stream(block, reader_handle_); });
+    is_recorded = recorded.wait_for(10s) == std::future_status::ready;
+  };
+  void* const next = meddled_.allocate(2 * kKibi, owner_handle_);
+  recorded.get();
+  EXPECT_TRUE(is_recorded);
+  EXPECT_NE(next, late);
+  meddled_.deallocate(next);
+  driver_.run_until_idle(reader_handle_);
+  EXPECT_EQ(meddled_.allocate(kKibi, owner_handle_), late) << "its event is asked for by every request";
+  meddled_.deallocate(block);
+  meddled_.check();
+}
+
+// Frees of the same reader come behind those that the heap has: one question is enough for all.
+TEST_P(MeddlingStreamWaitsTest, WhatWaitsBehindTheHeapsFreesIsNotAskedFor) {
+  std::vector<void*> below_the_peaks;
+  for (int i = 0; i < 4; ++i) below_the_peaks.push_back(meddled_.allocate(kKibi, owner_handle_));
+  for (void* block : below_the_peaks) meddled_.deallocate(block);
+  driver_.occupy(reader_handle_, 10ms);
+  turn(meddled_, kKibi);
+  EXPECT_EQ(meddled_.memory_stats().active.all.current, 1);
+  turn(meddled_, kKibi);
+  int asked = 0;
+  std::function<void()> ask = [&] {
+    ++asked;
+    meddling_.when_asked = ask;
+  };
+  meddling_.when_asked = ask;
+  void* const block = meddled_.allocate(kKibi, owner_handle_);
+  EXPECT_EQ(asked, 1);
+  meddling_.when_asked = nullptr;
+  meddled_.deallocate(block);
+  driver_.run_until_idle(reader_handle_);
+  static_cast<void>(meddled_.allocate(kKibi, owner_handle_));
+  EXPECT_EQ(meddled_.memory_stats().active.all.current, 1);
+  meddled_.check();
+}
+
+// The same while steps are followed: then there is no block yet.
+class MeddlingFollowedWaitsTest : public MeddlingStreamWaitsTest {
+ protected:
+  MeddlingFollowedWaitsTest() {
+    for (int i = 0; i < 3000; ++i) pass();
+  }
+  // What the reader used last comes back, where it did.
+  void expect_back(void* block) {
+    static_cast<void>(meddled_.allocate(3 * kKibi, owner_handle_));
+    EXPECT_EQ(meddled_.allocate(kKibi, owner_handle_), block);
+    meddled_.check();
+  }
+  // Returns the block that the reader used.
+  void* pass() {
+    void* const kept = meddled_.allocate(3 * kKibi, owner_handle_);
+    void* const used = turn(meddled_, kKibi);
+    meddled_.deallocate(kept);
+    return used;
+  }
+};
+
+TEST_P(MeddlingFollowedWaitsTest, WhoLooksWhileTheEventIsRecordedFindsThePendingFree) {
+  meddling_.looks = true;
+  driver_.occupy(reader_handle_, 10ms);
+  void* const block = pass();
+  meddling_.looks = false;
+  EXPECT_EQ(meddling_.active, 2);
+  EXPECT_EQ(meddling_.allocated, 1);
+  EXPECT_EQ(meddled_.memory_stats().active.all.current, 1);
+  driver_.run_until_idle(reader_handle_);
+  expect_back(block);
+  EXPECT_EQ(meddled_.memory_stats().active.all.current, 2);
+}
+
+TEST_P(MeddlingFollowedWaitsTest, ARefusedEventIsTriedAgainAndTold) {
+  meddling_.record = CUDA_ERROR_LAUNCH_FAILED;
+  void* const block = pass();
+  EXPECT_EQ(meddled_.memory_stats().active.all.current, 1);
+  EXPECT_EQ(meddled_.memory_stats().allocation.all.current, 0);
+  EXPECT_THROW(static_cast<void>(meddled_.allocate(kKibi, owner_handle_)), DriverError);
+  meddling_.record = CUDA_SUCCESS;
+  expect_back(block);
+}
+
+TEST_P(MeddlingFollowedWaitsTest, AFailingQueryIsToldToTheRequestThatMadeIt) {
+  void* const block = pass();
+  meddling_.query = CUDA_ERROR_LAUNCH_FAILED;
+  EXPECT_THROW(static_cast<void>(meddled_.allocate(kKibi, owner_handle_)), DriverError);
+  EXPECT_EQ(meddled_.memory_stats().active.all.current, 1);
+  expect_back(block);
+}
+
+// Two streams used the block: after the first event somebody looks, and the second is refused once.
+TEST_P(MeddlingFollowedWaitsTest, ABlockOfTwoReadersEndsWithBoth) {
+  for (const bool is_refused : {false, true}) {
+    SCOPED_TRACE(is_refused);
+    for (int i = 0; i < 3000; ++i) pass();
+    void* const kept = meddled_.allocate(3 * kKibi, owner_handle_);
+    void* const used = meddled_.allocate(kKibi, owner_handle_);
+    meddled_.record_stream(used, reader_handle_);
+    meddled_.record_stream(used, other_handle_);
+    meddled_.record_stream(used, reader_handle_);
+    driver_.occupy(other_handle_, 10ms);
+    meddling_.looks = true;
+    if (is_refused) meddling_.record = CUDA_ERROR_LAUNCH_FAILED;
+    meddled_.deallocate(used);
+    meddling_.looks = false;
+    meddling_.record = CUDA_SUCCESS;
+    void* const other = meddled_.allocate(kKibi, owner_handle_);
+    EXPECT_NE(other, used);
+    driver_.run_until_idle(other_handle_);
+    EXPECT_EQ(meddled_.allocate(kKibi, owner_handle_), used);
+    EXPECT_EQ(meddled_.memory_stats().active.all.current, 3);
+    meddled_.check();
+    meddled_.deallocate(kept);
+    meddled_.deallocate(used);
+    meddled_.deallocate(other);
+  }
+}
+
 TEST_P(MeddlingStreamWaitsTest, ADriverThatWantsAContextGetsOne) {
   meddling_.wants_context = true;
   std::thread([&] {
@@ -165,6 +302,7 @@ TEST_P(MeddlingStreamWaitsTest, ADriverThatWantsAContextGetsOne) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Each, MeddlingStreamWaitsTest, kEachPolicy, name_of_policy);
+INSTANTIATE_TEST_SUITE_P(Each, MeddlingFollowedWaitsTest, kEachPolicy, name_of_policy);
 
 }  // namespace
 }  // namespace cistern

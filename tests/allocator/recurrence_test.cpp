@@ -1,7 +1,9 @@
 // Steps that come again are followed, and nobody can tell: the class alone, over a plain heap.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdint>
+#include <iterator>
 #include <random>
 #include <string>
 #include <utility>
@@ -28,6 +30,61 @@ TEST(RecurrenceTest, RoundsAreFollowedAndCountedAsTheyWouldBe) {
   program.run(400, 1, 0);
   heap.look();
   EXPECT_GT(heap.followed(), before);
+}
+
+// Blocks that others use and that wait, in rounds, with detours of all kinds now and then.
+TEST(RecurrenceTest, UsesAndWaitsAreSteps) {
+  std::int64_t followed = 0;
+  std::int64_t told = 0;
+  for (std::uint64_t seed = 0; seed < 40; ++seed) {
+    SCOPED_TRACE(seed);
+    FollowedHeap heap;
+    std::mt19937_64 random(seed);
+    const std::uint64_t round_seed = random();
+    const std::uint64_t detours = seed % 4;
+    for (int round = 0; round < 400; ++round) {
+      std::mt19937_64 of_round(round_seed);
+      for (std::uint64_t i = 8 + round_seed % 24; i != 0; --i) {
+        if (random() % 1000 < detours) heap.look(random() % 2 == 0);
+        heap.allocate(500 * (1 + of_round() % 9));
+        const auto block = std::next(heap.live().begin(), static_cast<std::ptrdiff_t>(of_round() % heap.live().size()));
+        const std::uint64_t address = block->first;
+        if (heap.plain().waiting().contains(address))
+          heap.end(address);
+        else if (of_round() % 3 == 0 && !heap.plain().used().contains(address))
+          heap.use(address);
+        else if (of_round() % 2 == 0)
+          heap.free(address);
+      }
+      // Some wait over the end of the round.
+      while (!heap.plain().waiting().empty() && of_round() % 4 != 0) heap.end(*heap.plain().waiting().begin());
+      while (heap.live().size() > heap.plain().waiting().size() + 2) {
+        const auto last = std::find_if(heap.live().rbegin(), heap.live().rend(), [&](const auto& block) {
+          return !heap.plain().waiting().contains(block.first);
+        });
+        heap.free(last->first);
+      }
+    }
+    heap.look();
+    followed += heap.followed();
+    told += heap.told();
+  }
+  EXPECT_GT(followed, told / 3);
+}
+
+TEST(RecurrenceTest, ABlockThatIsUsedIsAnotherState) {
+  FollowedHeap heap;
+  const auto turn = [&](bool is_used) {
+    const std::uint64_t kept = heap.allocate(3000);
+    if (is_used) heap.use(kept);
+    for (int i = 0; i < 30; ++i) heap.free(heap.allocate(1000 + 10 * static_cast<std::uint64_t>(i)));
+    heap.free(kept);
+    if (is_used) heap.end(kept);
+  };
+  for (int i = 0; i < 200; ++i) turn(false);
+  EXPECT_GT(heap.followed(), 0);
+  for (int i = 0; i < 200; ++i) turn(i % 7 == 3);
+  heap.look();
 }
 
 TEST(RecurrenceTest, WhoLooksDoesNotEndIt) {
@@ -272,11 +329,24 @@ TEST(RecurrenceTest, WhereSomethingElseHappensSoonNothingIsWrittenDown) {
     return count;
   };
   cut_now_and_then();
+  // Goes on with the next steps, that many, as they are known.
+  const auto follow = [&](std::uint64_t count) {
+    steps.follow();
+    for (; count != 0; --count, ++at) {
+      const std::uint64_t address = (at % 20 + 1) << 20;
+      const bool comes = at % 40 < 20;
+      ASSERT_NE(comes ? steps.follow_allocation(1000) : steps.follow(StreamStep::Kind::free, address), nullptr);
+    }
+    steps.stop([](const StreamStep&, std::int64_t) {}, [](const StreamStep&) {});
+    steps.cut();
+  };
   EXPECT_LT(until_known(), kSteps) << "it is looked for again";
-  steps.follow();
-  steps.stop([](const StreamStep&, std::int64_t) {}, [](const StreamStep&) {});
-  steps.cut();
+  follow(100);
   EXPECT_LT(until_known(), 200) << "what was followed was not in vain";
+  follow(1);
+  EXPECT_GT(until_known(), 500) << "a step that was followed is not worth those that were written down";
+  follow(400);
+  EXPECT_LT(until_known(), 200) << "as many are, however often there were less before";
   steps.cut();
   EXPECT_LT(until_known(), 1000) << "and what was in vain before is forgotten";
   cut_now_and_then();
@@ -358,10 +428,10 @@ TEST(RecurrenceTest, WhatIsTooLargeToTellIsCarriedOut) {
 TEST(RecurrenceTest, AFreeOfAnotherAddressIsNotTheExpectedOne) {
   const StreamStep::Of block{std::uint64_t{7} << 30, 1024, 600, PoolKind::small};
   const StreamStep step(StreamStep::Kind::free, block, {1, 1024});
-  EXPECT_TRUE(step.is_free_of(block.address));
+  EXPECT_TRUE(step.is(StreamStep::Kind::free, block.address));
   for (const std::uint64_t other :
        {block.address + 1, block.address + 8, block.address + 512, block.address - 512, std::uint64_t{0}})
-    EXPECT_FALSE(step.is_free_of(other)) << other;
+    EXPECT_FALSE(step.is(StreamStep::Kind::free, other)) << other;
   EXPECT_FALSE(step.is_allocation_of(600));
   const StreamStep allocation(StreamStep::Kind::allocation, block, {-1, -1024});
   EXPECT_TRUE(allocation.is_allocation_of(600));
@@ -369,7 +439,7 @@ TEST(RecurrenceTest, AFreeOfAnotherAddressIsNotTheExpectedOne) {
     EXPECT_FALSE(allocation.is_allocation_of(other)) << other;
     EXPECT_FALSE(step.is_allocation_of(other)) << other;
   }
-  EXPECT_FALSE(allocation.is_free_of(block.address));
+  EXPECT_FALSE(allocation.is(StreamStep::Kind::free, block.address));
   EXPECT_EQ(step.address(), block.address);
   EXPECT_EQ(step.bytes(), block.bytes);
   EXPECT_EQ(step.requested(), block.requested);

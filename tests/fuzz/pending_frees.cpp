@@ -42,7 +42,10 @@ class Program {
         if (!events_in_use_.empty()) events_.results[pick_event(steps.byte())] = result_from(kind / 8);
         break;
       case 4:
-        poll();
+        if (kind / 8 % 4 == 3)
+          look();
+        else
+          poll();
         break;
       case 5:
         if (kind / 8 % 2 == 0)
@@ -105,6 +108,7 @@ class Program {
   // True: it was the block's last.
   bool done(const Entry& entry) {
     require(events_in_use_.erase(entry.event) == 1, "an event ends once");
+    known_done_.erase(entry.event);
     const auto waits_for = [&](const Entry& other) { return other.block == entry.block; };
     const auto is_in = [&](const auto& entries) { return std::any_of(entries.begin(), entries.end(), waits_for); };
     return std::none_of(queues_.begin(), queues_.end(), [&](const auto& queue) { return is_in(queue.second); }) &&
@@ -120,8 +124,9 @@ class Program {
     for (auto& [key, queue] : queues_) {
       while (!queue.empty() && end == CUDA_SUCCESS) {
         const Entry entry = queue.front();
-        asked.push_back(entry.event);
-        const CUresult answer = events_.result_of(entry.event);
+        const bool is_known = known_done_.contains(entry.event);
+        if (!is_known) asked.push_back(entry.event);
+        const CUresult answer = is_known ? CUDA_SUCCESS : events_.result_of(entry.event);
         if (answer == CUDA_ERROR_NOT_READY) break;
         if (answer != CUDA_SUCCESS) {
           end = answer;
@@ -135,6 +140,31 @@ class Program {
     require(events_.asked == asked, "which events are asked, in which order");
     require(completed == expected, "which blocks are complete, in which order");
     require(result == end, "what ended the round");
+  }
+  // By who may not end any: what is found done is not asked for again.
+  void look() {
+    std::vector<CUevent> asked;
+    bool has_done = false;
+    for (auto& [key, queue] : queues_) {
+      if (queue.empty()) continue;
+      const CUevent event = queue.front().event;
+      CUresult answer = CUDA_SUCCESS;
+      if (!known_done_.contains(event)) {
+        asked.push_back(event);
+        answer = events_.result_of(event);
+      }
+      if (answer == CUDA_SUCCESS) known_done_.insert(event);
+      has_done = answer != CUDA_ERROR_NOT_READY;
+      if (has_done) break;
+    }
+    events_.asked.clear();
+    require(pending_.has_done() == has_done, "whether who ends frees has something to do");
+    require(events_.asked == asked, "which events are asked by who ends none");
+    for (std::uint64_t id = 0; id < kStreamIds; ++id) {
+      const auto queue = queues_.find({~id, 0});
+      require(pending_.has_of(0, {nullptr, id}) == (queue != queues_.end() && !queue->second.empty()),
+              "for which streams some wait");
+    }
   }
   // As by who asks without the lock.
   void finish_firsts(std::size_t skip) {
@@ -225,6 +255,7 @@ class Program {
   std::map<Key, std::deque<Entry>> queues_;
   std::list<Batch> batches_;  // newest first
   std::set<CUevent> events_in_use_;
+  std::set<CUevent> known_done_;  // of those, as somebody was told
   std::uint64_t promised_ = 0;
 };
 

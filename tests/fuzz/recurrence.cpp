@@ -1,5 +1,5 @@
-// Steps that are followed where they come again, beside a heap that carries each out: requests, frees, rounds of what
-// was done last, and who looks in between.
+// Steps that are followed where they come again, beside a heap that carries each out: requests, uses, frees and their
+// ends, rounds of what was done last, and who looks in between.
 
 #include "allocator/recurrence.h"
 
@@ -8,22 +8,38 @@
 #include "tests/recurrence_heap.h"
 
 #include <iterator>
+#include <set>
 #include <vector>
 
 namespace {
 
+enum class Kind { allocation, free, use, end };
+
 struct Step {
-  bool is_free = false;
-  std::uint64_t number = 0;  // sizes in bytes; of a free which block, by address
+  Kind kind = Kind::allocation;
+  std::uint64_t number = 0;  // sizes in bytes; else which block, by address
 };
 
+// The one that the step is about.
+template <class Blocks>
+[[nodiscard]] auto chosen(const Blocks& blocks, const Step& step) {
+  return std::next(blocks.begin(), static_cast<std::ptrdiff_t>(step.number % blocks.size()));
+}
+
 void carry_out(cistern::FollowedHeap& heap, const Step& step) {
-  if (!step.is_free) {
-    heap.allocate(1 + step.number);
-  } else if (!heap.live().empty()) {
-    const auto which = static_cast<std::ptrdiff_t>(step.number % heap.live().size());
-    heap.free(std::next(heap.live().begin(), which)->first);
+  if (step.kind == Kind::allocation) return static_cast<void>(heap.allocate(1 + step.number));
+  const std::set<std::uint64_t>& waiting = heap.plain().waiting();
+  if (step.kind == Kind::end) {
+    if (!waiting.empty()) heap.end(*chosen(waiting, step));
+    return;
   }
+  if (heap.live().empty()) return;
+  const std::uint64_t address = chosen(heap.live(), step)->first;
+  if (waiting.contains(address)) return;
+  if (step.kind == Kind::free)
+    heap.free(address);
+  else if (!heap.plain().used().contains(address))
+    heap.use(address);
 }
 
 }  // namespace
@@ -34,7 +50,7 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   std::vector<Step> done;
   Steps steps(data, size);
   const auto take = [&](const Step& step) {
-    if (!step.is_free && heap.live().size() >= 64) return;
+    if (step.kind == Kind::allocation && heap.live().size() >= 64) return;
     carry_out(heap, step);
     done.push_back(step);
   };
@@ -42,10 +58,10 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
     const std::uint64_t kind = steps.byte();
     switch (kind % 4) {
       case 0:
-        take({false, kind / 4 * 97});
+        take({Kind::allocation, kind / 4 * 97});
         break;
       case 1:
-        take({true, kind / 4});
+        take({kind / 4 % 8 < 5 ? Kind::free : kind / 4 % 8 == 5 ? Kind::use : Kind::end, kind / 4});
         break;
       case 2: {
         const std::size_t round = std::min<std::size_t>(done.size(), 1 + steps.byte());

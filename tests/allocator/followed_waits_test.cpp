@@ -1,0 +1,248 @@
+// Steps with blocks that other streams use are followed, and nobody can tell: a stream that serves itself beside one
+// whose every step is looked at, and so carried out.
+#include <cistern/allocator.h>
+#include <cistern/history.h>
+#include <cistern/simulated.h>
+#include <cistern/snapshot.h>
+#include <cistern/stats.h>
+
+#include <cuda.h>
+#include <gtest/gtest.h>
+#include <malloc.h>
+
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <random>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "tests/byte_units.h"
+#include "tests/property.h"
+
+namespace cistern {
+namespace {
+
+using namespace std::chrono_literals;
+
+// An allocator over a driver of its own, for a program on one stream whose blocks two others use.
+class UsedHeap {
+ public:
+  UsedHeap(const std::string& policy, bool is_looked_at)
+      : is_looked_at_(is_looked_at),
+        allocator_({.driver = &driver_.api(), .options = AllocatorOptions::parse("oom_dump:off,policy:" + policy)}) {
+    HistoryOptions history = HistoryOptions::always_on();
+    history.max_entries = 4096;
+    allocator_.record_history(history);
+  }
+
+  std::uintptr_t allocate(std::size_t bytes) {
+    settle();
+    blocks_.push_back(allocator_.allocate(bytes, owner_));
+    if (first_ == nullptr) first_ = blocks_.back();
+    return static_cast<std::uintptr_t>(static_cast<char*>(blocks_.back()) - static_cast<char*>(first_));
+  }
+  void use(std::size_t which, std::size_t user) {
+    settle();
+    allocator_.record_stream(blocks_[which], user == 2 ? owner_ : users_[user]);
+  }
+  void free(std::size_t which) {
+    settle();
+    allocator_.deallocate(blocks_[which]);
+    blocks_.erase(blocks_.begin() + static_cast<std::ptrdiff_t>(which));
+  }
+  void free_elsewhere(std::size_t which) {
+    std::thread([&] { free(which); }).join();
+  }
+  void hold_up(std::size_t user) { driver_.occupy(users_[user], 10ms); }
+  void let_go(std::size_t user) { driver_.run_until_idle(users_[user]); }
+  [[nodiscard]] std::size_t live() const { return blocks_.size(); }
+  [[nodiscard]] CachingAllocator& allocator() { return allocator_; }
+  [[nodiscard]] SimulatedDriver& driver() { return driver_; }
+  // What the history tells, but for times and addresses.
+  [[nodiscard]] std::vector<std::pair<TraceAction, std::int64_t>> told() {
+    std::vector<std::pair<TraceAction, std::int64_t>> all;
+    const Snapshot snapshot = allocator_.snapshot();
+    for (const TraceEntry& entry : snapshot.device_traces.at(0)) all.emplace_back(entry.action, entry.size);
+    return all;
+  }
+
+ private:
+  void settle() {
+    if (is_looked_at_) static_cast<void>(allocator_.memory_stats());
+  }
+
+  bool is_looked_at_;
+  SimulatedDriver driver_{{.capacity_bytes = std::size_t{4} << 30, .backing = Backing::none}};
+  const StreamHandle owner_ = driver_.create_stream();
+  const std::array<StreamHandle, 2> users_ = {driver_.create_stream(), driver_.create_stream()};
+  CachingAllocator allocator_;
+  std::vector<void*> blocks_;
+  void* first_ = nullptr;
+};
+
+class FollowedWaitsTest : public ::testing::TestWithParam<const char*> {
+ protected:
+  void both(const std::function<void(UsedHeap&)>& step) {
+    step(followed_);
+    step(plain_);
+  }
+  void allocate(std::size_t bytes) { ASSERT_EQ(followed_.allocate(bytes), plain_.allocate(bytes)); }
+  void compare() {
+    EXPECT_EQ(followed_.allocator().memory_stats(), plain_.allocator().memory_stats());
+    // Requests in paged memory claim several frees that wait at once, in whatever order these came to be the heap's.
+    if (GetParam() != std::string("paged")) compare_histories();
+    both([](UsedHeap& heap) { EXPECT_NO_THROW(heap.allocator().check()); });
+  }
+  void compare_histories() {
+    const auto followed = followed_.told();
+    const auto plain = plain_.told();
+    ASSERT_EQ(followed.size(), plain.size());
+    for (std::size_t i = 0; i < plain.size(); ++i)
+      ASSERT_TRUE(followed[i] == plain[i]) << "entry " << i << " of " << plain.size() << ": of " << followed[i].second
+                                           << " bytes as followed, else " << plain[i].second;
+  }
+  // One step of a round.
+  void step(std::mt19937_64& random) {
+    const std::size_t live = followed_.live();
+    const std::uint64_t kind = random() % 16;
+    const std::uint64_t which = live == 0 ? 0 : random() % live;
+    const std::size_t user = random() % 2;
+    if (live < 4 || (kind < 6 && live < 24)) return allocate(500 * (1 + random() % 60) << (random() % 3 * 4));
+    if (kind < 10) return both([&](UsedHeap& heap) { heap.free(which); });
+    if (kind < 14) return both([&](UsedHeap& heap) { heap.use(which, user); });
+    if (kind == 14) return both([&](UsedHeap& heap) { heap.hold_up(user); });
+    both([&](UsedHeap& heap) { heap.let_go(user); });
+  }
+  // Something that is no step of the stream's.
+  void detour(std::mt19937_64& random) {
+    const std::uint64_t kind = random() % 9;
+    const std::size_t which = followed_.live() == 0 ? 0 : random() % followed_.live();
+    const std::size_t user = random() % 2;
+    if (kind == 5) pass();  // what is done is told before what another thread frees
+    both([&](UsedHeap& heap) {
+      if (kind == 0) return heap.allocator().empty_cache();
+      if (kind == 1) return static_cast<void>(heap.allocator().memory_stats());
+      if (kind == 2) return heap.allocator().reset_peak_memory_stats();
+      if (kind == 3) return heap.let_go(user);
+      if (kind == 4) return heap.hold_up(user);
+      if (heap.live() == 0) return;
+      if (kind == 5) return heap.free_elsewhere(which);
+      if (kind == 6) return heap.use(which, 2);  // its own stream
+      if (kind == 7) return heap.free(which);
+      heap.use(which, user);
+    });
+    if (kind == 5) pass();
+  }
+  // A request that completes what is done, and takes what another thread freed.
+  void pass() {
+    allocate(512);
+    both([](UsedHeap& heap) { heap.free(heap.live() - 1); });
+  }
+  void end_round() {
+    both([](UsedHeap& heap) {
+      while (heap.live() != 0) heap.free(heap.live() - 1);
+      for (const std::size_t user : {0, 1}) heap.let_go(user);
+    });
+    pass();
+  }
+
+  UsedHeap followed_{GetParam(), false};
+  UsedHeap plain_{GetParam(), true};
+};
+
+TEST_P(FollowedWaitsTest, StepsThatAreFollowedAreTheSteps) {
+  for (long seed = 0; seed < scaled_programs(150, 4); ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    std::mt19937_64 random(static_cast<std::uint64_t>(seed));
+    const std::uint64_t round_seed = random();
+    const std::uint64_t steps = 8 + random() % 120;
+    const std::uint64_t detours = random() % 4;
+    for (int round = 0; round < 60; ++round) {
+      std::mt19937_64 of_round(round_seed);
+      for (std::uint64_t i = 0; i < steps; ++i) {
+        if (random() % 2000 < detours) detour(random);
+        step(of_round);
+        if (HasFatalFailure()) return;
+      }
+      end_round();
+    }
+    compare();
+    if (HasFailure()) return;
+  }
+}
+
+// Everything that may come while steps are followed.
+TEST_P(FollowedWaitsTest, WhatComesBetweenTheStepsFindsThemCarriedOut) {
+  const auto round = [this] {
+    for (const std::size_t bytes : {3000, 5000, 7000, 9000}) allocate(bytes);
+    both([](UsedHeap& heap) {
+      heap.use(0, 0);
+      heap.use(2, 1);
+      heap.use(2, 0);
+      heap.free(1);
+      heap.free(0);
+    });
+    allocate(4000);
+    both([](UsedHeap& heap) {
+      heap.free(0);
+      heap.free(0);
+      heap.free(0);
+    });
+  };
+  for (std::uint64_t seed = 0; seed < 300; ++seed) {
+    SCOPED_TRACE(seed);
+    std::mt19937_64 random(seed);
+    for (std::uint64_t rounds = seed == 0 ? 200 : random() % 20; rounds != 0; --rounds) round();
+    for (const std::size_t bytes : {3000, 5000, 7000, 9000}) allocate(bytes);
+    both([](UsedHeap& heap) { heap.use(0, 0); });
+    if (seed % 2 == 0)
+      both([](UsedHeap& heap) {
+        heap.use(2, 1);
+        heap.free(0);
+      });
+    detour(random);
+    end_round();
+    if (seed % 10 == 0) compare();
+    if (HasFailure()) return;
+  }
+  compare();
+}
+
+// That a round came again shows in the host memory for its steps alone.
+TEST(FollowedWaits, ARoundWithUsesIsKnown) {
+  if (kSanitized) GTEST_SKIP() << "a sanitizer's allocator does not tell what is in use";
+  UsedHeap heap("classic", false);
+  HistoryOptions off;
+  off.enabled = HistoryEnabled::none;
+  heap.allocator().record_history(off);
+  const auto rounds = [&heap](int count) {
+    for (; count != 0; --count) {
+      heap.allocate(3 * kMega);
+      heap.allocate(5 * kMega);
+      heap.use(0, 0);
+      heap.use(1, 1);
+      heap.free(0);
+      heap.allocate(7 * kMega);
+      heap.free(0);
+      heap.free(0);
+    }
+  };
+  const auto in_use = [] {
+    const struct mallinfo2 info = mallinfo2();
+    return static_cast<std::ptrdiff_t>(info.uordblks + info.hblkhd);
+  };
+  rounds(40);  // less than is looked at
+  const std::ptrdiff_t before = in_use();
+  rounds(1000);
+  EXPECT_GT(in_use() - before, 8 * 1024);
+}
+
+INSTANTIATE_TEST_SUITE_P(Each, FollowedWaitsTest,
+                         ::testing::Values("classic", "expandable", "paged", "paged,stream_hand_over:never"));
+
+}  // namespace
+}  // namespace cistern
