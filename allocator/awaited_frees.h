@@ -182,10 +182,21 @@ class AwaitedFrees::Merged {
     ++place.kept;
     ++place.next;
   }
+  // The same of all that are of its stream.
+  void keep_stream(std::size_t list) noexcept {
+    Place& place = places_[list];
+    const AwaitedFrees& of = *lists_[list];
+    const std::uint64_t id = entry(list).stream.id;
+    if (place.kept == place.next && of.entries_[of.size_ - 1].stream.id == id) {
+      place.kept = place.next = of.size_;
+      return;
+    }
+    while (place.next != of.size_ && entry(list).stream.id == id) keep(list);
+  }
   // Those that were not come to stay, too.
   void end() noexcept {
     for (std::size_t i = 0; i < lists_.size(); ++i) {
-      while (places_[i].next != lists_[i]->size_) keep(i);
+      while (places_[i].next != lists_[i]->size_) keep_stream(i);
       lists_[i]->size_ = places_[i].kept;
     }
   }
@@ -237,7 +248,7 @@ CUresult AwaitedFrees::Merged<kLists>::poll(const DriverApi& api, EventPool& poo
       break;
     }
     behind = asked.stream.id;
-    keep(*list);
+    keep_stream(*list);
   }
   end();
   return ended_by;

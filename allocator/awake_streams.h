@@ -58,8 +58,8 @@ class BasicAwakeStreams {
     else
       awaiting_.fetch_and(~bit, std::memory_order_relaxed);
   }
-  // All such frees were handed over to the heap.
-  void end_awaiting() noexcept { awaiting_.store(0, std::memory_order_relaxed); }
+  // All such frees were handed over to the heap, which has some then: at no time does a request find none.
+  void hand_over() noexcept { awaiting_.store(kOfHeap, std::memory_order_relaxed); }
   // Whether the heap has any: by who lets its lock go.
   void let_heap_await(bool has_some) noexcept {
     const Bits bits = awaiting_.load(std::memory_order_relaxed);

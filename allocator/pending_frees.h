@@ -8,7 +8,8 @@
 // by descending stream id: the order in which PyTorch's recorded runs did.
 // Only add takes host memory: when memory runs out, what is pending is waited for without any.
 // Complexity: to add or to end one O(queues), to poll O(queues and events that are done), to visit or take O(entries).
-// Not thread-safe: the owning DeviceAllocator holds its lock around every call.
+// Not thread-safe: the owning heap holds its lock around every call, but those of has_done and has_of: these may come
+// from several threads at once, each with the lock of a stream that is awake, which who has the heap's holds, too.
 
 #include "allocator/block.h"
 #include "allocator/event_pools.h"
@@ -68,7 +69,7 @@ class PendingFrees {
   [[nodiscard]] CUresult poll(Completed&& completed);
 
   // Whether the first event of a queue is done, or cannot be asked for: who ends frees has something to do. The event
-  // is not asked for again. May be called by several threads, while nobody calls anything else.
+  // is not asked for again.
   [[nodiscard]] bool has_done() const noexcept;
   // Whether some wait for that stream.
   [[nodiscard]] bool has_of(int device, const StreamIdentity& stream) const noexcept {

@@ -1,7 +1,7 @@
 #pragma once
 
-// StreamHits: hits, and frees of blocks that at most one other stream used, with the lock of their stream alone, and of
-// those that have frees that wait; and the streams' part of taking the heap's lock (HeapMutex).
+// StreamHits: hits, and frees, also of blocks that other streams of the device used, with the lock of their stream
+// alone, and of those that have frees that wait; and the streams' part of taking the heap's lock (HeapMutex).
 //
 // Each of the four walks of a hit and a free is one piece of code (flatten): left to the compiler, what it calls comes
 // to be called as soon as it has another caller anywhere. What is rare stays out of it (noinline).

@@ -57,9 +57,11 @@ void* StreamHits::follow_request(StreamHeap& heap, std::size_t bytes) noexcept {
   return heap.recurrence.is_followed() && await_as_expected(heap, address, std::move(lock));
 }
 
-// Requires: the stream's lock, and steps are followed. The first use of a block is a step, and further ones are none.
+// Requires: the stream's lock, and steps are followed. The first use of a block is a step; further ones are none, nor
+// are those by its own stream.
 bool StreamHits::follow_use(StreamHeap& heap, std::uint64_t address, StreamUse& use) {
-  if (use.device == device_ && use.stream.id == heap.stream.id) return false;
+  if (use.device == device_ && use.stream.id == heap.stream.id)
+    return heap.recurrence.next_of_live(address) != nullptr || heap.followed_uses.find(address) != nullptr;
   const CUstream user = use.stream.handle;
   if (heap.recurrence.expects(StreamStep::Kind::use, address)) {
     StreamUses uses;

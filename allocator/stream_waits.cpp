@@ -2,7 +2,7 @@
 // which requests ask for as the heap's ask for those of PendingFrees: with the locks of the streams that have any, and
 // of their own. To the stream's part of the statistics such a block is allocated until it is free: whoever looks has
 // the heap's lock, and with that every free that waits is handed over and counted first. So has a request in paged
-// memory as long as any free waits, where it may have to claim that.
+// memory as long as any free waits, where it may have to claim that: unless the log knows a place for it.
 
 #include "allocator/stream_hits.h"
 #include "allocator/stream_locks.h"
@@ -244,8 +244,8 @@ void StreamHits::end_waiting(StreamHeap& heap, Block& block, std::uint64_t* at) 
   block.pending_events = 0;
 }
 
-// All that one request completes on its own stream, and what it is served, happens at one time: reading the clock takes
-// longer than the rest of an entry. Entries of several streams are told apart by their times.
+// All that one request completes on its own stream, and a block that stood and comes back, happens at one time: reading
+// the clock takes longer than the rest of an entry. Entries of several streams are told apart by their times.
 void StreamHits::trace_completed(StreamHeap& heap, std::uint64_t address, std::size_t requested,
                                  std::uint64_t* at) noexcept {
   if (!history_.is_on()) return;
@@ -276,7 +276,7 @@ void StreamHits::hand_over_awaited() noexcept {
     awaited.lists[i]->clear();
     if (const CUresult failure = awaited.lists[i]->take_failure(); failure != CUDA_SUCCESS) failed_query_ = failure;
   }
-  awake_.end_awaiting();
+  awake_.hand_over();
 }
 
 }  // namespace cistern

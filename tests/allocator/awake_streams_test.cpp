@@ -56,8 +56,8 @@ TEST(AwakeStreams, SoManyGetABitAndOneThatIsGivenBackIsTakenAgain) {
   EXPECT_EQ(awake.take(other), AwakeStreams::Bits{1} << 37);
   awake.begin_awaiting(AwakeStreams::Bits{1} << 37, false);
   EXPECT_EQ(awaiting_of(awake), (std::vector<StreamHeap*>{&other}));
-  awake.end_awaiting();
-  EXPECT_EQ(awake.awaiting(), 0U);
+  awake.hand_over();
+  EXPECT_EQ(awake.awaiting(), AwakeStreams::kOfHeap) << "at no time are there none";
 }
 
 TEST(AwakeStreams, WhetherTheHeapHasFreesThatWaitIsNoStreams) {

@@ -198,7 +198,9 @@ class AwakeProgram {
     } else if (kind % 8 == 7) {
       require(awake_.next_number(alone) == next_number_++, "frees are numbered in their order");
       if (kind == 255) {
-        awake_.end_awaiting();
+        awake_.hand_over();
+        require(awake_.awaiting() == AwakeStreams::kOfHeap, "what is handed over the heap has");
+        awake_.let_heap_await(false);
         awaiting_.clear();
       }
     } else if (!taken_.empty()) {
