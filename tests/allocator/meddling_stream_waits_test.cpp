@@ -1,4 +1,4 @@
-// Frees that wait for one other stream, under a driver that fails, looks or waits where it is asked.
+// Frees that wait for other streams, under a driver that fails, looks or waits where it is asked.
 #include <cistern/allocator.h>
 #include <cistern/error.h>
 #include <cistern/simulated.h>

@@ -66,6 +66,39 @@ TEST_F(NoHostMemoryTest, ABlockIsRecordedAgainOnAnotherStream) {
   EXPECT_EQ(allocator_.memory_stats().allocation.all.allocated, 6);
 }
 
+// While steps are followed: one that cannot be noted is refused, and the block and the steps are as they were.
+TEST_F(NoHostMemoryTest, AUseThatIsFollowedIsRefusedOrNoted) {
+  const StreamHandle user = driver_.driver.create_stream();
+  constexpr std::size_t kBlocks = 100;  // more than nodes are kept for
+  std::vector<void*> blocks(kBlocks);
+  const auto round = [&](bool is_gone) {
+    for (void*& block : blocks) block = allocator_.allocate(kKibi);
+    int refused = 0;
+    testing_host::is_gone = is_gone;
+    for (void* block : blocks) {
+      try {
+        allocator_.record_stream(block, user);
+      } catch (const std::bad_alloc&) {
+        ++refused;
+        testing_host::is_gone = false;
+        allocator_.record_stream(block, user);
+        testing_host::is_gone = true;
+      }
+    }
+    testing_host::is_gone = false;
+    for (void* block : blocks) allocator_.deallocate(block);
+    return refused;
+  };
+  for (int i = 0; i < 60; ++i) EXPECT_EQ(round(false), 0);
+  EXPECT_GT(round(true), 0);
+  EXPECT_EQ(round(false), 0);
+  EXPECT_EQ(allocator_.memory_stats().allocation.all.allocated, 62 * static_cast<std::int64_t>(kBlocks));
+  EXPECT_EQ(allocator_.memory_stats().allocation.all.current, 0);
+  allocator_.empty_cache();
+  EXPECT_EQ(allocator_.memory_stats().active.all.current, 0);
+  EXPECT_NO_THROW(allocator_.check());
+}
+
 TEST_F(NoHostMemoryTest, ErrorReportAndDumpAreThoseOfAnyOtherFailure) {
   void* live = allocator_.allocate(100 * kMega);
   const std::optional<Failure> with = failure_of(allocator_, 50 * kMega);

@@ -1,4 +1,4 @@
-// Frees that wait for one other stream, on a stream that serves itself: as exact as those of PendingFreesTest, with
+// Frees that wait for other streams, on a stream that serves itself: as exact as those of PendingFreesTest, with
 // fewer calls of the driver.
 #include <cistern/allocator.h>
 #include <cistern/history.h>
