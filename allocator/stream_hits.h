@@ -251,7 +251,7 @@ class StreamHits : public PairHits {
   [[nodiscard]] bool can_await(const StreamHeap& heap, const StreamUses& uses) const noexcept;
   void leave_place(StreamHeap& heap, const Block& block) noexcept;
   // Whether frees wait that a request in paged memory may have to claim (paged_claims.cpp), which takes the heap's
-  // lock: unless the log knows a place for it.
+  // lock: unless the log knows a place for it, or a block that stands serves it.
   [[nodiscard]] bool waits_in_pages(const StreamHeap& heap) const noexcept {
     return heap.paged_stream >= 0 && claims_ && awake_.awaiting() != 0;
   }
@@ -316,7 +316,7 @@ inline void* StreamHits::take_standing_or_hit(StreamHeap& heap, std::size_t byte
   stop_following(heap);
   if (heap.returned.first() == 0) [[likely]] {
     LazyFree& lazy = heap.lazy_free;
-    if (lazy.serves(bytes) && !waits_in_pages(heap)) {
+    if (lazy.serves(bytes)) {
       lazy.come_back();
       Block* const block = lazy.block();
       trace(*block);

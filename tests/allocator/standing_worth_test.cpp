@@ -37,5 +37,22 @@ TEST(StandingWorthTest, OneThatCameBackMakesUpForAllBefore) {
   EXPECT_EQ(rest(worth), 1);
 }
 
+TEST(LazyFreeTurns, ThoseThatTheRecurrenceWasToldOfAreTold) {
+  Block block;
+  block.address = 512;
+  block.requested = 100;
+  LazyFree lazy;
+  lazy.begin(&block, {}, false);
+  for (const bool is_told : {true, false, true, false, false}) {
+    lazy.go(is_told);
+    lazy.come_back();
+    lazy.tell();
+  }
+  EXPECT_EQ(lazy.turns(), 5);
+  EXPECT_EQ(lazy.untold_turns(), 3);
+  lazy.end_turns();
+  EXPECT_EQ(lazy.untold_turns(), 0);
+}
+
 }  // namespace
 }  // namespace cistern
