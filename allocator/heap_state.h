@@ -204,7 +204,7 @@ struct HeapState {
   StreamHeapArena stream_heaps_{mutex_, recorder_};
   StreamPools pools_{stream_heaps_};  // the default pool
   PrivatePools private_pools_{stream_heaps_};
-  // Nothing is under way that a hit, or a free of a block that no other stream used, would have to look at:
+  // Nothing is under way that a hit, or a free with the lock of its stream alone, would have to look at:
   // streams may serve themselves. As of the last time that somebody had the lock; read under that of a stream.
   bool serves_by_stream_ = false;
   bool one_stream_serves_ = false;  // and the history is its own

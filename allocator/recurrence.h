@@ -106,7 +106,7 @@ class StreamStep {
     static_assert(kTimes[0] + kTimes[1] == 0 && kTimes[0] + kTimes[2] + kTimes[3] + kTimes[4] == 0);
     return static_cast<std::uint64_t>(std::int64_t{kTimes[static_cast<std::size_t>(kind)]});
   }
-  // Whether it comes between an allocation and its end alone.
+  // Whether it is one of a block that other streams use.
   [[nodiscard]] static constexpr bool is_of_use(Kind kind) noexcept { return kind >= Kind::use; }
   friend bool operator==(const StreamStep&, const StreamStep&) = default;
 
