@@ -233,5 +233,23 @@ TEST_F(AwaitedFreesTest, BlocksAreKnownByTheirAddressesAgain) {
   EXPECT_EQ(frees_[0].entries().front().block, &others[0]);
 }
 
+// In the middle of a round, when one stays in another place than it was: as where steps end with the third.
+TEST_F(AwaitedFreesTest, OneThatStaysIsKnownOnceWhileOthersAreAskedFor) {
+  add(1, 9);
+  add(2, 5);
+  add(3, 3);
+  results_[2] = CUDA_ERROR_NOT_READY;
+  const std::array<AwaitedFrees* const, 1> lists = {frees_.data()};
+  const auto completed = [&](std::size_t, const AwaitedFrees::Entry& entry) {
+    EXPECT_TRUE(frees_[0].know_blocks());
+    EXPECT_EQ(blocks_[2].pending_events, 1U);
+    frees_[0].end(entry.block);
+    return true;
+  };
+  const auto is_behind = [](const AwaitedFrees::Entry&) { return false; };
+  EXPECT_EQ(AwaitedFrees::Merged<1>(lists).poll(api_, pool_, is_behind, completed), CUDA_SUCCESS);
+  EXPECT_EQ(frees_[0].blocks().size(), 1U);
+}
+
 }  // namespace
 }  // namespace cistern
