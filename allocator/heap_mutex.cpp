@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <functional>
+#include <mutex>
 #include <utility>
 
 namespace cistern {
@@ -26,10 +27,22 @@ void HeapMutex::lock_to_look() {
   for (StreamHeap* stream : streams_) stream->recurrence.cut();
 }
 
+bool HeapMutex::grant_room() noexcept {
+  const std::lock_guard lock(mutex_);
+  for (StreamHeap* stream : streams_) stream->mutex.lock();
+  const bool is_granted = heap_.share_room();
+  for (StreamHeap* stream : streams_) stream->mutex.unlock();
+  return is_granted;
+}
+
 void HeapMutex::lock_streams() {
   mutex_.lock();
   if (!waking_.empty()) take_in_waking();
-  for (StreamHeap* stream : streams_) stream->mutex.lock();
+  heap_.some_lack_room_.store(false, std::memory_order_relaxed);
+  for (StreamHeap* stream : streams_) {
+    stream->mutex.lock();
+    stream->lacks_room.store(false, std::memory_order_relaxed);
+  }
 }
 
 void HeapMutex::settle_streams() noexcept {

@@ -63,14 +63,13 @@ Block* StreamHits::take_pages(StreamHeap& heap, Sectors place, Sectors sectors, 
   const std::uint64_t address = paged_->address_of(place);
   heap.live.fetch_place_of(address);
   if (!stream_heaps_.has_room_for_block(address, heap)) return nullptr;
-  constexpr PoolKind kKind = PoolKind::large;
-  const std::int64_t bytes = sectors * kSectorBytes;
-  if (!count_allocation(heap, kKind, bytes, as_signed(requested), {})) return nullptr;
+  const Amounts amounts{PoolKind::large, sectors * kSectorBytes, as_signed(requested)};
+  if (!count_allocation(heap, amounts, {})) return nullptr;
   Block* const block = heap.spares.take();
   try {
     paged_->attach(*block, take());
   } catch (const std::bad_alloc&) {
-    take_allocation_back(heap, kKind, bytes, as_signed(requested));
+    take_allocation_back(heap, amounts);
     heap.spares.give(block);
     return nullptr;
   }

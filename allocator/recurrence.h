@@ -37,6 +37,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <memory>
 
 namespace cistern {
@@ -62,11 +63,13 @@ class StreamStep {
   // `splits`: the change that came with it.
   StreamStep(Kind kind, const Of& block, const InactiveSplitChange& splits) noexcept
       : where_(block.address << kAddressShift | block.bytes / kUnit),
-        what_(block.requested | grown(splits.bytes) / kUnit << kGrownShift | grown(splits.count) << kCountShift |
+        what_(block.requested | size_of(splits) / kUnit << kSplitsShift |
+              static_cast<std::uint64_t>(splits.bytes < 0) << kFellShift |
+              static_cast<std::uint64_t>(splits.count + kMostJoined) << kCountShift |
               static_cast<std::uint64_t>(block.pool) << kPoolShift | static_cast<std::uint64_t>(kind) << kKindShift) {}
   // Whether such a step can be told. What is larger is no part of a recurrence.
   [[nodiscard]] static bool can_tell(const Of& block, const InactiveSplitChange& splits) noexcept {
-    return ((block.address >> kAddressBits) | (block.bytes >> kMostBits) | (grown(splits.bytes) >> kMostBits)) == 0;
+    return ((block.address >> kAddressBits) | (block.bytes >> kMostBits) | (size_of(splits) >> kMostBits)) == 0;
   }
 
   [[nodiscard]] bool is_allocation_of(std::uint64_t requested) const noexcept {
@@ -81,10 +84,10 @@ class StreamStep {
   [[nodiscard]] std::uint64_t bytes() const noexcept { return (where_ & kUnitsMask) * kUnit; }
   [[nodiscard]] std::uint64_t requested() const noexcept { return what_ & kRequestedMask; }
   [[nodiscard]] PoolKind pool() const noexcept { return static_cast<PoolKind>(what_ >> kPoolShift & 1); }
-  // By how much inactive splits grew; 0 if they did not.
-  [[nodiscard]] std::int64_t splits() const noexcept { return static_cast<std::int64_t>(what_ >> kCountShift & 1); }
-  [[nodiscard]] std::int64_t split_bytes() const noexcept {
-    return static_cast<std::int64_t>((what_ >> kGrownShift & kUnitsMask) * kUnit);
+  [[nodiscard]] InactiveSplitChange splits() const noexcept {
+    const auto size = static_cast<std::int64_t>((what_ >> kSplitsShift & kUnitsMask) * kUnit);
+    const bool fell = (what_ >> kFellShift & 1) != 0;
+    return {static_cast<std::int64_t>(what_ >> kCountShift & kCountMask) - kMostJoined, fell ? -size : size};
   }
   // Of a block, the same for all its steps. Rough: other blocks may make the same sum now and then.
   [[nodiscard]] static std::uint64_t rough_mark_of(std::uint64_t address, std::uint64_t requested) noexcept {
@@ -118,21 +121,24 @@ class StreamStep {
   static constexpr unsigned kAddressBits = 49;  // CUDA's addresses have 49 at most
   static constexpr unsigned kAddressShift = 64 - kAddressBits;
   static constexpr std::uint64_t kRequestedMask = (std::uint64_t{1} << kMostBits) - 1;
-  static constexpr unsigned kGrownShift = kMostBits;
-  static constexpr unsigned kCountShift = kGrownShift + kUnitsBits;
-  static constexpr unsigned kPoolShift = kCountShift + 1;
+  static constexpr unsigned kSplitsShift = kMostBits;
+  static constexpr unsigned kFellShift = kSplitsShift + kUnitsBits;
+  static constexpr unsigned kCountShift = kFellShift + 1;
+  static constexpr std::uint64_t kCountMask = 3;
+  static constexpr std::int64_t kMostJoined = 2;  // inactive splits become one more at most, or so many fewer
+  static constexpr unsigned kPoolShift = kCountShift + 2;
   static constexpr unsigned kKindShift = 61;
   static constexpr std::uint64_t kKindMask = ~std::uint64_t{0} << kKindShift;
-  static_assert(kUnit == std::uint64_t{1} << (kMostBits - kUnitsBits) && kPoolShift < kKindShift);
+  static_assert(kUnit == std::uint64_t{1} << (kMostBits - kUnitsBits) && kPoolShift + 1 == kKindShift);
   static_assert(kUnitsBits - kAddressShift == 9);
 
-  [[nodiscard]] static std::uint64_t grown(std::int64_t by) noexcept {
-    return by > 0 ? static_cast<std::uint64_t>(by) : 0;
+  [[nodiscard]] static std::uint64_t size_of(const InactiveSplitChange& splits) noexcept {
+    return static_cast<std::uint64_t>(std::abs(splits.bytes));
   }
 
   // Not initialised: there are many, and each is written before it is read.
   std::uint64_t where_;  // from above: the address in units, the size in units
-  std::uint64_t what_;   // from above: the kind, the pool, what splits grew by, what was asked for
+  std::uint64_t what_;   // from above: the kind, the pool, how splits changed, what was asked for
 };
 
 class Recurrence {
@@ -185,18 +191,15 @@ class Recurrence {
   }
   // As it is without the lock, too: nobody relies on that.
   [[nodiscard]] bool is_followed() const noexcept { return is_followed_.load(std::memory_order_relaxed); }
-  // The step, which is pending from here on, if it is the next one; else null. Requires: is_followed.
-  [[nodiscard]] const StreamStep* follow_allocation(std::uint64_t requested) noexcept {
-    return next_->is_allocation_of(requested) ? advance() : nullptr;
-  }
-  // The same of what is no allocation.
-  [[nodiscard]] const StreamStep* follow(StreamStep::Kind kind, std::uint64_t address) noexcept {
-    return expects(kind, address) ? advance() : nullptr;
+  // Whether that is the next step. Requires, of these: is_followed.
+  [[nodiscard]] bool expects_allocation(std::uint64_t requested) const noexcept {
+    return next_->is_allocation_of(requested);
   }
   [[nodiscard]] bool expects(StreamStep::Kind kind, std::uint64_t address) const noexcept {
     return next_->is(kind, address);
   }
-  // The next step, whichever it is.
+  [[nodiscard]] const StreamStep& next() const noexcept { return *next_; }
+  // The next step, which is pending from here on.
   const StreamStep& follow_next() noexcept { return *advance(); }
   // The next step, if it is what happens to a block that is in use, at that address: nothing is pending of it yet.
   [[nodiscard]] const StreamStep* next_of_live(std::uint64_t address) const noexcept {
@@ -249,8 +252,9 @@ class Recurrence {
  private:
   static constexpr std::uint64_t kFirstSteps = 512;  // that are not looked at; and that a state is looked for, at first
   static constexpr std::uint64_t kLongest = kMostSteps;
-  // Where a block comes and goes alone no near state is looked for.
-  static constexpr std::uint64_t kStepsBesidePairs = 64;
+  // Where a block comes and goes alone no near state is looked for. With the pair that told of it an odd number, so
+  // that the next one is not where the one before was: rounds have as many frees as allocations.
+  static constexpr std::uint64_t kStepsBesidePairs = 65;
   static constexpr unsigned kMostVain = 4;
   static constexpr unsigned kMostVainCuts = 6;
   // Steps that were looked at in vain; as many are not looked at then, and more the next time.

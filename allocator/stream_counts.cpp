@@ -3,36 +3,56 @@
 #include "allocator/stream_hits.h"
 
 #include <algorithm>
+#include <cassert>
 #include <mutex>
 #include <vector>
 
 namespace cistern {
 
 // Requires: the stream's lock, and that it shares. False, with nothing counted: it takes the heap's lock.
-bool StreamHits::count_shared_allocation(StreamHeap& heap, PoolKind kind, std::int64_t bytes, std::int64_t requested,
-                                         InactiveSplitChange change) noexcept {
+bool StreamHits::count_shared_allocation(StreamHeap& heap, const Amounts& of, InactiveSplitChange change) noexcept {
   const std::lock_guard lock(shared_counts_.mutex());
-  if (!shared_counts_.takes_request() || !count_allocation_in(recorder_.shared(), kind, bytes, requested, change))
-    return false;
-  heap.ledger.live += bytes;
+  if (!shared_counts_.takes_request() || !count_allocation_in(recorder_.shared(), of, change)) return note_lack(heap);
+  heap.ledger.live += of.bytes;
   return true;
 }
 
 // The same. Frees may come from any thread.
-bool StreamHits::count_shared_free(StreamHeap& heap, const Block& block, InactiveSplitChange change) noexcept {
+bool StreamHits::count_shared_free(StreamHeap& heap, const Amounts& of, InactiveSplitChange change) noexcept {
   const std::lock_guard lock(shared_counts_.mutex());
-  if (!count_free_in(recorder_.shared(), block, change)) return false;
-  heap.ledger.live -= as_signed(block.bytes);
+  if (!count_free_in(recorder_.shared(), of, change)) return note_lack(heap);
+  heap.ledger.live -= of.bytes;
   return true;
 }
 
 // What came was counted, and nothing came of it.
-void StreamHits::take_allocation_back(StreamHeap& heap, PoolKind kind, std::int64_t bytes,
-                                      std::int64_t requested) noexcept {
-  if (!heap.ledger.shares) return heap.ledger.blocks.take_back(kind, bytes, requested, {});
+void StreamHits::take_allocation_back(StreamHeap& heap, const Amounts& of) noexcept {
+  if (!heap.ledger.shares) return heap.ledger.blocks.take_back(of.kind, of.bytes, of.requested, {});
   const std::lock_guard lock(shared_counts_.mutex());
-  recorder_.shared().take_back(kind, bytes, requested, {});
-  heap.ledger.live -= bytes;
+  recorder_.shared().take_back(of.kind, of.bytes, of.requested, {});
+  heap.ledger.live -= of.bytes;
+}
+
+// Room below the peaks for all streams that lack some, of what others have. Blocks stay where they are, and streams go
+// on with what they know of their steps, for those that are followed are counted. Requires: the locks of all streams
+// that are awake. False: it takes the heap's lock.
+bool StreamHits::share_room() noexcept {
+  some_lack_room_.store(false, std::memory_order_relaxed);
+  // To its ledger a block is there until its free is carried out.
+  const auto has_told = [this](StreamHeap* heap) {
+    if (!heap->is_awake.load(std::memory_order_relaxed)) return false;
+    assert(!heap->recurrence.is_followed() || heap->counts_steps);
+    if (heap->recurrence.is_followed()) return heap->returned.first() == 0;
+    return (heap->returned.first() == 0 || take_returned(*heap)) && settle_by_stream(*heap);
+  };
+  const std::vector<StreamHeap*>& streams = mutex_.streams();
+  if (!std::ranges::all_of(streams, has_told)) return false;
+  for (StreamHeap* heap : streams) {
+    if (!heap->lacks_room.exchange(false, std::memory_order_relaxed)) continue;
+    if (!recorder_.grant_room(heap->ledger)) return false;
+    consider_sharing(*heap);
+  }
+  return true;
 }
 
 // Threads come and go, and streams with them.

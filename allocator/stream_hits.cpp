@@ -8,6 +8,13 @@
 #include <utility>
 
 namespace cistern {
+namespace {
+
+// By one request: it may complete as many frees first, of which each needs room.
+constexpr int kMostGrants = 64;
+
+}  // namespace
+
 void say_nothing_was_freed(std::uint64_t address) noexcept {
   std::fprintf(stderr, "cistern: deallocate(%#" PRIx64 "): not the address of a live block; nothing was freed\n",
                address);
@@ -18,8 +25,10 @@ void say_nothing_was_freed(std::uint64_t address) noexcept {
                                                                    const StreamIdentity& stream) noexcept {
   const AwakeStreams::Bits awaiting = awake_.awaiting();
   if (heap.recurrence.is_followed()) {
-    if (awaiting == 0) [[likely]]
+    if (awaiting == 0) [[likely]] {
       if (void* const pointer = allocate_as_expected(heap, bytes, stream)) return pointer;
+      if (heap.lacks_room.load(std::memory_order_relaxed)) return nullptr;  // what is followed stays so
+    }
   } else if (heap.recurrence.wants_room()) {
     provide_for_steps(heap);
   }
@@ -42,17 +51,30 @@ void say_nothing_was_freed(std::uint64_t address) noexcept {
     if (heap != nullptr)
       if (void* const pointer = take_back(*heap, bytes, stream)) return pointer;
   }
-  if (heap != nullptr)
+  if (heap != nullptr) {
     if (void* const pointer = allocate_by_stream(*heap, bytes, stream)) [[likely]]
       return pointer;
+    if (void* const pointer = allocate_with_room(*heap, bytes, stream)) return pointer;
+  }
   return at_hand ? nullptr : allocate_by_heap(bytes, stream);
+}
+
+void* StreamHits::allocate_with_room(StreamHeap& heap, std::size_t bytes, const StreamIdentity& stream) noexcept {
+  for (int grants = 0; grants < kMostGrants && some_lack_room_.load(std::memory_order_relaxed); ++grants) {
+    if (!mutex_.grant_room()) return nullptr;
+    if (void* const pointer = allocate_by_stream(heap, bytes, stream)) return pointer;
+  }
+  return nullptr;
 }
 
 // False: not without the heap's lock.
 [[gnu::always_inline]] inline bool StreamHits::free_by_stream(StreamHeap& heap, std::uint64_t address,
                                                               bool may_hand_back) noexcept {
   const bool is_of_another = heap.allocates.load(std::memory_order_relaxed) != ThreadMark::of_this_thread();
-  if (!is_of_another && heap.recurrence.is_followed() && free_as_expected(heap, address)) return true;
+  if (!is_of_another && heap.recurrence.is_followed()) {
+    if (free_as_expected(heap, address)) return true;
+    if (heap.lacks_room.load(std::memory_order_relaxed)) return false;
+  }
   if (gathering().includes(HistoryContext::all)) return false;
   if (is_of_another && hands_back_ && may_hand_back && hand_back(heap, address)) return true;
   history_.provide();
@@ -76,11 +98,19 @@ void say_nothing_was_freed(std::uint64_t address) noexcept {
   return await_by_stream(heap, address, std::move(lock));
 }
 
+bool StreamHits::free_with_room(StreamHeap& heap, std::uint64_t address) noexcept {
+  for (int grants = 0; grants < kMostGrants && some_lack_room_.load(std::memory_order_relaxed); ++grants) {
+    if (!mutex_.grant_room()) return false;
+    if (free_by_stream(heap, address)) return true;
+  }
+  return false;
+}
+
 [[gnu::flatten]] bool StreamHits::free_beside_pairs(StreamHeap& of_page, std::uint64_t address) noexcept {
   const std::optional<const StreamHeap::Guest*> known = stream_heaps_.look_for_guest(address);
   if (!known) return free_by_heap(address);
   if (*known == nullptr) [[likely]]
-    return free_by_stream(of_page, address) || free_by_heap(address);
+    return free_by_stream(of_page, address) || free_with_room(of_page, address) || free_by_heap(address);
   const StreamHeap::Guest& guest = **known;
   return guest.is_live ? free_by_stream(*guest.of, address) || free_by_heap(address)
                        : free_where_guest_was(*guest.of, of_page, address);
@@ -174,7 +204,7 @@ bool StreamHits::can_serve_by_stream() const noexcept {
   Block* const block = take_block(heap, bytes, change);
   if (block == nullptr) return nullptr;
   if (!heap.ledger.shares) heap.lazy_free.begin(block, change, pairs_are_plain_);
-  note_step<StreamStep::Kind::allocation>(heap, *block, [&] { return heap.lazy_free.change(); });
+  note_step<StreamStep::Kind::allocation>(heap, *block, [&] { return change; });
   return handed_out(heap, block->address, block->bytes, bytes);
 }
 

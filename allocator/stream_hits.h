@@ -69,6 +69,10 @@ class StreamHits : public PairHits {
   [[nodiscard]] bool free_by_stream(StreamHeap& heap, std::uint64_t address, bool may_hand_back = true) noexcept;
   [[nodiscard, gnu::noinline]] bool free_where_guest_was(StreamHeap& of_guest, StreamHeap& of_page,
                                                          std::uint64_t address) noexcept;
+  // The same once more, if others gave room to streams that lacked some.
+  [[nodiscard, gnu::noinline]] void* allocate_with_room(StreamHeap& heap, std::size_t bytes,
+                                                        const StreamIdentity& stream) noexcept;
+  [[nodiscard, gnu::noinline]] bool free_with_room(StreamHeap& heap, std::uint64_t address) noexcept;
   [[nodiscard]] bool may_serve(const StreamHeap& heap) const noexcept;
   [[nodiscard]] std::optional<LiveBlock> look_by_stream(std::uint64_t address) noexcept;
   [[nodiscard]] bool can_serve_by_stream() const noexcept;
@@ -110,16 +114,38 @@ class StreamHits : public PairHits {
   }
   [[nodiscard]] bool is_look_due(StreamHeap& heap) const noexcept;
   [[nodiscard, gnu::noinline]] bool free_paged_hit(StreamHeap& heap, const BlockMap::Place& place) noexcept;
+  struct Amounts {
+    PoolKind kind;
+    std::int64_t bytes;
+    std::int64_t requested;
+  };
+  [[nodiscard]] static Amounts amounts_of(const Block& block) noexcept {
+    return {block.kind, as_signed(block.bytes), as_signed(block.requested)};
+  }
   // False, with nothing changed: a peak may have moved.
-  [[nodiscard]] bool count_allocation(StreamHeap& heap, PoolKind kind, std::int64_t bytes, std::int64_t requested,
-                                      const InactiveSplitChange& change) noexcept;
-  [[nodiscard]] bool count_free(StreamHeap& heap, const Block& block, const InactiveSplitChange& change) noexcept;
-  [[nodiscard]] static bool count_allocation_in(BlockLedger& ledger, PoolKind kind, std::int64_t bytes,
-                                                std::int64_t requested, const InactiveSplitChange& change) noexcept;
-  [[nodiscard]] static bool count_free_in(BlockLedger& ledger, const Block& block,
+  [[nodiscard]] bool count_allocation(StreamHeap& heap, const Amounts& of, const InactiveSplitChange& change) noexcept;
+  [[nodiscard]] bool count_free(StreamHeap& heap, const Amounts& of, const InactiveSplitChange& change) noexcept;
+  [[nodiscard]] bool count_free(StreamHeap& heap, const Block& block, const InactiveSplitChange& change) noexcept {
+    return count_free(heap, amounts_of(block), change);
+  }
+  [[nodiscard]] static bool count_allocation_in(BlockLedger& ledger, const Amounts& of,
+                                                const InactiveSplitChange& change) noexcept;
+  [[nodiscard]] static bool count_free_in(BlockLedger& ledger, const Amounts& of,
                                           const InactiveSplitChange& change) noexcept;
-  // Null, with nothing changed: not without the heap's lock.
-  [[nodiscard]] Block* take_block(StreamHeap& heap, std::size_t bytes, InactiveSplitChange& change) noexcept;
+  // Whether the room below the peaks goes from stream to stream while they go on (share_room). In paged memory who
+  // needs room has the heap's lock, and finds what streams left for their next turns: where memory goes is to depend on
+  // that.
+  [[nodiscard]] bool room_moves() const noexcept { return !one_stream_serves_ && !serves_paged_; }
+  // False: there is too little room.
+  bool note_lack(StreamHeap& heap) noexcept {
+    if (!room_moves()) return false;
+    heap.lacks_room.store(true, std::memory_order_relaxed);
+    some_lack_room_.store(true, std::memory_order_relaxed);
+    return false;
+  }
+  // Null, with nothing changed: not without the heap's lock. `is_counted`: it was before.
+  [[nodiscard]] Block* take_block(StreamHeap& heap, std::size_t bytes, InactiveSplitChange& change,
+                                  bool is_counted = false) noexcept;
   [[nodiscard]] void* handed_out(StreamHeap& heap, std::uint64_t address, std::size_t bytes,
                                  std::size_t requested) noexcept;
   void tell_free(StreamHeap& heap, const Block& block) noexcept;
@@ -171,16 +197,15 @@ class StreamHits : public PairHits {
   void settle_lazy_free(StreamHeap& heap) noexcept;
 
   // stream_counts.cpp: streams that share a ledger.
-  [[nodiscard, gnu::noinline]] bool count_shared_allocation(StreamHeap& heap, PoolKind kind, std::int64_t bytes,
-                                                            std::int64_t requested,
+  [[nodiscard, gnu::noinline]] bool count_shared_allocation(StreamHeap& heap, const Amounts& of,
                                                             InactiveSplitChange change) noexcept;
-  [[nodiscard, gnu::noinline]] bool count_shared_free(StreamHeap& heap, const Block& block,
+  [[nodiscard, gnu::noinline]] bool count_shared_free(StreamHeap& heap, const Amounts& of,
                                                       InactiveSplitChange change) noexcept;
+  [[nodiscard]] bool share_room() noexcept;
   [[nodiscard]] static bool is_scarce(const StreamHeap& heap) noexcept;
   void begin_sharing(StreamHeap& heap) noexcept;
   void end_sharing() noexcept;
-  [[gnu::noinline]] void take_allocation_back(StreamHeap& heap, PoolKind kind, std::int64_t bytes,
-                                              std::int64_t requested) noexcept;
+  [[gnu::noinline]] void take_allocation_back(StreamHeap& heap, const Amounts& of) noexcept;
 
   // stream_steps.cpp: steps that come again (Recurrence). Null and false, with nothing changed but frees that were
   // expected: it is not the step that is expected.
@@ -218,6 +243,8 @@ class StreamHits : public PairHits {
     if (heap.recurrence.is_followed()) carry_out_steps(heap);
     heap.recurrence.cut();
   }
+  [[nodiscard]] bool count_next_step(StreamHeap& heap) noexcept;
+  [[nodiscard, gnu::noinline]] bool count_step(StreamHeap& heap, const StreamStep& step) noexcept;
   [[gnu::noinline]] void carry_out_steps(StreamHeap& heap) noexcept;
   [[gnu::noinline]] void carry_out_step(StreamHeap& heap, const StreamStep& step) noexcept;
   [[gnu::noinline]] void carry_out_use_or_wait(StreamHeap& heap, const StreamStep& step,
@@ -340,7 +367,7 @@ inline bool StreamHits::is_paged_step(const StreamHeap& heap, const Block& block
 
 template <StreamStep::Kind kKind, class SplitsOf>
 inline void StreamHits::note_step(StreamHeap& heap, const Block& block, SplitsOf&& splits_of) noexcept {
-  if (heap.recurrence.passes_over() || heap.ledger.shares) return;
+  if (heap.recurrence.passes_over() || (heap.ledger.shares && serves_paged_)) return;
   const bool may_hide = !StreamStep::is_of_use(kKind) || one_stream_serves_;
   if (heap.paged_stream >= 0 && (!is_paged_step(heap, block) || !may_hide)) [[unlikely]]
     return heap.recurrence.cut();
@@ -351,11 +378,12 @@ inline void StreamHits::note_step(StreamHeap& heap, const Block& block, SplitsOf
 }
 
 inline bool StreamHits::follow_free(StreamHeap& heap, std::uint64_t address) noexcept {
-  const StreamStep* const step =
-      heap.recurrence.is_followed() ? heap.recurrence.follow(StreamStep::Kind::free, address) : nullptr;
-  if (step == nullptr) return false;
-  api_.note_free(address, step->bytes(), heap.stream.handle);
-  trace_by_stream<kFreed>(heap, address, step->requested());
+  if (!heap.recurrence.is_followed() || !heap.recurrence.expects(StreamStep::Kind::free, address) ||
+      !count_next_step(heap))
+    return false;
+  const StreamStep& step = heap.recurrence.follow_next();
+  api_.note_free(address, step.bytes(), heap.stream.handle);
+  trace_by_stream<kFreed>(heap, address, step.requested());
   return true;
 }
 
@@ -365,7 +393,8 @@ inline bool StreamHits::may_serve(const StreamHeap& heap) const noexcept {
   return heap.is_awake.load(std::memory_order_relaxed) && serves_by_stream_;
 }
 
-inline Block* StreamHits::take_block(StreamHeap& heap, std::size_t bytes, InactiveSplitChange& change) noexcept {
+inline Block* StreamHits::take_block(StreamHeap& heap, std::size_t bytes, InactiveSplitChange& change,
+                                     bool is_counted) noexcept {
   const std::size_t rounded = policy_.round(bytes);
   const PoolKind kind = policy_.pool(rounded);
   BlockPool& pool = heap.of(kind);
@@ -376,7 +405,7 @@ inline Block* StreamHits::take_block(StreamHeap& heap, std::size_t bytes, Inacti
   heap.live.fetch_place_of(free->address);
   const std::size_t taken = policy_.should_split(free->bytes, rounded, kind) ? rounded : free->bytes;
   change = change_by_taking(*free, taken);
-  if (!count_allocation(heap, kind, as_signed(taken), as_signed(bytes), change)) return nullptr;
+  if (!is_counted && !count_allocation(heap, {kind, as_signed(taken), as_signed(bytes)}, change)) return nullptr;
   Block* const block = take_front(free, taken, pool, heap.spares);
   block->state = BlockState::active_allocated;
   block->kind = kind;
@@ -387,31 +416,37 @@ inline Block* StreamHits::take_block(StreamHeap& heap, std::size_t bytes, Inacti
   return block;
 }
 
-inline bool StreamHits::count_allocation_in(BlockLedger& ledger, PoolKind kind, std::int64_t bytes,
-                                            std::int64_t requested, const InactiveSplitChange& change) noexcept {
-  if (ledger.came(kind, bytes, requested, change)) return true;
-  ledger.take_back(kind, bytes, requested, change);
+inline bool StreamHits::count_allocation_in(BlockLedger& ledger, const Amounts& of,
+                                            const InactiveSplitChange& change) noexcept {
+  if (ledger.came(of.kind, of.bytes, of.requested, change)) return true;
+  ledger.take_back(of.kind, of.bytes, of.requested, change);
   return false;
 }
 
-inline bool StreamHits::count_allocation(StreamHeap& heap, PoolKind kind, std::int64_t bytes, std::int64_t requested,
+inline bool StreamHits::count_allocation(StreamHeap& heap, const Amounts& of,
                                          const InactiveSplitChange& change) noexcept {
   if (heap.ledger.shares) [[unlikely]]
-    return count_shared_allocation(heap, kind, bytes, requested, change);
-  return count_allocation_in(heap.ledger.blocks, kind, bytes, requested, change);
+    return count_shared_allocation(heap, of, change);
+  return count_allocation_in(heap.ledger.blocks, of, change) || note_lack(heap);
 }
 
-inline bool StreamHits::count_free_in(BlockLedger& ledger, const Block& block,
+inline bool StreamHits::count_free_in(BlockLedger& ledger, const Amounts& of,
                                       const InactiveSplitChange& change) noexcept {
-  if (ledger.went(block.kind, as_signed(block.bytes), as_signed(block.requested), change)) return true;
-  ledger.take_back_free(block.kind, as_signed(block.bytes), as_signed(block.requested), change);
+  if (ledger.went(of.kind, of.bytes, of.requested, change)) return true;
+  ledger.take_back_free(of.kind, of.bytes, of.requested, change);
   return false;
 }
 
-inline bool StreamHits::count_free(StreamHeap& heap, const Block& block, const InactiveSplitChange& change) noexcept {
+inline bool StreamHits::count_free(StreamHeap& heap, const Amounts& of, const InactiveSplitChange& change) noexcept {
   if (heap.ledger.shares) [[unlikely]]
-    return count_shared_free(heap, block, change);
-  return count_free_in(heap.ledger.blocks, block, change);
+    return count_shared_free(heap, of, change);
+  return count_free_in(heap.ledger.blocks, of, change) || note_lack(heap);
+}
+
+// Whether the next step may be followed: where the room that it had before may be another stream's by now, it is
+// counted first. False: nothing changed, and what is followed stays so.
+inline bool StreamHits::count_next_step(StreamHeap& heap) noexcept {
+  return !heap.counts_steps || count_step(heap, heap.recurrence.next());
 }
 
 // Carries out what the stream left for later. False: that takes the heap's lock.

@@ -44,9 +44,10 @@ namespace {
 void* StreamHits::follow_request(StreamHeap& heap, std::size_t bytes) noexcept {
   for (std::uint64_t address = heap.returned.first(); address != 0; address = heap.returned.drop_first())
     if (!follow_free(heap, address)) return nullptr;
-  if (!heap.recurrence.is_followed()) return nullptr;
-  const StreamStep* const step = heap.recurrence.follow_allocation(bytes);
-  return step == nullptr ? nullptr : handed_out(heap, step->address(), step->bytes(), bytes);
+  if (!heap.recurrence.is_followed() || !heap.recurrence.expects_allocation(bytes) || !count_next_step(heap))
+    return nullptr;
+  const StreamStep& step = heap.recurrence.follow_next();
+  return handed_out(heap, step.address(), step.bytes(), bytes);
 }
 
 [[gnu::flatten]] bool StreamHits::free_as_expected(StreamHeap& heap, std::uint64_t address) noexcept {
@@ -108,16 +109,26 @@ bool StreamHits::await_as_expected(StreamHeap& heap, std::uint64_t address,
 }
 
 bool StreamHits::follow_done(StreamHeap& heap, std::uint64_t address, std::uint64_t* at) noexcept {
-  if (!heap.recurrence.is_followed()) return false;
-  const StreamStep* const step = heap.recurrence.follow(StreamStep::Kind::done, address);
-  if (step != nullptr) trace_completed(heap, address, step->requested(), at);
-  return step != nullptr;
+  if (!heap.recurrence.is_followed() || !heap.recurrence.expects(StreamStep::Kind::done, address) ||
+      !count_next_step(heap))
+    return false;
+  trace_completed(heap, address, heap.recurrence.follow_next().requested(), at);
+  return true;
+}
+
+bool StreamHits::count_step(StreamHeap& heap, const StreamStep& step) noexcept {
+  using enum StreamStep::Kind;
+  const Amounts amounts{step.pool(), as_signed(step.bytes()), as_signed(step.requested())};
+  if (step.kind() == allocation) return count_allocation(heap, amounts, step.splits());
+  return step.kind() == use || step.kind() == wait || count_free(heap, amounts, step.splits());
 }
 
 void StreamHits::learn_step(StreamHeap& heap, StreamStep::Kind kind, const Block& block,
                             const InactiveSplitChange& splits) noexcept {
   if (!heap.recurrence.learn(kind, {block.address, block.bytes, block.requested, block.kind}, splits)) return;
-  if (settle_by_stream(heap)) heap.recurrence.follow();
+  if (!settle_by_stream(heap)) return;
+  heap.counts_steps = room_moves();
+  heap.recurrence.follow();
 }
 
 void StreamHits::carry_out_steps(StreamHeap& heap) noexcept {
@@ -133,8 +144,8 @@ void StreamHits::carry_out_steps(StreamHeap& heap) noexcept {
   using Kind = StreamStep::Kind;
   if (step.kind() == Kind::allocation) {
     InactiveSplitChange change;
-    Block* const block =
-        heap.paged_stream >= 0 ? take_paged_step(heap, step) : take_block(heap, step.requested(), change);
+    Block* const block = heap.paged_stream >= 0 ? take_paged_step(heap, step)
+                                                : take_block(heap, step.requested(), change, heap.counts_steps);
     if (block == nullptr || block->address != step.address()) end_for_a_wrong_step(step);
     return;
   }
@@ -150,7 +161,7 @@ void StreamHits::carry_out_steps(StreamHeap& heap) noexcept {
     return;
   }
   const FreeNeighbours free(*block);
-  if (!count_free(heap, *block, change_by_freeing(*block, free))) end_for_a_wrong_step(step);
+  if (!heap.counts_steps && !count_free(heap, *block, change_by_freeing(*block, free))) end_for_a_wrong_step(step);
   heap.live.erase(place);
   put_free(block, free, heap.of(block->kind), heap.spares);
 }
@@ -179,7 +190,7 @@ void StreamHits::carry_out_done(StreamHeap& heap, const StreamStep& step) noexce
     return settle_paged(block, heap.spares);
   }
   const FreeNeighbours free(*block);
-  if (!count_free(heap, *block, change_by_freeing(*block, free))) end_for_a_wrong_step(step);
+  if (!heap.counts_steps && !count_free(heap, *block, change_by_freeing(*block, free))) end_for_a_wrong_step(step);
   put_free(block, free, heap.of(block->kind), heap.spares);
 }
 
@@ -196,8 +207,11 @@ void StreamHits::know_blocks(StreamHeap& heap) noexcept {
 // Rounds lead back to where they began: no figure but of what ever came is another for them.
 void StreamHits::count_laps(StreamHeap& heap, const StreamStep& step, std::int64_t laps) noexcept {
   const bool comes = step.kind() == StreamStep::Kind::allocation;
-  heap.ledger.blocks.recurred(step.pool(), laps, comes ? as_signed(step.bytes()) : 0,
-                              comes ? as_signed(step.requested()) : 0, {step.splits(), step.split_bytes()});
+  const InactiveSplitChange splits = step.splits();
+  if (!heap.counts_steps)
+    heap.ledger.blocks.recurred(step.pool(), laps, comes ? as_signed(step.bytes()) : 0,
+                                comes ? as_signed(step.requested()) : 0,
+                                {std::max<std::int64_t>(splits.count, 0), std::max<std::int64_t>(splits.bytes, 0)});
   if (heap.paged_stream >= 0 && comes)
     paged_->placement.recurred(heap.paged_stream, static_cast<Sectors>(step.bytes()) / kSectorBytes, laps);
 }

@@ -142,8 +142,10 @@ void StreamHits::end_recording_by_heap(AwaitedFrees::Recording& recording, Pendi
   std::uint64_t completed_at = 0;
   const std::array<StreamHeap* const, 1> own = {&heap};
   if (!complete_awaited<1>(own, &completed_at)) return nullptr;
-  if (heap.recurrence.is_followed())
+  if (heap.recurrence.is_followed()) {
     if (void* const pointer = follow_request(heap, bytes)) return pointer;
+    if (heap.lacks_room.load(std::memory_order_relaxed)) return nullptr;
+  }
   return take_standing_or_hit(heap, bytes, [&](const Block& block) {
     if (completed_at != 0)
       write_by_stream_at<kAllocated>(heap, block.address, bytes, completed_at);
@@ -158,8 +160,10 @@ void* StreamHits::allocate_among_waits(StreamHeap& heap, std::size_t bytes, cons
   const StreamLocks locks(heap, awake_, awake_.awaiting());
   if (!may_serve(heap) || heap.stream.id != stream.id || current_tag() != kUntagged) return nullptr;
   if (!complete_awaited(locks.heaps(), nullptr)) return nullptr;
-  if (heap.recurrence.is_followed())
+  if (heap.recurrence.is_followed()) {
     if (void* const pointer = follow_request(heap, bytes)) return pointer;
+    if (heap.lacks_room.load(std::memory_order_relaxed)) return nullptr;
+  }
   return take_standing_or_hit(heap, bytes,
                               [&](const Block& block) { trace_by_stream<kAllocated>(heap, block.address, bytes); });
 }
@@ -204,6 +208,7 @@ bool StreamHits::complete_by_stream(StreamHeap& heap, const AwaitedFrees::Entry&
     return true;
   }
   if (follow_done(heap, entry.address, at)) return true;
+  if (heap.recurrence.is_followed() && heap.lacks_room.load(std::memory_order_relaxed)) return false;
   stop_following(heap);
   return complete_block(heap, *entry.block, at);
 }

@@ -84,6 +84,7 @@ void BlockLedger::Room::add(const BlockLedger& ledger, bool asks) {
   is_asked_ |= asks;
   for_each_amount([](std::int64_t& sum, std::int64_t lacked) { sum += lacked; }, asks ? of_who_asks_ : wanted_,
                   ledger.lacked_);
+  if (asks) needs_ = ledger.needs_;
 }
 
 void BlockLedger::Room::set_room(const MemoryStats& stats) {
@@ -99,9 +100,10 @@ void BlockLedger::Room::share_out(const MemoryStats& stats) {
   if (parts_ == 0) return;
   set_room(stats);
   for_each_amount(
-      [this](std::int64_t room, std::int64_t wanted, std::int64_t& of_who_asks, std::int64_t& beside,
-             std::int64_t& shift) {
+      [this](std::int64_t room, std::int64_t wanted, std::int64_t needs, std::int64_t& of_who_asks,
+             std::int64_t& beside, std::int64_t& shift) {
         of_who_asks = std::min(of_who_asks, std::max(room / 2, room - wanted));
+        of_who_asks = std::max(of_who_asks, std::min(needs, room));
         const std::int64_t left = room - of_who_asks;
         std::int64_t over = left - wanted;
         if (over < 0) {
@@ -112,7 +114,7 @@ void BlockLedger::Room::share_out(const MemoryStats& stats) {
         beside = over / parts_;
         of_who_asks += over - beside * (parts_ - 1);
       },
-      room_, wanted_, of_who_asks_, beside_, shifts_);
+      room_, wanted_, needs_, of_who_asks_, beside_, shifts_);
 }
 
 void BlockLedger::begin(const Room& room, bool asks) {
@@ -129,6 +131,10 @@ void BlockLedger::begin(const Room& room, bool asks) {
     if (room.is_scarce_ && room.is_asked_) give_way(room);
   }
   granted_ = room_;
+  std::int64_t lacks = 0;
+  for_each_amount([&lacks](std::int64_t needs, std::int64_t part) { lacks |= part - needs; }, needs_, room_);
+  got_what_it_needed_ = lacks >= 0;
+  needs_ = {};
 }
 
 // What it had once, and may need no more.

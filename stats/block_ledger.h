@@ -75,19 +75,23 @@ class BlockLedger {
   // Inactive splits came or went alone.
   [[nodiscard]] bool split(PoolKind pool, InactiveSplitChange change) { return take(pool, 0, 0, 0, change); }
 
-  // Undo came and went, which said false, as if they had not been called. Kept out of what calls them, so that what was
-  // before is not saved for them each time.
+  // Undo came and went, which said false, as if they had not been called; with the next grant the ledger needs room for
+  // them. Kept out of what calls them, so that what was before is not saved for them each time.
   [[gnu::noinline, gnu::cold]] void take_back(PoolKind pool, std::int64_t bytes, std::int64_t requested,
                                               InactiveSplitChange split) {
+    begin_to_need();
     Amounts& added = added_[static_cast<std::size_t>(pool)];
     added.blocks -= 1;
     added.bytes -= bytes;
     added.requested -= requested;
     undo(pool, 1, bytes, requested, split);
+    need();
   }
   [[gnu::noinline, gnu::cold]] void take_back_free(PoolKind pool, std::int64_t bytes, std::int64_t requested,
                                                    InactiveSplitChange split) {
+    begin_to_need();
     undo(pool, -1, -bytes, -requested, split);
+    need();
   }
 
   // Adds what came and went to `stats`. Its peaks stay: with all ledgers added, raise_peaks.
@@ -101,6 +105,8 @@ class BlockLedger {
   [[nodiscard]] bool takes_part() const { return at_rest_ <= rests_; }
   // Begins anew, with its part if it takes part.
   void begin(const Room& room, bool asks);
+  // Of who asked then: what did not fit before would fit now.
+  [[nodiscard]] bool got_what_it_needed() const { return got_what_it_needed_; }
   // Whether anything was told since it began.
   [[nodiscard]] bool has_moved() const;
   // The blocks that came since then.
@@ -168,6 +174,15 @@ class BlockLedger {
     return signs >= 0;
   }
 
+  // All that did not fit: between the two it is undone.
+  void begin_to_need() {
+    at_rest_ = 0;
+    needs_ = room_;
+  }
+  void need() {
+    for_each_amount([](std::int64_t& needs, std::int64_t room) { needs = std::max<std::int64_t>(room - needs, 0); },
+                    needs_, room_);
+  }
   // Undoes take.
   void undo(PoolKind pool, std::int64_t blocks, std::int64_t bytes, std::int64_t requested, InactiveSplitChange split) {
     Amounts& added = added_[static_cast<std::size_t>(pool)];
@@ -179,6 +194,8 @@ class BlockLedger {
   Figures room_{};                  // what may still come below every peak
   Figures granted_{};               // of that, what there was in the beginning
   std::array<Amounts, 2> added_{};  // to the accumulated figures, by pool
+  Figures needs_{};                 // of the next grant, for what came last
+  bool got_what_it_needed_ = true;
   // Of the most that it ever had when it was written down, what it lacked the last time; and what it had then, from
   // where it began to count.
   Figures lacked_{};
@@ -190,8 +207,9 @@ class BlockLedger {
 // What may come below the peaks, and how it is shared out among the ledgers that take part. Each is to have what it
 // lacks of the most that it had so far, as far as was seen: then threads that each repeat their own work need no grant
 // any more, once all came up to that at one time. Where there is less, who asks gets at least half, up to what it
-// lacks, and of what the others lack each gets an equal fraction, and what they had is taken for a little less. What is
-// left over is for all alike, and the rest of that for who asks. O(1), and so for each ledger.
+// lacks, and what it needs at once if there is as much, and of what the others lack each gets an equal fraction, and
+// what they had is taken for a little less. What is left over is for all alike, and the rest of that for who asks.
+// O(1), and so for each ledger.
 class BlockLedger::Room {
  public:
   // One that takes part. One at most asks.
@@ -206,6 +224,7 @@ class BlockLedger::Room {
   Figures room_{};
   Figures wanted_{};  // by those that do not ask
   Figures of_who_asks_{};
+  Figures needs_{};   // of who asks
   Figures beside_{};  // for each, beside what it wants
   Figures shifts_{};  // it gets what it wants, halved so often
   std::int64_t parts_ = 0;

@@ -134,7 +134,10 @@ class FollowedHeap {
     const std::uint64_t requested = plain_.live().at(address);
     change(plain_, kind, address);
     if (steps_.is_followed()) {
-      if (steps_.follow(kind, address) != nullptr) return count_followed();
+      if (steps_.expects(kind, address)) {
+        steps_.follow_next();
+        return count_followed();
+      }
       stop();
       steps_.go_on();
     }
@@ -144,10 +147,11 @@ class FollowedHeap {
   }
   std::uint64_t allocate_followed(std::uint64_t requested) {
     if (steps_.is_followed()) {
-      if (const StreamStep* step = steps_.follow_allocation(requested)) {
+      if (steps_.expects_allocation(requested)) {
+        const StreamStep& step = steps_.follow_next();
         count_followed();
-        if (step->bytes() != FirstFit::rounded(requested)) throw std::logic_error("the size of a step");
-        return step->address();
+        if (step.bytes() != FirstFit::rounded(requested)) throw std::logic_error("the size of a step");
+        return step.address();
       }
       stop();
       steps_.go_on();

@@ -11,6 +11,7 @@
 
 #include <array>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 namespace cistern {
@@ -40,12 +41,37 @@ struct World {
     for (Stat* stat : {&plain.blocks, &plain.active}) move(*stat, 1);
     move(plain.split_bytes, splits.bytes);
   }
+  // Whether the stream's ledger has room for it, with what others lend.
+  template <class Count>
+  bool fits(StreamLedger& ledger, const Count& counts) {
+    if (!ledger.is_apart) return false;
+    if (counts()) return true;
+    if (!lends) return false;
+    const std::int64_t peaks = sum_of_peaks();
+    const bool is_lent = recorder.grant_room(ledger);
+    RC_ASSERT(sum_of_peaks() == peaks);
+    RC_ASSERT(counts() == is_lent);
+    if (!is_lent) ++refused;
+    return is_lent;
+  }
+  [[nodiscard]] std::int64_t sum_of_peaks() const {
+    const MemoryStats stats = recorder.stats();
+    std::int64_t sum = 0;
+    for (const PoolStat* stat : {&stats.allocation, &stats.allocated_bytes, &stats.active, &stats.active_bytes,
+                                 &stats.requested_bytes, &stats.inactive_split, &stats.inactive_split_bytes})
+      for (const Stat* part : {&stat->all, &stat->small_pool}) sum += part->peak;
+    return sum;
+  }
   // As a stream does that has its own lock alone, and leaves to the recorder what may move a peak.
   void allocate(std::size_t stream, std::int64_t bytes, InactiveSplitChange split) {
     StreamLedger& ledger = ledgers[stream];
     BlockLedger& counts = ledger.shares ? recorder.shared() : ledger.blocks;
-    if (!ledger.is_apart || !counts.came(PoolKind::small, bytes, bytes, split)) {
-      if (ledger.is_apart) counts.take_back(PoolKind::small, bytes, bytes, split);
+    const auto comes = [&] {
+      if (counts.came(PoolKind::small, bytes, bytes, split)) return true;
+      counts.take_back(PoolKind::small, bytes, bytes, split);
+      return false;
+    };
+    if (!fits(ledger, comes)) {
       recorder.block_allocated(PoolKind::small, bytes, bytes, split, false, {kUntagged, &ledger});
     } else if (ledger.shares) {
       ledger.live += bytes;
@@ -62,8 +88,12 @@ struct World {
     const auto [bytes, came_with] = live[stream][place];
     const InactiveSplitChange split{-came_with.count, -came_with.bytes};
     BlockLedger& counts = ledger.shares ? recorder.shared() : ledger.blocks;
-    if (!ledger.is_apart || !counts.went(PoolKind::small, bytes, bytes, split)) {
-      if (ledger.is_apart) counts.take_back_free(PoolKind::small, bytes, bytes, split);
+    const auto goes = [&] {
+      if (counts.went(PoolKind::small, bytes, bytes, split)) return true;
+      counts.take_back_free(PoolKind::small, bytes, bytes, split);
+      return false;
+    };
+    if (!fits(ledger, goes)) {
       recorder.freed(PoolKind::small, bytes, bytes, split, false, {kUntagged, &ledger});
     } else if (ledger.shares) {
       ledger.live -= bytes;
@@ -122,10 +152,13 @@ struct World {
   };
   std::vector<Waiting> waiting;
   Plain plain;
+  bool lends = false;
+  int refused = 0;
 };
 
 RC_GTEST_PROP(StreamLedgerProperties, FiguresAreThoseOfOneCounter, ()) {
   World world;
+  world.lends = *rc::gen::arbitrary<bool>();
   const auto steps = *rc::gen::container<std::vector<std::size_t>>(rc::gen::inRange<std::size_t>(0, 100000));
   for (const std::size_t step : steps) {
     const std::size_t stream = step % 7 < 4 ? 0 : step % World::kStreams;
@@ -178,6 +211,53 @@ TEST(StreamLedgers, APeakThatNobodyReachedIsNotThere) {
   world.allocate(0, 4096, {});
   world.allocate(1, 512, {});
   EXPECT_EQ(world.recorder.stats().allocated_bytes.all.peak, 4608);
+}
+
+// Room that another stream has is lent where that suffices, and no peak moves for it; for what needs a higher peak
+// there is none.
+TEST(StreamLedgers, RoomIsLentUpToThePeaksAndNotBeyond) {
+  World world;
+  world.lends = true;
+  for (const std::size_t stream : {std::size_t{0}, std::size_t{1}}) world.recorder.part(world.ledgers[stream]);
+  const auto hold = [&](std::size_t stream, int blocks) {
+    for (int i = 0; i < blocks; ++i) world.allocate(stream, 512, {});
+  };
+  const auto let_go = [&](std::size_t stream) {
+    while (!world.live[stream].empty()) world.free(stream, world.live[stream].size() - 1);
+  };
+  hold(0, 100);
+  const int beyond = std::exchange(world.refused, 0);
+  EXPECT_GE(beyond, 50);
+  for (int turn = 0; turn < 5; ++turn) {
+    let_go(0);
+    hold(1, 60);
+    hold(0, 40);
+    let_go(1);
+    hold(0, 60);
+  }
+  EXPECT_EQ(world.refused, 0);
+  EXPECT_EQ(world.recorder.stats().allocation.all.peak, 101);
+  hold(1, 1);
+  EXPECT_EQ(world.refused, 1);
+  EXPECT_EQ(world.recorder.stats().allocation.all.peak, 102);
+}
+
+// It has no part while it rests, and what it needs it gets nevertheless.
+TEST(StreamLedgers, WhoRestedForLongIsLentWhatItNeeds) {
+  World world;
+  world.lends = true;
+  for (const std::size_t stream : {std::size_t{0}, std::size_t{1}}) world.recorder.part(world.ledgers[stream]);
+  for (int i = 0; i < 10; ++i) world.allocate(0, 512, {});
+  for (int i = 0; i < 5; ++i) world.free(0, 0);
+  for (std::uint32_t i = 0; i < 2 * BlockLedger::kStreamsRest; ++i) {
+    world.allocate(0, 512, {});
+    world.free(0, 0);
+    world.recorder.reset_accumulated();  // written down, and lent anew
+  }
+  world.refused = 0;
+  for (int i = 0; i < 5; ++i) world.allocate(1, 512, {});
+  EXPECT_EQ(world.refused, 0);
+  EXPECT_EQ(world.recorder.stats().allocation.all.peak, 11);
 }
 
 // A world of which so many streams are apart, where there is room for so many blocks of 512 bytes below the peaks.
