@@ -25,7 +25,7 @@
 // What happens on the stream beside these steps, and whatever changes under the heap's lock, is told by `cut`:
 // what was known is forgotten. So all of a round was done by steps alone, which had room for it (in the map of live
 // blocks, in spare blocks, below the peaks), and that room is as it was until somebody has cut: what is pending is
-// carried out before.
+// carried out before. Room below the peaks that others may have meanwhile each step asks for, before it is followed.
 // Not thread-safe: guarded by the stream's lock. O(1) a step, amortised, but for what leaves a recurrence: O(steps that
 // were followed, up to as many as there is room for).
 
