@@ -27,10 +27,12 @@ void HeapMutex::lock_to_look() {
   for (StreamHeap* stream : streams_) stream->recurrence.cut();
 }
 
-bool HeapMutex::grant_room() noexcept {
+bool HeapMutex::grant_room(const StreamHeap* lacks) noexcept {
   const std::lock_guard lock(mutex_);
+  const auto found = std::ranges::find(streams_, lacks);
+  if (found == streams_.end()) return false;
   for (StreamHeap* stream : streams_) stream->mutex.lock();
-  const bool is_granted = heap_.share_room();
+  const bool is_granted = heap_.share_room(**found);
   for (StreamHeap* stream : streams_) stream->mutex.unlock();
   return is_granted;
 }
@@ -38,11 +40,7 @@ bool HeapMutex::grant_room() noexcept {
 void HeapMutex::lock_streams() {
   mutex_.lock();
   if (!waking_.empty()) take_in_waking();
-  heap_.some_lack_room_.store(false, std::memory_order_relaxed);
-  for (StreamHeap* stream : streams_) {
-    stream->mutex.lock();
-    stream->lacks_room.store(false, std::memory_order_relaxed);
-  }
+  for (StreamHeap* stream : streams_) stream->mutex.lock();
 }
 
 void HeapMutex::settle_streams() noexcept {

@@ -29,9 +29,9 @@ class HeapMutex {
   void lock();
   void lock_to_look();
   void unlock();
-  // Room below the peaks for streams that lack some (StreamHits::share_room), by who has no lock: nothing that streams
-  // left for later is carried out, and they go on with what they know of their steps. False: it takes this lock.
-  [[nodiscard]] bool grant_room() noexcept;
+  // Room below the peaks for a stream that lacks some (StreamHits::share_room), by who has no lock; the stream may be
+  // one of another heap, or gone. Streams go on with what they know of their steps. False: it takes this lock.
+  [[nodiscard]] bool grant_room(const StreamHeap* lacks) noexcept;
 
   // All of these require: it is held.
   // Room for so many streams. Throws std::bad_alloc, unchanged.

@@ -215,7 +215,6 @@ struct HeapState {
   StepGrants granted_steps_;
   // Streams wake or sleep, or threads allocate from others, since it was decided who leaves frees.
   std::atomic<bool> leaving_is_due_ = false;
-  std::atomic<bool> some_lack_room_ = false;  // streams, below the peaks: see StreamHits::share_room
   // Of streams that serve themselves: one at a time takes places in the history. Away from what hits read.
   alignas(64) BriefMutex staged_mutex_;
   // Of streams that serve themselves from paged memory, which is one for all: one at a time has its records. Behind the

@@ -4,8 +4,8 @@
 //
 // Streams that take turns up to the peaks, or near them, pass the room below these from one to another, and each time
 // by a grant of the heap (BlockLedger). Those of one thread count in one ledger then, which needs none; but none of
-// them leaves a free for later (LazyFree), for the room that this relies on is all streams'. So they part after a while, to see whether there is more room by then. Threads whose streams want
-// the same give way to each other.
+// them leaves a free for later (LazyFree), for the room that this relies on is all streams'. So they part after a
+// while, to see whether there is more room by then. Threads whose streams want the same give way to each other.
 // Complexity: O(1). Thread safety: the mutex guards the rest and the recorder's shared ledger against other streams
 // that share; it comes behind a stream's. Whoever has the heap's lock has the locks of all of these.
 

@@ -3,16 +3,27 @@
 #include "allocator/stream_hits.h"
 
 #include <algorithm>
-#include <cassert>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 namespace cistern {
+namespace {
 
-// Requires: the stream's lock, and that it shares. False, with nothing counted: it takes the heap's lock.
+// The stream of whichever heap where this thread's last walk found too little room below the peaks. At a fixed offset
+// of the thread's block, as ThreadMark::current.
+[[gnu::tls_model("initial-exec")]] constinit thread_local const StreamHeap* lacking = nullptr;
+
+}  // namespace
+
+// Requires: the stream's lock, and that it shares. False, with nothing counted: there is no room, or it is over.
 bool StreamHits::count_shared_allocation(StreamHeap& heap, const Amounts& of, InactiveSplitChange change) noexcept {
   const std::lock_guard lock(shared_counts_.mutex());
-  if (!shared_counts_.takes_request() || !count_allocation_in(recorder_.shared(), of, change)) return note_lack(heap);
+  if (!shared_counts_.takes_request()) {
+    note_thread(heap);  // whose streams they are not shares on
+    return note_lack(heap);
+  }
+  if (!count_allocation_in(recorder_.shared(), of, change)) return note_lack(heap);
   heap.ledger.live += of.bytes;
   return true;
 }
@@ -33,25 +44,32 @@ void StreamHits::take_allocation_back(StreamHeap& heap, const Amounts& of) noexc
   heap.ledger.live -= of.bytes;
 }
 
-// Room below the peaks for all streams that lack some, of what others have. Blocks stay where they are, and streams go
-// on with what they know of their steps, for those that are followed are counted. Requires: the locks of all streams
+bool StreamHits::note_lack(StreamHeap& heap) const noexcept {
+  lacking = room_moves() ? &heap : nullptr;
+  return false;
+}
+
+bool StreamHits::lacks_room(const StreamHeap& heap) noexcept { return lacking == &heap; }
+
+const StreamHeap* StreamHits::take_lack() noexcept { return std::exchange(lacking, nullptr); }
+
+// Room below the peaks for what the stream lacked it for, of what others have. Blocks stay where they are, and streams
+// go on with what they know of their steps, for those that are followed are counted. Requires: the locks of all streams
 // that are awake. False: it takes the heap's lock.
-bool StreamHits::share_room() noexcept {
-  some_lack_room_.store(false, std::memory_order_relaxed);
-  // To its ledger a block is there until its free is carried out.
-  const auto has_told = [this](StreamHeap* heap) {
-    if (!heap->is_awake.load(std::memory_order_relaxed)) return false;
-    assert(!heap->recurrence.is_followed() || heap->counts_steps);
-    if (heap->recurrence.is_followed()) return heap->returned.first() == 0;
-    return (heap->returned.first() == 0 || take_returned(*heap)) && settle_by_stream(*heap);
-  };
+bool StreamHits::share_room(StreamHeap& lacks) noexcept {
   const std::vector<StreamHeap*>& streams = mutex_.streams();
-  if (!std::ranges::all_of(streams, has_told)) return false;
+  const auto may_lend = [this](const StreamHeap* heap) {
+    return may_serve(*heap) && (!heap->recurrence.is_followed() || heap->counts_steps);
+  };
+  if (!std::ranges::all_of(streams, may_lend)) return false;
+  // To its ledger a block is there until its free is carried out.
   for (StreamHeap* heap : streams) {
-    if (!heap->lacks_room.exchange(false, std::memory_order_relaxed)) continue;
-    if (!recorder_.grant_room(heap->ledger)) return false;
-    consider_sharing(*heap);
+    if (heap->recurrence.is_followed()) continue;
+    if (heap->returned.first() != 0) static_cast<void>(take_returned(*heap));
+    if (!settle_by_stream(*heap)) return false;
   }
+  if (!recorder_.grant_room(lacks.ledger)) return false;
+  consider_sharing(lacks);
   return true;
 }
 

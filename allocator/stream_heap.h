@@ -67,7 +67,6 @@ struct StreamHeap {
   std::atomic<const ThreadMark*> allocates{nullptr};  // who did last
   std::atomic<bool> is_awake{false};                  // may serve with its own mutex alone; see StreamHeapArena
   std::atomic<AwakeStreams::Bits> awake_bit{0};       // 0: it sleeps
-  std::atomic<bool> lacks_room{false};                // below the peaks, for what came last; others may have some
   bool counts_steps = false;                          // that are followed, each by itself
   std::int32_t paged_stream = -1;                     // its number in paged memory, if it has bytes there
   std::uint32_t hits_until_look = 0;                  // at the clock, while memory decays

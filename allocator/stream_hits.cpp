@@ -27,7 +27,7 @@ void say_nothing_was_freed(std::uint64_t address) noexcept {
   if (heap.recurrence.is_followed()) {
     if (awaiting == 0) [[likely]] {
       if (void* const pointer = allocate_as_expected(heap, bytes, stream)) return pointer;
-      if (heap.lacks_room.load(std::memory_order_relaxed)) return nullptr;  // what is followed stays so
+      if (lacks_room(heap)) return nullptr;  // what is followed stays so
     }
   } else if (heap.recurrence.wants_room()) {
     provide_for_steps(heap);
@@ -54,14 +54,16 @@ void say_nothing_was_freed(std::uint64_t address) noexcept {
   if (heap != nullptr) {
     if (void* const pointer = allocate_by_stream(*heap, bytes, stream)) [[likely]]
       return pointer;
-    if (void* const pointer = allocate_with_room(*heap, bytes, stream)) return pointer;
+    if (!at_hand)
+      if (void* const pointer = allocate_with_room(*heap, bytes, stream)) return pointer;
   }
   return at_hand ? nullptr : allocate_by_heap(bytes, stream);
 }
 
 void* StreamHits::allocate_with_room(StreamHeap& heap, std::size_t bytes, const StreamIdentity& stream) noexcept {
-  for (int grants = 0; grants < kMostGrants && some_lack_room_.load(std::memory_order_relaxed); ++grants) {
-    if (!mutex_.grant_room()) return nullptr;
+  for (int grants = 0; grants < kMostGrants; ++grants) {
+    const StreamHeap* const lacks = take_lack();
+    if (lacks == nullptr || !mutex_.grant_room(lacks)) return nullptr;
     if (void* const pointer = allocate_by_stream(heap, bytes, stream)) return pointer;
   }
   return nullptr;
@@ -73,7 +75,7 @@ void* StreamHits::allocate_with_room(StreamHeap& heap, std::size_t bytes, const 
   const bool is_of_another = heap.allocates.load(std::memory_order_relaxed) != ThreadMark::of_this_thread();
   if (!is_of_another && heap.recurrence.is_followed()) {
     if (free_as_expected(heap, address)) return true;
-    if (heap.lacks_room.load(std::memory_order_relaxed)) return false;
+    if (lacks_room(heap)) return false;
   }
   if (gathering().includes(HistoryContext::all)) return false;
   if (is_of_another && hands_back_ && may_hand_back && hand_back(heap, address)) return true;
@@ -99,8 +101,9 @@ void* StreamHits::allocate_with_room(StreamHeap& heap, std::size_t bytes, const 
 }
 
 bool StreamHits::free_with_room(StreamHeap& heap, std::uint64_t address) noexcept {
-  for (int grants = 0; grants < kMostGrants && some_lack_room_.load(std::memory_order_relaxed); ++grants) {
-    if (!mutex_.grant_room()) return false;
+  for (int grants = 0; grants < kMostGrants; ++grants) {
+    const StreamHeap* const lacks = take_lack();
+    if (lacks == nullptr || !mutex_.grant_room(lacks)) return false;
     if (free_by_stream(heap, address)) return true;
   }
   return false;

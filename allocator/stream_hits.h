@@ -69,7 +69,7 @@ class StreamHits : public PairHits {
   [[nodiscard]] bool free_by_stream(StreamHeap& heap, std::uint64_t address, bool may_hand_back = true) noexcept;
   [[nodiscard, gnu::noinline]] bool free_where_guest_was(StreamHeap& of_guest, StreamHeap& of_page,
                                                          std::uint64_t address) noexcept;
-  // The same once more, if others gave room to streams that lacked some.
+  // The same once more, where a stream lacked room for it that others gave.
   [[nodiscard, gnu::noinline]] void* allocate_with_room(StreamHeap& heap, std::size_t bytes,
                                                         const StreamIdentity& stream) noexcept;
   [[nodiscard, gnu::noinline]] bool free_with_room(StreamHeap& heap, std::uint64_t address) noexcept;
@@ -136,13 +136,11 @@ class StreamHits : public PairHits {
   // needs room has the heap's lock, and finds what streams left for their next turns: where memory goes is to depend on
   // that.
   [[nodiscard]] bool room_moves() const noexcept { return !one_stream_serves_ && !serves_paged_; }
-  // False: there is too little room.
-  bool note_lack(StreamHeap& heap) noexcept {
-    if (!room_moves()) return false;
-    heap.lacks_room.store(true, std::memory_order_relaxed);
-    some_lack_room_.store(true, std::memory_order_relaxed);
-    return false;
-  }
+  // False: this thread's walk finds too little room there, and others may have some.
+  [[gnu::noinline, gnu::cold]] bool note_lack(StreamHeap& heap) const noexcept;
+  // Whether it did, and where, once: null, it did not.
+  [[nodiscard]] static bool lacks_room(const StreamHeap& heap) noexcept;
+  [[nodiscard]] static const StreamHeap* take_lack() noexcept;
   // Null, with nothing changed: not without the heap's lock. `is_counted`: it was before.
   [[nodiscard]] Block* take_block(StreamHeap& heap, std::size_t bytes, InactiveSplitChange& change,
                                   bool is_counted = false) noexcept;
@@ -201,7 +199,7 @@ class StreamHits : public PairHits {
                                                             InactiveSplitChange change) noexcept;
   [[nodiscard, gnu::noinline]] bool count_shared_free(StreamHeap& heap, const Amounts& of,
                                                       InactiveSplitChange change) noexcept;
-  [[nodiscard]] bool share_room() noexcept;
+  [[nodiscard]] bool share_room(StreamHeap& lacks) noexcept;
   [[nodiscard]] static bool is_scarce(const StreamHeap& heap) noexcept;
   void begin_sharing(StreamHeap& heap) noexcept;
   void end_sharing() noexcept;

@@ -144,7 +144,7 @@ void StreamHits::end_recording_by_heap(AwaitedFrees::Recording& recording, Pendi
   if (!complete_awaited<1>(own, &completed_at)) return nullptr;
   if (heap.recurrence.is_followed()) {
     if (void* const pointer = follow_request(heap, bytes)) return pointer;
-    if (heap.lacks_room.load(std::memory_order_relaxed)) return nullptr;
+    if (lacks_room(heap)) return nullptr;
   }
   return take_standing_or_hit(heap, bytes, [&](const Block& block) {
     if (completed_at != 0)
@@ -162,7 +162,7 @@ void* StreamHits::allocate_among_waits(StreamHeap& heap, std::size_t bytes, cons
   if (!complete_awaited(locks.heaps(), nullptr)) return nullptr;
   if (heap.recurrence.is_followed()) {
     if (void* const pointer = follow_request(heap, bytes)) return pointer;
-    if (heap.lacks_room.load(std::memory_order_relaxed)) return nullptr;
+    if (lacks_room(heap)) return nullptr;
   }
   return take_standing_or_hit(heap, bytes,
                               [&](const Block& block) { trace_by_stream<kAllocated>(heap, block.address, bytes); });
@@ -208,7 +208,7 @@ bool StreamHits::complete_by_stream(StreamHeap& heap, const AwaitedFrees::Entry&
     return true;
   }
   if (follow_done(heap, entry.address, at)) return true;
-  if (heap.recurrence.is_followed() && heap.lacks_room.load(std::memory_order_relaxed)) return false;
+  if (heap.recurrence.is_followed() && lacks_room(heap)) return false;
   stop_following(heap);
   return complete_block(heap, *entry.block, at);
 }

@@ -131,6 +131,7 @@ void BlockLedger::begin(const Room& room, bool asks) {
     if (room.is_scarce_ && room.is_asked_) give_way(room);
   }
   granted_ = room_;
+  if (!asks) return;
   std::int64_t lacks = 0;
   for_each_amount([&lacks](std::int64_t needs, std::int64_t part) { lacks |= part - needs; }, needs_, room_);
   got_what_it_needed_ = lacks >= 0;

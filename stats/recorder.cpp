@@ -44,6 +44,15 @@ void Recorder::ask_for_room(Attribution of) noexcept {
 }
 
 // Requires: all that the ledgers have is written down, and those that take part were added.
+bool Recorder::grant_room(StreamLedger& stream) noexcept {
+  const Attribution of{kUntagged, &stream};
+  const std::int64_t scarcity = stream.scarcity;
+  ask_for_room(of);
+  if (ledger(of).got_what_it_needed()) return true;
+  stream.scarcity = scarcity;  // a peak moves
+  return false;
+}
+
 void Recorder::share_out(BlockLedger::Room& room, const BlockLedger* asks) noexcept {
   ++grants_;
   room.share_out(kept_);

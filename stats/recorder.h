@@ -142,11 +142,7 @@ class Recorder {
   }
   // Room below the peaks for a stream whose ledger said that it has too little, with nothing of what did not fit
   // counted. False: a peak has to move for it. Requires: it is apart.
-  [[nodiscard]] bool grant_room(StreamLedger& stream) noexcept {
-    const Attribution of{kUntagged, &stream};
-    ask_for_room(of);
-    return ledger(of).got_what_it_needed();
-  }
+  [[nodiscard]] bool grant_room(StreamLedger& stream) noexcept;
   // How often the room below the peaks was granted; from 1 on.
   [[nodiscard]] std::uint64_t grants() const { return grants_; }
   // The block is free: `bytes` is its size before it was merged with its neighbours. `grant`: what grants() said when

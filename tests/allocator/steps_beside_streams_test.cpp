@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <random>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "allocator/device_allocator.h"
@@ -33,10 +34,10 @@ struct StepsOfStream {
   std::vector<Step> steps;
   std::size_t blocks = 0;
 
-  StepsOfStream(std::uint64_t seed, std::size_t count) {
+  StepsOfStream(std::uint64_t seed, std::size_t count, bool may_use) {
     std::mt19937_64 random(seed);
     const std::uint64_t sizes = 1 + random() % 40;
-    const bool uses = random() % 3 == 0;
+    const bool uses = random() % 3 == 0 && may_use;
     std::vector<std::size_t> live;
     const auto free = [&](std::size_t at) {
       steps.push_back({Kind::free, live[at], 0});
@@ -69,7 +70,8 @@ class SteppedHeap {
     history.max_entries = 4096;
     allocator_.record_history(history);
   }
-  std::int64_t step(std::size_t stream, const StepsOfStream::Step& step) {
+  // `elsewhere`: a free is another thread's.
+  std::int64_t step(std::size_t stream, const StepsOfStream::Step& step, bool elsewhere) {
     using Kind = StepsOfStream::Kind;
     if (is_looked_at_) static_cast<void>(allocator_.memory_stats());
     std::vector<char*>& blocks = blocks_[stream];
@@ -77,6 +79,8 @@ class SteppedHeap {
     char*& block = blocks[step.block];
     if (step.kind == Kind::use) {
       allocator_.record_stream(block, streams_[(stream + 1) % kStreams]);
+    } else if (step.kind == Kind::free && elsewhere) {
+      std::thread([&] { allocator_.deallocate(block); }).join();
     } else if (step.kind == Kind::free) {
       allocator_.deallocate(block);
     } else {
@@ -109,13 +113,23 @@ class StepsBesideStreamsTest : public ::testing::TestWithParam<const char*> {
       const std::vector<StepsOfStream::Step>& steps = streams[stream].steps;
       for (std::uint64_t i = random() % together + 1; i != 0 && at[stream] != steps.size(); --i) {
         const StepsOfStream::Step& step = steps[at[stream]];
-        ASSERT_EQ(followed_.step(stream, step), plain_.step(stream, step));
+        const bool elsewhere = frees_elsewhere_ && random() % 16 == 0;
+        ASSERT_EQ(followed_.step(stream, step, elsewhere), plain_.step(stream, step, elsewhere));
         left -= ++at[stream] == steps.size() ? 1 : 0;
       }
     }
   }
   void compare() {
-    ASSERT_EQ(followed_.allocator().memory_stats(), plain_.allocator().memory_stats());
+    MemoryStats followed = followed_.allocator().memory_stats();
+    MemoryStats plain = plain_.allocator().memory_stats();
+    // Until its stream goes on, or somebody looks, what another thread freed is none of its inactive splits
+    // (docs/statistics.md).
+    if (frees_elsewhere_) {
+      EXPECT_EQ(followed.inactive_split_bytes.all.current, plain.inactive_split_bytes.all.current);
+      followed.inactive_split = plain.inactive_split;
+      followed.inactive_split_bytes = plain.inactive_split_bytes;
+    }
+    ASSERT_EQ(followed, plain);
     ASSERT_NO_THROW(followed_.allocator().check());
   }
   void run(long seed) {
@@ -123,7 +137,7 @@ class StepsBesideStreamsTest : public ::testing::TestWithParam<const char*> {
     std::mt19937_64 random(static_cast<std::uint64_t>(seed));
     std::vector<StepsOfStream> streams;
     for (std::size_t count = 2 + random() % (SteppedHeap::kStreams - 1); count != 0; --count)
-      streams.emplace_back(random(), 8 + random() % 150);
+      streams.emplace_back(random(), 8 + random() % 150, !frees_elsewhere_);
     const std::uint64_t rounds = 40 + random() % 60;
     for (std::uint64_t i = 0; i < rounds; ++i) {
       round(streams, random);
@@ -138,6 +152,7 @@ class StepsBesideStreamsTest : public ::testing::TestWithParam<const char*> {
     compare();
   }
 
+  bool frees_elsewhere_ = false;
   SteppedHeap followed_{GetParam(), false};
   SteppedHeap plain_{GetParam(), true};
 };
@@ -146,12 +161,22 @@ TEST_P(StepsBesideStreamsTest, FiguresAndAddressesAreThoseOfHeapsThatAreLookedAt
   for (long seed = 0; seed < scaled_programs(400, 8) && !HasFailure(); ++seed) run(seed);
 }
 
+TEST_P(StepsBesideStreamsTest, SoTheyAreWhereAnotherThreadFreesNowAndThen) {
+  frees_elsewhere_ = true;
+  for (long seed = 0; seed < scaled_programs(40, 4) && !HasFailure(); ++seed) run(seed);
+}
+
 INSTANTIATE_TEST_SUITE_P(Each, StepsBesideStreamsTest,
                          ::testing::Values("policy:classic", "policy:paged,stream_hand_over:never"),
                          [](const auto& options) { return options.index == 0 ? "classic" : "paged"; });
 
+struct HeapWithGrants : DeviceAllocator {
+  using DeviceAllocator::DeviceAllocator;
+  [[nodiscard]] std::uint64_t grants() const { return recorder_.grants(); }
+};
+
 // What streams know of their steps.
-class KnownStepsOfStreams : public HeapOfStreams<DeviceAllocator> {
+class KnownStepsOfStreams : public HeapOfStreams<HeapWithGrants> {
  protected:
   KnownStepsOfStreams() : HeapOfStreams("oom_dump:off,policy:classic", HistoryOptions::always_on()) {}
 
@@ -217,6 +242,32 @@ TEST_F(KnownStepsOfStreams, GoOnWhileTheyShareALedgerAndWhenTheyPart) {
   EXPECT_TRUE(have_shared && have_parted);
   EXPECT_EQ(followed, 8 * turns_of_a_stay);
   EXPECT_EQ(heap_.usage().stats.allocation.all.peak, 3);
+}
+
+TEST_F(KnownStepsOfStreams, StreamsThatGrowDoNotShare) {
+  for (int i = 0; i < 300; ++i)
+    for (std::size_t stream = 0; stream < streams_.size(); ++stream) {
+      blocks_[stream].push_back(take(kKibi, streams_[stream]));
+      ASSERT_FALSE(heap_.find_by_page(blocks_[stream].back())->ledger.shares) << i;
+    }
+  EXPECT_EQ(heap_.usage().stats.allocation.all.peak, 600);
+  for (const std::size_t stream : {std::size_t{0}, std::size_t{1}}) down(stream);
+}
+
+// A request of another thread takes its stream out, and asks for room no more often than it needs.
+TEST_F(KnownStepsOfStreams, AnotherThreadsRequestEndsThatItsStreamShares) {
+  most_ = 3;
+  rounds(500);
+  ASSERT_TRUE(page_of_first_->ledger.shares && page_of_second_->ledger.shares);
+  std::thread([&] {
+    const std::uint64_t grants = heap_.grants();
+    up(0);
+    EXPECT_FALSE(page_of_first_->ledger.shares);
+    EXPECT_LE(heap_.grants(), grants + 8);
+    down(0);
+  }).join();
+  EXPECT_TRUE(page_of_second_->ledger.shares);
+  EXPECT_EQ(heap_.usage().stats.allocation.all.current, 0);
 }
 
 // Each does what it did before, at another time: together they come to a peak that was never there.

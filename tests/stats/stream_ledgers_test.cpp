@@ -447,10 +447,13 @@ TEST(StreamLedgers, RoomThatGoesFromOneToAnotherIsScarce) {
 }
 
 TEST(StreamLedgers, PeaksThatMoveAreNotScarce) {
-  World world;
-  give_room(world, 2, 3);
-  for (int i = 0; i < 200; ++i) world.allocate(static_cast<std::size_t>(i % 2), 512, {});
-  EXPECT_FALSE(world.ledgers[0].is_scarce() || world.ledgers[1].is_scarce());
+  for (const bool lends : {false, true}) {
+    World world;
+    world.lends = lends;
+    give_room(world, 2, 3);
+    for (int i = 0; i < 200; ++i) world.allocate(static_cast<std::size_t>(i % 2), 512, {});
+    EXPECT_FALSE(world.ledgers[0].is_scarce() || world.ledgers[1].is_scarce());
+  }
 }
 
 // It asks a few times after each of the other's turns, and works for long then.
