@@ -7,7 +7,8 @@
 // to be called as soon as it has another caller anywhere. What is rare stays out of it (noinline).
 //
 // They say no where anything else is to be done: then nothing has changed, and the walk with the heap's lock
-// does it (device_allocator.cpp).
+// does it (device_allocator.cpp), unless room below the peaks was all that lacked, and others have some
+// (stream_counts.cpp).
 // Thread safety: any public member may be called from any thread.
 
 #include "allocator/pair_hits.h"
