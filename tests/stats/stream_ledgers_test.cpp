@@ -85,7 +85,8 @@ struct World {
   }
   void free(std::size_t stream, std::size_t place) {
     StreamLedger& ledger = ledgers[stream];
-    const auto [bytes, came_with] = live[stream][place];
+    const std::int64_t bytes = live[stream][place].first;
+    const InactiveSplitChange came_with = live[stream][place].second;
     const InactiveSplitChange split{-came_with.count, -came_with.bytes};
     BlockLedger& counts = ledger.shares ? recorder.shared() : ledger.blocks;
     const auto goes = [&] {
