@@ -116,11 +116,11 @@ bool StreamHits::follow_done(StreamHeap& heap, std::uint64_t address, std::uint6
   return true;
 }
 
+// Requires: it is one that allocates or frees; uses and waits count nothing.
 bool StreamHits::count_step(StreamHeap& heap, const StreamStep& step) noexcept {
-  using enum StreamStep::Kind;
   const Amounts amounts{step.pool(), as_signed(step.bytes()), as_signed(step.requested())};
-  if (step.kind() == allocation) return count_allocation(heap, amounts, step.splits());
-  return step.kind() == use || step.kind() == wait || count_free(heap, amounts, step.splits());
+  return step.kind() == StreamStep::Kind::allocation ? count_allocation(heap, amounts, step.splits())
+                                                     : count_free(heap, amounts, step.splits());
 }
 
 void StreamHits::learn_step(StreamHeap& heap, StreamStep::Kind kind, const Block& block,
