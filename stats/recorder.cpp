@@ -43,7 +43,6 @@ void Recorder::ask_for_room(Attribution of) noexcept {
   of.stream->scarcity = std::clamp<std::int64_t>(scarcity, 0, StreamLedger::kScarce);
 }
 
-// Requires: all that the ledgers have is written down, and those that take part were added.
 bool Recorder::grant_room(StreamLedger& stream) noexcept {
   const Attribution of{kUntagged, &stream};
   const std::int64_t scarcity = stream.scarcity;
@@ -53,6 +52,7 @@ bool Recorder::grant_room(StreamLedger& stream) noexcept {
   return false;
 }
 
+// Requires: all that the ledgers have is written down, and those that take part were added.
 void Recorder::share_out(BlockLedger::Room& room, const BlockLedger* asks) noexcept {
   ++grants_;
   room.share_out(kept_);
