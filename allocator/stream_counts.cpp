@@ -17,7 +17,8 @@ namespace {
 }  // namespace
 
 // Requires: the stream's lock, and that it shares. False, with nothing counted: there is no room, or it is over.
-bool StreamHits::count_shared_allocation(StreamHeap& heap, const Amounts& of, InactiveSplitChange change) noexcept {
+bool StreamHits::count_shared_allocation(StreamHeap& heap, const Amounts& of,
+                                         const InactiveSplitChange& change) noexcept {
   const std::lock_guard lock(shared_counts_.mutex());
   if (!shared_counts_.takes_request()) {
     note_thread(heap);  // whose streams they are not shares on
@@ -29,7 +30,8 @@ bool StreamHits::count_shared_allocation(StreamHeap& heap, const Amounts& of, In
 }
 
 // The same. Frees may come from any thread.
-bool StreamHits::count_shared_free(StreamHeap& heap, const Amounts& of, InactiveSplitChange change) noexcept {
+bool StreamHits::count_shared_free(StreamHeap& heap, const Amounts& of,
+                                         const InactiveSplitChange& change) noexcept {
   const std::lock_guard lock(shared_counts_.mutex());
   if (!count_free_in(recorder_.shared(), of, change)) return note_lack(heap);
   heap.ledger.live -= of.bytes;

@@ -197,9 +197,9 @@ class StreamHits : public PairHits {
 
   // stream_counts.cpp: streams that share a ledger.
   [[nodiscard, gnu::noinline]] bool count_shared_allocation(StreamHeap& heap, const Amounts& of,
-                                                            InactiveSplitChange change) noexcept;
+                                                            const InactiveSplitChange& change) noexcept;
   [[nodiscard, gnu::noinline]] bool count_shared_free(StreamHeap& heap, const Amounts& of,
-                                                      InactiveSplitChange change) noexcept;
+                                                      const InactiveSplitChange& change) noexcept;
   [[nodiscard]] bool share_room(StreamHeap& lacks) noexcept;
   [[nodiscard]] static bool is_scarce(const StreamHeap& heap) noexcept;
   void begin_sharing(StreamHeap& heap) noexcept;

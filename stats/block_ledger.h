@@ -38,7 +38,7 @@ class BlockLedger {
   explicit BlockLedger(std::uint32_t rests = kStreamsRest) : rests_(rests), at_rest_(rests + 2) {}
 
   // A block is in use. False: a peak may have moved, and the ledger is to be written down now.
-  [[nodiscard]] bool came(PoolKind pool, std::int64_t bytes, std::int64_t requested, InactiveSplitChange split) {
+  [[nodiscard]] bool came(PoolKind pool, std::int64_t bytes, std::int64_t requested, const InactiveSplitChange& split) {
     Amounts& added = added_[static_cast<std::size_t>(pool)];
     added.blocks += 1;
     added.bytes += bytes;
@@ -46,14 +46,14 @@ class BlockLedger {
     return take(pool, 1, bytes, requested, split);
   }
   // It is free again.
-  [[nodiscard]] bool went(PoolKind pool, std::int64_t bytes, std::int64_t requested, InactiveSplitChange split) {
+  [[nodiscard]] bool went(PoolKind pool, std::int64_t bytes, std::int64_t requested, const InactiveSplitChange& split) {
     return take(pool, -1, -bytes, -requested, split);
   }
 
   // It went and came so many times while nothing else did: no figure comes to where it had not been. `split`:
   // the change when it comes.
   void turned(PoolKind pool, std::int64_t times, std::int64_t bytes, std::int64_t requested,
-              InactiveSplitChange split) {
+              const InactiveSplitChange& split) {
     Amounts& added = added_[static_cast<std::size_t>(pool)];
     added.blocks += times;
     added.bytes += times * bytes;
@@ -64,7 +64,7 @@ class BlockLedger {
   // A block came, or went (of 0 bytes then), so many times in rounds that led back to where they began, and below the
   // peaks; `grown`: what inactive splits grew by with it.
   void recurred(PoolKind pool, std::int64_t times, std::int64_t bytes, std::int64_t requested,
-                InactiveSplitChange grown) {
+                const InactiveSplitChange& grown) {
     Amounts& added = added_[static_cast<std::size_t>(pool)];
     added.blocks += bytes == 0 ? 0 : times;
     added.bytes += times * bytes;
@@ -73,12 +73,12 @@ class BlockLedger {
     added.split_bytes += times * grown.bytes;
   }
   // Inactive splits came or went alone.
-  [[nodiscard]] bool split(PoolKind pool, InactiveSplitChange change) { return take(pool, 0, 0, 0, change); }
+  [[nodiscard]] bool split(PoolKind pool, const InactiveSplitChange& change) { return take(pool, 0, 0, 0, change); }
 
   // Undo came and went, which said false, as if they had not been called; with the next grant the ledger needs room for
   // them. Kept out of what calls them, so that what was before is not saved for them each time.
   [[gnu::noinline, gnu::cold]] void take_back(PoolKind pool, std::int64_t bytes, std::int64_t requested,
-                                              InactiveSplitChange split) {
+                                              const InactiveSplitChange& split) {
     begin_to_need();
     Amounts& added = added_[static_cast<std::size_t>(pool)];
     added.blocks -= 1;
@@ -88,7 +88,7 @@ class BlockLedger {
     need();
   }
   [[gnu::noinline, gnu::cold]] void take_back_free(PoolKind pool, std::int64_t bytes, std::int64_t requested,
-                                                   InactiveSplitChange split) {
+                                                   const InactiveSplitChange& split) {
     begin_to_need();
     undo(pool, -1, -bytes, -requested, split);
     need();
@@ -152,7 +152,7 @@ class BlockLedger {
 
   // What is below 0 has the sign of all that is or-ed.
   [[nodiscard]] bool take(PoolKind pool, std::int64_t blocks, std::int64_t bytes, std::int64_t requested,
-                          InactiveSplitChange split) {
+                          const InactiveSplitChange& split) {
     if (split.bytes != 0) {
       Amounts& added = added_[static_cast<std::size_t>(pool)];
       added.splits += std::max<std::int64_t>(split.count, 0);
@@ -161,7 +161,7 @@ class BlockLedger {
     return take_room(pool, blocks, bytes, requested, split);
   }
   [[nodiscard]] bool take_room(PoolKind pool, std::int64_t blocks, std::int64_t bytes, std::int64_t requested,
-                               InactiveSplitChange split) {
+                               const InactiveSplitChange& split) {
     Amounts& part = room_[static_cast<std::size_t>(pool)];
     Amounts& all = room_[kAll];
     std::int64_t signs = (part.blocks -= blocks) | (all.blocks -= blocks);
@@ -184,7 +184,7 @@ class BlockLedger {
                     needs_, room_);
   }
   // Undoes take.
-  void undo(PoolKind pool, std::int64_t blocks, std::int64_t bytes, std::int64_t requested, InactiveSplitChange split) {
+  void undo(PoolKind pool, std::int64_t blocks, std::int64_t bytes, std::int64_t requested, const InactiveSplitChange& split) {
     Amounts& added = added_[static_cast<std::size_t>(pool)];
     added.splits -= std::max<std::int64_t>(split.count, 0);
     added.split_bytes -= std::max<std::int64_t>(split.bytes, 0);

@@ -117,7 +117,7 @@ class Recorder {
   }
   // A block was handed to the caller. `place` says where, if the history asks.
   template <class Place = Nowhere>
-  void block_allocated(PoolKind pool, std::int64_t bytes, std::int64_t requested, InactiveSplitChange split,
+  void block_allocated(PoolKind pool, std::int64_t bytes, std::int64_t requested, const InactiveSplitChange& split,
                        bool oversize, Attribution of = {}, const Place& place = {}) {
     trace(TraceAction::alloc, place);
     if (!ledger(of).came(pool, bytes, requested, split)) ask_for_room(of);
@@ -147,7 +147,7 @@ class Recorder {
   [[nodiscard]] std::uint64_t grants() const { return grants_; }
   // The block is free: `bytes` is its size before it was merged with its neighbours. `grant`: what grants() said when
   // the free was requested; 0 says nothing.
-  void free_completed(PoolKind pool, std::int64_t bytes, std::int64_t requested, InactiveSplitChange split,
+  void free_completed(PoolKind pool, std::int64_t bytes, std::int64_t requested, const InactiveSplitChange& split,
                       Attribution of = {}, std::uint64_t grant = 0) {
     if (of.stream != nullptr) of.stream->pending -= bytes;
     if (grant == grants_) {
@@ -160,14 +160,14 @@ class Recorder {
     if (!ledger(of).split(pool, split)) ask_for_room(of);
   }
   // Both at once: nobody waits for the block.
-  void freed(PoolKind pool, std::int64_t bytes, std::int64_t requested, InactiveSplitChange split, bool oversize,
+  void freed(PoolKind pool, std::int64_t bytes, std::int64_t requested, const InactiveSplitChange& split, bool oversize,
              Attribution of = {}) {
     if (!ledger(of).went(pool, bytes, requested, split)) ask_for_room(of);
     if (of.stream != nullptr && !of.stream->counts_alone()) of.stream->live -= bytes;
     count_free(bytes, oversize, of);
   }
   // A block went and came so many times while nothing else happened.
-  void turned(PoolKind pool, std::int64_t times, std::int64_t bytes, std::int64_t requested, InactiveSplitChange split,
+  void turned(PoolKind pool, std::int64_t times, std::int64_t bytes, std::int64_t requested, const InactiveSplitChange& split,
               bool oversize, Attribution of = {}) {
     ledger(of).turned(pool, times, bytes, requested, split);
     if (!oversize) return;
@@ -254,7 +254,7 @@ class Recorder {
   }
   // Of a free that was requested since the room was granted: what is allocated fell then, and what is active falls
   // now, so that below the peaks of both there is so much more. The ledger counts the block as gone, for both.
-  void give_room_back(PoolKind pool, std::int64_t bytes, std::int64_t requested, InactiveSplitChange split,
+  void give_room_back(PoolKind pool, std::int64_t bytes, std::int64_t requested, const InactiveSplitChange& split,
                       Attribution of) {
     lower(kept_.allocation, pool, -1);
     lower(kept_.allocated_bytes, pool, -bytes);
