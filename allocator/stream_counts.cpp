@@ -17,25 +17,41 @@ namespace {
 }  // namespace
 
 // Requires: the stream's lock, and that it shares. False, with nothing counted: there is no room, or it is over.
-bool StreamHits::count_shared_allocation(StreamHeap& heap, const Amounts& of,
-                                         const InactiveSplitChange& change) noexcept {
+template <bool kComes>
+[[gnu::always_inline]] inline bool StreamHits::count_shared(StreamHeap& heap, const Amounts& of,
+                                                            const InactiveSplitChange& change) noexcept {
   const std::lock_guard lock(shared_counts_.mutex());
-  if (!shared_counts_.takes_request()) {
+  // Frees may come from any thread.
+  if (kComes && !shared_counts_.takes_request()) {
     note_thread(heap);  // whose streams they are not shares on
     return note_lack(heap);
   }
-  if (!count_allocation_in(recorder_.shared(), of, change)) return note_lack(heap);
-  heap.ledger.live += of.bytes;
+  BlockLedger& shared = recorder_.shared();
+  const bool has_room = kComes ? count_allocation_in(shared, of, change) : count_free_in(shared, of, change);
+  if (!has_room) return note_lack(heap);
+  heap.ledger.live += kComes ? of.bytes : -of.bytes;
   return true;
 }
 
-// The same. Frees may come from any thread.
-bool StreamHits::count_shared_free(StreamHeap& heap, const Amounts& of,
+bool StreamHits::count_shared_allocation(StreamHeap& heap, const Amounts& of,
                                          const InactiveSplitChange& change) noexcept {
-  const std::lock_guard lock(shared_counts_.mutex());
-  if (!count_free_in(recorder_.shared(), of, change)) return note_lack(heap);
-  heap.ledger.live -= of.bytes;
-  return true;
+  return count_shared<true>(heap, of, change);
+}
+
+bool StreamHits::count_shared_free(StreamHeap& heap, const Amounts& of, const InactiveSplitChange& change) noexcept {
+  return count_shared<false>(heap, of, change);
+}
+
+// Requires: the stream's lock, and that the step allocates or frees; uses and waits count nothing. All in one piece, for
+// that is most of what such a step takes.
+[[gnu::flatten]] bool StreamHits::count_step(StreamHeap& heap, const StreamStep& step) noexcept {
+  const Amounts of{step.pool(), as_signed(step.bytes()), as_signed(step.requested())};
+  const InactiveSplitChange change = step.splits();
+  if (step.kind() == StreamStep::Kind::allocation)
+    return heap.ledger.shares ? count_shared<true>(heap, of, change)
+                              : count_allocation_in(heap.ledger.blocks, of, change) || note_lack(heap);
+  return heap.ledger.shares ? count_shared<false>(heap, of, change)
+                            : count_free_in(heap.ledger.blocks, of, change) || note_lack(heap);
 }
 
 // What came was counted, and nothing came of it.

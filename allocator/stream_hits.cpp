@@ -20,15 +20,12 @@ void say_nothing_was_freed(std::uint64_t address) noexcept {
                address);
 }
 
-// Null: not without the heap's lock.
+// Null: not without the heap's lock. Requires: it is no step that is followed.
 [[gnu::always_inline]] inline void* StreamHits::allocate_by_stream(StreamHeap& heap, std::size_t bytes,
                                                                    const StreamIdentity& stream) noexcept {
   const AwakeStreams::Bits awaiting = awake_.awaiting();
   if (heap.recurrence.is_followed()) {
-    if (awaiting == 0) [[likely]] {
-      if (void* const pointer = allocate_as_expected(heap, bytes, stream)) return pointer;
-      if (lacks_room(heap)) return nullptr;  // what is followed stays so
-    }
+    if (awaiting == 0 && lacks_room(heap)) return nullptr;  // what is followed stays so
   } else if (heap.recurrence.wants_room()) {
     provide_for_steps(heap);
   }
@@ -44,12 +41,14 @@ void say_nothing_was_freed(std::uint64_t address) noexcept {
                               [&](const Block& block) { trace_by_stream<kAllocated>(heap, block.address, bytes); });
 }
 
-[[gnu::flatten]] void* StreamHits::allocate_beside_pairs(StreamHeap* heap, std::size_t bytes, StreamIdentity stream,
+[[gnu::flatten]] void* StreamHits::allocate_beside_steps(StreamHeap* heap, std::size_t bytes, StreamIdentity stream,
                                                          bool at_hand) {
   if (heap == nullptr) {
     heap = stream_heaps_.find(stream);
-    if (heap != nullptr)
+    if (heap != nullptr) {
       if (void* const pointer = take_back(*heap, bytes, stream)) return pointer;
+      if (void* const pointer = take_next(*heap, bytes, stream)) return pointer;
+    }
   }
   if (heap != nullptr) {
     if (void* const pointer = allocate_by_stream(*heap, bytes, stream)) [[likely]]
@@ -64,19 +63,17 @@ void* StreamHits::allocate_with_room(StreamHeap& heap, std::size_t bytes, const 
   for (int grants = 0; grants < kMostGrants; ++grants) {
     const StreamHeap* const lacks = take_lack();
     if (lacks == nullptr || !mutex_.grant_room(lacks)) return nullptr;
+    if (void* const pointer = take_next(heap, bytes, stream)) return pointer;
     if (void* const pointer = allocate_by_stream(heap, bytes, stream)) return pointer;
   }
   return nullptr;
 }
 
-// False: not without the heap's lock.
+// False: not without the heap's lock. Requires: it is no step that is followed.
 [[gnu::always_inline]] inline bool StreamHits::free_by_stream(StreamHeap& heap, std::uint64_t address,
                                                               bool may_hand_back) noexcept {
   const bool is_of_another = heap.allocates.load(std::memory_order_relaxed) != ThreadMark::of_this_thread();
-  if (!is_of_another && heap.recurrence.is_followed()) {
-    if (free_as_expected(heap, address)) return true;
-    if (lacks_room(heap)) return false;
-  }
+  if (!is_of_another && heap.recurrence.is_followed() && lacks_room(heap)) return false;
   if (gathering().includes(HistoryContext::all)) return false;
   if (is_of_another && hands_back_ && may_hand_back && hand_back(heap, address)) return true;
   history_.provide();
@@ -104,25 +101,28 @@ bool StreamHits::free_with_room(StreamHeap& heap, std::uint64_t address) noexcep
   for (int grants = 0; grants < kMostGrants; ++grants) {
     const StreamHeap* const lacks = take_lack();
     if (lacks == nullptr || !mutex_.grant_room(lacks)) return false;
-    if (free_by_stream(heap, address)) return true;
+    if (free_next(heap, address) || free_by_stream(heap, address)) return true;
   }
   return false;
 }
 
-[[gnu::flatten]] bool StreamHits::free_beside_pairs(StreamHeap& of_page, std::uint64_t address) noexcept {
+[[gnu::flatten]] bool StreamHits::free_beside_steps(StreamHeap& of_page, std::uint64_t address) noexcept {
   const std::optional<const StreamHeap::Guest*> known = stream_heaps_.look_for_guest(address);
   if (!known) return free_by_heap(address);
   if (*known == nullptr) [[likely]]
     return free_by_stream(of_page, address) || free_with_room(of_page, address) || free_by_heap(address);
   const StreamHeap::Guest& guest = **known;
-  return guest.is_live ? free_by_stream(*guest.of, address) || free_by_heap(address)
-                       : free_where_guest_was(*guest.of, of_page, address);
+  return guest.is_live ? free_of_guest(*guest.of, address) : free_where_guest_was(*guest.of, of_page, address);
+}
+
+bool StreamHits::free_of_guest(StreamHeap& heap, std::uint64_t address) noexcept {
+  return free_next(heap, address) || free_by_stream(heap, address) || free_by_heap(address);
 }
 
 // It is a guest of steps that are followed, or is just none any more, or was never one: in nobody's ring, unless it is
 // known whose it is.
 bool StreamHits::free_where_guest_was(StreamHeap& of_guest, StreamHeap& of_page, std::uint64_t address) noexcept {
-  if (follows_free_of(of_guest, address)) return true;
+  if (free_next(of_guest, address)) return true;
   const bool may_be_of_page = !of_guest.recurrence.is_followed() && &of_page != &of_guest;
   return (may_be_of_page && free_by_stream(of_page, address, false)) || free_by_heap(address);
 }

@@ -26,9 +26,12 @@ void say_nothing_was_freed(std::uint64_t address) noexcept;
 
 class StreamHits : public PairHits {
  public:
-  // Frees the block at `address`, whose page shows that stream: with the lock of the block's where that suffices, else
-  // with the heap's. False: no live block begins there.
-  [[nodiscard, gnu::noinline]] bool free_beside_pairs(StreamHeap& of_page, std::uint64_t address) noexcept;
+  // Frees the block at `address`, whose page shows that stream, and which let_stand did not free: with the lock of the
+  // block's stream where that suffices, else with the heap's. False: no live block begins there. Ends with a call: for
+  // that nothing is saved.
+  [[nodiscard, gnu::always_inline]] bool free_beside_pairs(StreamHeap& of_page, std::uint64_t address) noexcept {
+    return follows_frees(of_page) ? free_by_steps(of_page, address) : free_beside_steps(of_page, address);
+  }
   // What is live at exactly `address`, likewise.
   struct LiveBlock {
     std::size_t requested = 0;
@@ -43,9 +46,12 @@ class StreamHits : public PairHits {
   virtual ~StreamHits() = default;
 
   // A request: with the stream's lock where that suffices, else with the heap's, or, `at_hand`, not at all: null.
-  // `heap`: the stream's, if it is known.
-  [[nodiscard, gnu::noinline]] void* allocate_beside_pairs(StreamHeap* heap, std::size_t bytes, StreamIdentity stream,
-                                                           bool at_hand = false);
+  // `heap`: the stream's, if it is known, for which take_back did nothing. Ends with a call: for that nothing is saved.
+  [[nodiscard, gnu::always_inline]] void* allocate_beside_pairs(StreamHeap* heap, std::size_t bytes,
+                                                                StreamIdentity stream, bool at_hand = false) {
+    return heap != nullptr && follows_requests(*heap) ? allocate_by_steps(*heap, bytes, stream, at_hand)
+                                                      : allocate_beside_steps(heap, bytes, stream, at_hand);
+  }
   // The walks with the heap's lock. Not among the calls of a walk without it, which are one piece of code.
   [[nodiscard]] virtual void* allocate_by_heap(std::size_t bytes, StreamIdentity stream) = 0;
   [[nodiscard]] virtual bool free_by_heap(std::uint64_t address) noexcept = 0;
@@ -66,6 +72,14 @@ class StreamHits : public PairHits {
 
  private:
   friend class HeapMutex;
+  // Steps that are followed, and if it is another one what is beside them.
+  [[nodiscard, gnu::noinline]] void* allocate_by_steps(StreamHeap& heap, std::size_t bytes, StreamIdentity stream,
+                                                       bool at_hand);
+  [[nodiscard, gnu::noinline]] bool free_by_steps(StreamHeap& of_page, std::uint64_t address) noexcept;
+  [[nodiscard, gnu::noinline]] void* allocate_beside_steps(StreamHeap* heap, std::size_t bytes, StreamIdentity stream,
+                                                           bool at_hand);
+  [[nodiscard, gnu::noinline]] bool free_beside_steps(StreamHeap& of_page, std::uint64_t address) noexcept;
+  [[nodiscard, gnu::noinline]] bool free_of_guest(StreamHeap& heap, std::uint64_t address) noexcept;
   [[nodiscard]] void* allocate_by_stream(StreamHeap& heap, std::size_t bytes, const StreamIdentity& stream) noexcept;
   [[nodiscard]] bool free_by_stream(StreamHeap& heap, std::uint64_t address, bool may_hand_back = true) noexcept;
   [[nodiscard, gnu::noinline]] bool free_where_guest_was(StreamHeap& of_guest, StreamHeap& of_page,
@@ -195,11 +209,14 @@ class StreamHits : public PairHits {
   }
   void settle_lazy_free(StreamHeap& heap) noexcept;
 
-  // stream_counts.cpp: streams that share a ledger.
+  // stream_counts.cpp: streams that share a ledger, and steps that are followed beside other streams.
+  template <bool kComes>
+  [[nodiscard]] bool count_shared(StreamHeap& heap, const Amounts& of, const InactiveSplitChange& change) noexcept;
   [[nodiscard, gnu::noinline]] bool count_shared_allocation(StreamHeap& heap, const Amounts& of,
                                                             const InactiveSplitChange& change) noexcept;
   [[nodiscard, gnu::noinline]] bool count_shared_free(StreamHeap& heap, const Amounts& of,
                                                       const InactiveSplitChange& change) noexcept;
+  [[nodiscard, gnu::noinline]] bool count_step(StreamHeap& heap, const StreamStep& step) noexcept;
   [[nodiscard]] bool share_room(StreamHeap& lacks) noexcept;
   [[nodiscard]] static bool is_scarce(const StreamHeap& heap) noexcept;
   void begin_sharing(StreamHeap& heap) noexcept;
@@ -208,10 +225,18 @@ class StreamHits : public PairHits {
 
   // stream_steps.cpp: steps that come again (Recurrence). Null and false, with nothing changed but frees that were
   // expected: it is not the step that is expected.
-  [[nodiscard, gnu::noinline]] void* allocate_as_expected(StreamHeap& heap, std::size_t bytes,
-                                                          const StreamIdentity& stream) noexcept;
+  [[nodiscard]] bool follows_requests(const StreamHeap& heap) const noexcept {
+    return heap.recurrence.is_followed() && awake_.awaiting() == 0;
+  }
+  [[nodiscard]] static bool follows_frees(const StreamHeap& heap) noexcept {
+    return heap.recurrence.is_followed() && heap.allocates.load(std::memory_order_relaxed) == ThreadMark::if_known();
+  }
+  [[nodiscard, gnu::noinline]] void* take_next(StreamHeap& heap, std::size_t bytes,
+                                               const StreamIdentity& stream) noexcept;
+  [[nodiscard, gnu::noinline]] bool free_next(StreamHeap& heap, std::uint64_t address) noexcept;
+  [[nodiscard]] void* allocate_as_expected(StreamHeap& heap, std::size_t bytes, const StreamIdentity& stream) noexcept;
   [[nodiscard]] void* follow_request(StreamHeap& heap, std::size_t bytes) noexcept;
-  [[nodiscard, gnu::noinline]] bool free_as_expected(StreamHeap& heap, std::uint64_t address) noexcept;
+  [[nodiscard]] bool free_as_expected(StreamHeap& heap, std::uint64_t address) noexcept;
   // All of these require the stream's lock.
   // `splits_of`: returns the change that came with it, where it is asked for.
   template <StreamStep::Kind kKind, class SplitsOf>
@@ -226,11 +251,6 @@ class StreamHits : public PairHits {
   [[nodiscard]] bool is_paged_step(const StreamHeap& heap, const Block& block) const noexcept;
   // False, with nothing changed: nothing is followed, or that is not the next step.
   [[nodiscard]] bool follow_free(StreamHeap& heap, std::uint64_t address) noexcept;
-  // Whether this thread's stream, of which a guest was there, follows that free.
-  [[nodiscard]] bool follows_free_of(StreamHeap& heap, std::uint64_t address) noexcept {
-    return heap.allocates.load(std::memory_order_relaxed) == ThreadMark::of_this_thread() &&
-           heap.recurrence.is_followed() && free_as_expected(heap, address);
-  }
   // All that was followed is carried out.
   void stop_following(StreamHeap& heap) noexcept {
     if (!heap.recurrence.is_followed()) return;
@@ -243,7 +263,6 @@ class StreamHits : public PairHits {
     heap.recurrence.cut();
   }
   [[nodiscard]] bool count_next_step(StreamHeap& heap) noexcept;
-  [[nodiscard, gnu::noinline]] bool count_step(StreamHeap& heap, const StreamStep& step) noexcept;
   [[gnu::noinline]] void carry_out_steps(StreamHeap& heap) noexcept;
   [[gnu::noinline]] void carry_out_step(StreamHeap& heap, const StreamStep& step) noexcept;
   [[gnu::noinline]] void carry_out_use_or_wait(StreamHeap& heap, const StreamStep& step,

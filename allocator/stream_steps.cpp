@@ -31,9 +31,20 @@ namespace {
 
 }  // namespace
 
+[[gnu::flatten]] void* StreamHits::allocate_by_steps(StreamHeap& heap, std::size_t bytes, StreamIdentity stream,
+                                                     bool at_hand) {
+  if (void* const pointer = allocate_as_expected(heap, bytes, stream)) [[likely]]
+    return pointer;
+  return allocate_beside_steps(&heap, bytes, stream, at_hand);
+}
+
+[[gnu::flatten]] bool StreamHits::free_by_steps(StreamHeap& of_page, std::uint64_t address) noexcept {
+  return free_as_expected(of_page, address) || free_beside_steps(of_page, address);
+}
+
 // What else a request looks at is changed under the heap's lock alone, and with that nothing is followed.
-[[gnu::flatten]] void* StreamHits::allocate_as_expected(StreamHeap& heap, std::size_t bytes,
-                                                        const StreamIdentity& stream) noexcept {
+inline void* StreamHits::allocate_as_expected(StreamHeap& heap, std::size_t bytes,
+                                              const StreamIdentity& stream) noexcept {
   history_.provide();
   const std::lock_guard lock(heap.mutex);
   if (heap.stream.id != stream.id || current_tag() != kUntagged) return nullptr;
@@ -50,12 +61,20 @@ void* StreamHits::follow_request(StreamHeap& heap, std::size_t bytes) noexcept {
   return handed_out(heap, step.address(), step.bytes(), bytes);
 }
 
-[[gnu::flatten]] bool StreamHits::free_as_expected(StreamHeap& heap, std::uint64_t address) noexcept {
+inline bool StreamHits::free_as_expected(StreamHeap& heap, std::uint64_t address) noexcept {
   history_.provide();
   std::unique_lock lock(heap.mutex);
   if (follow_free(heap, address)) [[likely]]
     return true;
   return heap.recurrence.is_followed() && await_as_expected(heap, address, std::move(lock));
+}
+
+void* StreamHits::take_next(StreamHeap& heap, std::size_t bytes, const StreamIdentity& stream) noexcept {
+  return follows_requests(heap) ? allocate_as_expected(heap, bytes, stream) : nullptr;
+}
+
+bool StreamHits::free_next(StreamHeap& heap, std::uint64_t address) noexcept {
+  return follows_frees(heap) && free_as_expected(heap, address);
 }
 
 // Requires: the stream's lock, and steps are followed. The first use of a block is a step; further ones are none, nor
@@ -114,13 +133,6 @@ bool StreamHits::follow_done(StreamHeap& heap, std::uint64_t address, std::uint6
     return false;
   trace_completed(heap, address, heap.recurrence.follow_next().requested(), at);
   return true;
-}
-
-// Requires: it is one that allocates or frees; uses and waits count nothing.
-bool StreamHits::count_step(StreamHeap& heap, const StreamStep& step) noexcept {
-  const Amounts amounts{step.pool(), as_signed(step.bytes()), as_signed(step.requested())};
-  return step.kind() == StreamStep::Kind::allocation ? count_allocation(heap, amounts, step.splits())
-                                                     : count_free(heap, amounts, step.splits());
 }
 
 void StreamHits::learn_step(StreamHeap& heap, StreamStep::Kind kind, const Block& block,
