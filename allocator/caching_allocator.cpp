@@ -73,7 +73,7 @@ void CachingAllocator::record_stream(void* pointer, StreamHandle stream) {
 }
 
 void CachingAllocator::record_stream(void* pointer, const Stream& stream) {
-  state_->usable().record_stream(pointer, state_->usable().use_of(stream));
+  state_->usable().record_stream(pointer, stream);
 }
 
 void CachingAllocator::register_stream(StreamHandle stream, int device) {

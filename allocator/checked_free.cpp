@@ -70,7 +70,7 @@ void deallocate_used(void* pointer, std::optional<std::size_t> bytes, const Stre
 void record_stream_checked(void* pointer, const Stream& stream) {
   if (pointer == nullptr) return;
   DeviceHeaps* heaps = process_heaps_if_made();
-  if (heaps == nullptr || !heaps->record_stream(pointer, heaps->use_of(stream))) refuse_free(pointer);
+  if (heaps == nullptr || !heaps->record_stream(pointer, stream)) refuse_free(pointer);
 }
 
 void* allocate_aligned(std::size_t bytes, std::size_t alignment, const Stream& stream) {

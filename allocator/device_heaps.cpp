@@ -98,6 +98,16 @@ bool DeviceHeaps::record_stream(void* pointer, StreamUse use) {
   return find_owner(address, [&](DeviceAllocator& heap) { return heap.record_use(address, use); });
 }
 
+bool DeviceHeaps::record_stream(void* pointer, const Stream& stream) {
+  const StreamOfDevice user = request_of(stream);
+  const auto address = reinterpret_cast<std::uintptr_t>(pointer);
+  const bool is_known = find_owner(address, [&](DeviceAllocator& heap) {
+    StreamHeap* const of_page = heap.find_recent_by_page(address);
+    return of_page != nullptr && heap.use_again(*of_page, address, user.stream, user.device);
+  });
+  return is_known || record_stream(pointer, use_of(stream));
+}
+
 void DeviceHeaps::record_stream_around(const void* pointer, StreamUse use) {
   const auto address = reinterpret_cast<std::uintptr_t>(pointer);
   find_owner(address, [&](DeviceAllocator& heap) { return heap.record_use_around(address, use); });

@@ -70,8 +70,9 @@ class DeviceHeaps final : private PeerListener, private SnapshotSource {
   // Both with `last_use`, if that is not null, a stream that used the block too.
   void deallocate(void* pointer, const StreamUse* last_use) noexcept;
   [[nodiscard]] bool try_deallocate(void* pointer, const StreamUse* last_use) noexcept;
-  // False: no live block begins there.
+  // False: no live block begins there. The second throws as use_of does.
   bool record_stream(void* pointer, StreamUse use);
+  bool record_stream(void* pointer, const Stream& stream);
   // The same for the block that the byte belongs to: see DeviceAllocator::record_use_around.
   void record_stream_around(const void* pointer, StreamUse use);
   // What a Stream means: its identity, device and owner. Throws InvalidArgument if it belongs

@@ -79,6 +79,8 @@ class BasicLazyFree {
   }
   [[nodiscard]] State state() const noexcept { return state_; }
   [[nodiscard]] bool is_freed() const noexcept { return state_ >= State::free; }
+  // Whether nobody but the history is told what happens to it.
+  [[nodiscard]] bool is_plain() const noexcept { return is_plain_; }
   [[nodiscard]] bool serves(std::size_t bytes) const noexcept {
     return state_ == State::free && block_->requested == bytes;
   }

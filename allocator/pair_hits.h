@@ -46,6 +46,19 @@ class PairHits : public HeapBlocks {
     heap.mutex.leave();
     return stands;
   }
+  // Whether the stream's use of the block is the one that is kept of it: then it is known. O(1).
+  [[nodiscard, gnu::always_inline]] bool use_again(StreamHeap& heap, std::uint64_t address,
+                                                   const StreamIdentity& stream, int device) noexcept {
+    LazyFree& lazy = heap.lazy_free;
+    if (!lazy.goes(address) || !heap.mutex.try_enter()) return false;
+    const bool is_kept = heap.standing_use.is_of(stream, device) && lazy.turns() != 0 && !heap.recurrence.learns();
+    if (is_kept) [[likely]] {
+      heap.standing_use.begin();
+      lazy.share();
+    }
+    heap.mutex.leave();
+    return is_kept;
+  }
 
  protected:
   using HeapBlocks::HeapBlocks;
@@ -69,7 +82,7 @@ class PairHits : public HeapBlocks {
   // Whether what streams hand out from now on may come and go so. Requires: the heap's lock.
   [[nodiscard]] bool can_have_plain_pairs() const noexcept {
     return (!history_.is_on() || history_.clock().has_counter()) && !api_.note_allocate && !api_.note_free &&
-           !gathering().includes(HistoryContext::state);
+           !api_.note_use && !gathering().includes(HistoryContext::state);
   }
 
  private:

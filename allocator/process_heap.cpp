@@ -167,7 +167,7 @@ void deallocate(void* pointer, const Stream& stream) noexcept {
 }
 
 void record_stream(void* pointer, const Stream& stream) {
-  if (pointer != nullptr && heaps_if_made() != nullptr) heaps().record_stream(pointer, heaps().use_of(stream));
+  if (pointer != nullptr && heaps_if_made() != nullptr) heaps().record_stream(pointer, stream);
 }
 
 void record_stream_around(const void* address, const Stream& stream) {

@@ -42,8 +42,8 @@ bool StreamHits::count_shared_free(StreamHeap& heap, const Amounts& of, const In
   return count_shared<false>(heap, of, change);
 }
 
-// Requires: the stream's lock, and that the step allocates or frees; uses and waits count nothing. All in one piece, for
-// that is most of what such a step takes.
+// Requires: the stream's lock, and that the step allocates or frees; uses and waits count nothing. All in one piece,
+// for that is most of what such a step takes.
 [[gnu::flatten]] bool StreamHits::count_step(StreamHeap& heap, const StreamStep& step) noexcept {
   const Amounts of{step.pool(), as_signed(step.bytes()), as_signed(step.requested())};
   const InactiveSplitChange change = step.splits();
@@ -67,9 +67,12 @@ bool StreamHits::note_lack(StreamHeap& heap) const noexcept {
   return false;
 }
 
-bool StreamHits::lacks_room(const StreamHeap& heap) noexcept { return lacking == &heap; }
+bool StreamHits::lacks_room(const StreamHeap& heap) const noexcept { return lacking == &heap && !serves_paged_; }
 
-const StreamHeap* StreamHits::take_lack() noexcept { return std::exchange(lacking, nullptr); }
+const StreamHeap* StreamHits::take_lack() const noexcept {
+  const StreamHeap* const lacks = std::exchange(lacking, nullptr);
+  return serves_paged_ ? nullptr : lacks;
+}
 
 // Room below the peaks for what the stream lacked it for, of what others have. Blocks stay where they are, and streams
 // go on with what they know of their steps, for those that are followed are counted. Requires: the locks of all streams

@@ -17,6 +17,7 @@
 #include "allocator/left_frees.h"
 #include "allocator/recurrence.h"
 #include "allocator/returned_blocks.h"
+#include "allocator/standing_use.h"
 #include "allocator/thread_mark.h"
 #include "allocator/use_nodes.h"
 #include "runtime/event_pool.h"
@@ -57,6 +58,7 @@ struct StreamHeap {
   BlockSpares spares;
   UseNodes use_nodes;
   LazyFree lazy_free;
+  StandingUse standing_use;  // of what lazy_free has
   StandingWorth standing_worth;
   Recurrence recurrence;
   FollowedUses followed_uses;

@@ -93,6 +93,7 @@ void* StreamHits::allocate_with_room(StreamHeap& heap, std::size_t bytes, const 
     return true;
   }
   const bool is_shared = is_last && lazy.state() == LazyFree::State::shared;
+  if (is_shared && heap.standing_use.is_used()) return await_again(heap, std::move(lock));
   if (!is_shared && free_hit(heap, address)) return true;
   return await_by_stream(heap, address, std::move(lock));
 }
@@ -141,7 +142,12 @@ bool StreamHits::free_where_guest_was(StreamHeap& of_guest, StreamHeap& of_page,
   if (!is_last && !settle_by_stream(*heap)) return false;
   Block* const block = is_last ? lazy.block() : heap->live.find(address);
   if (block == nullptr) return false;
+  if (is_last && heap->standing_use.is_used()) {
+    if (heap->standing_use.is_of(use.stream, use.device)) return true;
+    tell_standing_use(*heap);
+  }
   const bool had_uses = block->has_uses;
+  if (is_last && !had_uses && keep_use(*heap, use)) return true;
   add_use(block, std::move(use));
   if (block->has_uses == had_uses) return true;
   if (is_last) lazy.share();
@@ -261,6 +267,7 @@ void StreamHits::free_returned(StreamHeap& heap) noexcept {
 }
 
 bool StreamHits::carry_out(StreamHeap& heap) noexcept {
+  tell_standing_use(heap);
   LazyFree& lazy = heap.lazy_free;
   Block* const block = lazy.block();
   tell_standing_free(heap);
@@ -320,6 +327,7 @@ void StreamHits::write_staged(StreamHeap& heap) noexcept {
 }
 
 void StreamHits::settle_lazy_free(StreamHeap& heap) noexcept {
+  tell_standing_use(heap);
   LazyFree& lazy = heap.lazy_free;
   Block* const block = lazy.block();
   const LazyFree::State state = lazy.state();

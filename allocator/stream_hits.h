@@ -153,9 +153,10 @@ class StreamHits : public PairHits {
   [[nodiscard]] bool room_moves() const noexcept { return !one_stream_serves_ && !serves_paged_; }
   // False: this thread's walk finds too little room there, and others may have some.
   [[gnu::noinline, gnu::cold]] bool note_lack(StreamHeap& heap) const noexcept;
-  // Whether it did, and where, once: null, it did not.
-  [[nodiscard]] static bool lacks_room(const StreamHeap& heap) noexcept;
-  [[nodiscard]] static const StreamHeap* take_lack() noexcept;
+  // Whether it did, and where, once: null, it did not. Never in paged memory: what is noted may be of another heap's
+  // stream that was there before.
+  [[nodiscard]] bool lacks_room(const StreamHeap& heap) const noexcept;
+  [[nodiscard]] const StreamHeap* take_lack() const noexcept;
   // Null, with nothing changed: not without the heap's lock. `is_counted`: it was before.
   [[nodiscard]] Block* take_block(StreamHeap& heap, std::size_t bytes, InactiveSplitChange& change,
                                   bool is_counted = false) noexcept;
@@ -178,6 +179,7 @@ class StreamHits : public PairHits {
   void settle(StreamHeap& heap) noexcept {
     carry_out_frees(heap);
     if (heap.lazy_free.block() != nullptr) settle_lazy_free(heap);
+    if (heap.standing_use.is_kept()) forget_standing_use(heap);
     if (!heap.stage.events().empty()) write_staged(heap);
     const bool is_awake = heap.is_awake.load(std::memory_order_relaxed);
     if (heap.returned.first() == 0 && spares_for_others(heap) == 0 && (is_awake || heap.recurrence.room() == 0)) return;
@@ -283,6 +285,16 @@ class StreamHits : public PairHits {
   [[nodiscard]] static Block* used_before(const StreamHeap& heap, std::uint64_t address) noexcept;
   void know_blocks(StreamHeap& heap) noexcept;
 
+  // stream_turns.cpp: a block that stands, and that another stream uses in each turn.
+  [[nodiscard]] bool keep_use(StreamHeap& heap, StreamUse& use);
+  [[nodiscard, gnu::noinline]] bool await_again(StreamHeap& heap, std::unique_lock<BiasedMutex> lock) noexcept;
+  // What was asked of the events that frees wait for; in vain: it takes the heap's lock.
+  enum class Asked : std::uint8_t { nothing, all, in_vain };
+  [[nodiscard]] Asked ask_for_standing(StreamHeap& heap, std::uint64_t* at) noexcept;
+  [[gnu::noinline]] void tell_standing_use(StreamHeap& heap) noexcept;
+  void give_standing_event_back(StreamHeap& heap) noexcept;
+  [[gnu::noinline]] void forget_standing_use(StreamHeap& heap) noexcept;
+
   // stream_waits.cpp: frees that wait for other streams, with the lock of their own alone.
   // These give the stream's lock up.
   [[nodiscard, gnu::noinline]] bool await_by_stream(StreamHeap& heap, std::uint64_t address,
@@ -290,8 +302,16 @@ class StreamHits : public PairHits {
   [[nodiscard]] bool begin_awaiting(StreamHeap& heap, AwaitedFrees::Recording& recording) noexcept;
   std::uint64_t begin_entries(StreamHeap& heap, AwaitedFrees::Recording& recording, std::size_t bytes,
                               std::size_t requested) noexcept;
+  struct FreeThatWaits {
+    std::uint64_t number;
+    std::uint64_t at;  // see Block::freed_at
+  };
+  [[nodiscard]] FreeThatWaits begin_wait(StreamHeap& heap, std::uint64_t address, std::size_t requested) noexcept;
   void record_events(StreamHeap& heap, AwaitedFrees::Recording& recording,
                      std::unique_lock<BiasedMutex>& lock) noexcept;
+  [[nodiscard]] bool bring_event(StreamHeap& heap, AwaitedFrees::Recording& recording, PendingFrees::Entry& recorded,
+                                 CUresult result, std::unique_lock<BiasedMutex>& lock,
+                                 std::shared_ptr<void>& owner) noexcept;
   [[nodiscard]] bool can_await(const StreamHeap& heap, const Block* block) const noexcept;
   [[nodiscard]] bool can_await(const StreamHeap& heap, const StreamUses& uses) const noexcept;
   void leave_place(StreamHeap& heap, const Block& block) noexcept;

@@ -246,6 +246,7 @@ void StreamHits::provide_for_steps(StreamHeap& heap) noexcept {
   const std::lock_guard lock(heap.mutex);
   if (!may_serve(heap)) return;
   stop_following(heap);
+  tell_standing_use(heap);
   tell_standing_free(heap);
   // Another stream may have been given the same.
   const std::size_t had = heap.recurrence.room();

@@ -62,12 +62,17 @@ bool StreamHits::begin_awaiting(StreamHeap& heap, AwaitedFrees::Recording& recor
 std::uint64_t StreamHits::begin_entries(StreamHeap& heap, AwaitedFrees::Recording& recording, std::size_t bytes,
                                         std::size_t requested) noexcept {
   api_.note_free(recording.address, bytes, heap.stream.handle);
+  const FreeThatWaits free = begin_wait(heap, recording.address, requested);
+  for (const StreamUse& use : recording.uses) heap.awaited.add(device_, use.stream, recording, free.number, free.at);
+  return free.at;
+}
+
+StreamHits::FreeThatWaits StreamHits::begin_wait(StreamHeap& heap, std::uint64_t address,
+                                                 std::size_t requested) noexcept {
   const std::uint64_t now = history_.clock().now();
-  if (history_.is_on()) write_by_stream_at<kRequested>(heap, recording.address, requested, now);
+  if (history_.is_on()) write_by_stream_at<kRequested>(heap, address, requested, now);
   awake_.begin_awaiting(heap.awake_bit.load(std::memory_order_relaxed), one_stream_serves_);
-  const std::uint64_t number = awake_.next_number(one_stream_serves_);
-  for (const StreamUse& use : recording.uses) heap.awaited.add(device_, use.stream, recording, number, now);
-  return now;
+  return {awake_.next_number(one_stream_serves_), now};
 }
 
 // Gives the stream's lock up around each record, as the heap's is, and in the end: the block is nobody's meanwhile, for
@@ -82,19 +87,30 @@ void StreamHits::record_events(StreamHeap& heap, AwaitedFrees::Recording& record
     lock.unlock();
     owner.reset();
     const CUresult result = record_event(use, &recorded, false, true);
-    if (result != CUDA_SUCCESS || recorded.event == nullptr) return end_recording_by_heap(recording, recorded, result);
     lock.lock();
-    AwaitedFrees::Entry* const entry = heap.awaited.find(recording, use.stream);
-    if (entry == nullptr) {  // the heap has taken it over
-      lock.unlock();
-      return end_recording_by_heap(recording, recorded, result);
-    }
-    entry->event = recorded.event;
-    entry->recording = nullptr;
-    owner = std::move(uses.front().owner);
-    heap.use_nodes.take(uses, uses.before_begin());
+    if (!bring_event(heap, recording, recorded, result, lock, owner)) return;
   }
   lock.unlock();
+}
+
+// For the recording's first use, which is over with that; `owner` gets what kept its stream alive. False: the heap
+// ended the recording, with the stream's lock given up.
+bool StreamHits::bring_event(StreamHeap& heap, AwaitedFrees::Recording& recording, PendingFrees::Entry& recorded,
+                             CUresult result, std::unique_lock<BiasedMutex>& lock,
+                             std::shared_ptr<void>& owner) noexcept {
+  const bool has_event = result == CUDA_SUCCESS && recorded.event != nullptr;
+  AwaitedFrees::Entry* const entry = has_event ? heap.awaited.find(recording, recorded.stream) : nullptr;
+  if (entry == nullptr) {  // there is none, or the heap has taken it over
+    lock.unlock();
+    end_recording_by_heap(recording, recorded, result);
+    return false;
+  }
+  entry->event = recorded.event;
+  entry->recording = nullptr;
+  StreamUses& uses = recording.uses;
+  owner = std::move(uses.front().owner);
+  heap.use_nodes.take(uses, uses.before_begin());
+  return true;
 }
 
 // Without the stream's lock, as the heap's is given up for it: the state that the log knows places by is without the
@@ -141,7 +157,9 @@ void StreamHits::end_recording_by_heap(AwaitedFrees::Recording& recording, Pendi
 [[gnu::flatten]] void* StreamHits::allocate_after_waits(StreamHeap& heap, std::size_t bytes) noexcept {
   std::uint64_t completed_at = 0;
   const std::array<StreamHeap* const, 1> own = {&heap};
-  if (!complete_awaited<1>(own, &completed_at)) return nullptr;
+  const Asked asked = heap.standing_use.waits() ? ask_for_standing(heap, &completed_at) : Asked::nothing;
+  if (asked == Asked::in_vain) return nullptr;
+  if (asked == Asked::nothing && !complete_awaited<1>(own, &completed_at)) return nullptr;
   if (heap.recurrence.is_followed()) {
     if (void* const pointer = follow_request(heap, bytes)) return pointer;
     if (lacks_room(heap)) return nullptr;
@@ -177,6 +195,7 @@ bool StreamHits::complete_awaited(std::span<StreamHeap* const, kStreams> heaps, 
   if (heap_has_some && pending_.has_done()) return false;
   AwaitedOf<kStreams> awaited;
   for (StreamHeap* heap : heaps) {
+    if (heap->standing_use.waits()) tell_standing_use(*heap);
     // One that has fallen asleep meanwhile has none.
     const bool has_some = heap->is_awake.load(std::memory_order_relaxed) && !heap->awaited.empty();
     if (has_some || kStreams == 1) awaited.add(*heap);
@@ -262,7 +281,10 @@ void StreamHits::trace_completed(StreamHeap& heap, std::uint64_t address, std::s
 // Of all streams, in the order of the frees. By who has the heap's lock.
 void StreamHits::hand_over_awaited() noexcept {
   AwaitedOf<std::dynamic_extent> awaited;
-  awake_.for_each(awake_.awaiting(), [&](StreamHeap& heap) { awaited.add(heap); });
+  awake_.for_each(awake_.awaiting(), [&](StreamHeap& heap) {
+    if (heap.standing_use.waits()) tell_standing_use(heap);
+    awaited.add(heap);
+  });
   for (std::size_t i = 0; i < awaited.count; ++i)
     for (Block* const block : awaited.lists[i]->blocks()) {
       recorder_.wait_began(block->segment->kind, as_signed(block->bytes), block->oversize, attribution(*block));

@@ -184,7 +184,8 @@ class BlockLedger {
                     needs_, room_);
   }
   // Undoes take.
-  void undo(PoolKind pool, std::int64_t blocks, std::int64_t bytes, std::int64_t requested, const InactiveSplitChange& split) {
+  void undo(PoolKind pool, std::int64_t blocks, std::int64_t bytes, std::int64_t requested,
+            const InactiveSplitChange& split) {
     Amounts& added = added_[static_cast<std::size_t>(pool)];
     added.splits -= std::max<std::int64_t>(split.count, 0);
     added.split_bytes -= std::max<std::int64_t>(split.bytes, 0);

@@ -167,8 +167,8 @@ class Recorder {
     count_free(bytes, oversize, of);
   }
   // A block went and came so many times while nothing else happened.
-  void turned(PoolKind pool, std::int64_t times, std::int64_t bytes, std::int64_t requested, const InactiveSplitChange& split,
-              bool oversize, Attribution of = {}) {
+  void turned(PoolKind pool, std::int64_t times, std::int64_t bytes, std::int64_t requested,
+              const InactiveSplitChange& split, bool oversize, Attribution of = {}) {
     ledger(of).turned(pool, times, bytes, requested, split);
     if (!oversize) return;
     kept_.oversize_allocations.allocated += times;

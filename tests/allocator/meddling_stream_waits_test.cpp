@@ -31,6 +31,7 @@ struct Meddling {
   CUresult query = CUDA_SUCCESS;  // of the next one
   bool looks = false;
   std::function<void()> when_asked = nullptr;
+  std::function<void()> when_recorded = nullptr;
   bool wants_context = false;
   std::int64_t active = 0;
   std::int64_t allocated = 0;
@@ -49,6 +50,7 @@ struct Meddling {
                             now.allocated = now.allocator->memory_stats().allocation.all.current;
                             now.allocator->check();
                           }
+                          if (const auto call = std::exchange(now.when_recorded, nullptr)) call();
                           if (now.record != CUDA_SUCCESS) return now.record;
                           return now.driver.api().event_record(event, stream);
                         }};
@@ -94,6 +96,32 @@ TEST_P(MeddlingStreamWaitsTest, WhoLooksWhileTheEventIsRecordedFindsThePendingFr
   driver_.run_until_idle(reader_handle_);
   EXPECT_EQ(meddled_.allocate(kKibi, owner_handle_), block);
   EXPECT_EQ(meddled_.memory_stats().active.all.current, 2);
+  meddled_.check();
+}
+
+TEST_P(MeddlingStreamWaitsTest, WhatComesWhileTheEventIsRecordedFindsTheBlockWaiting) {
+  void* between = nullptr;
+  for (int i = 0; i < 3; ++i) {
+    driver_.occupy(reader_handle_, 10ms);
+    meddling_.when_recorded = [&] { between = meddled_.allocate(kKibi, owner_handle_); };
+    void* const block = turn(meddled_, kKibi);
+    EXPECT_NE(between, block);
+    meddled_.deallocate(between);
+    EXPECT_EQ(meddled_.memory_stats().active.all.current, 1);
+    driver_.run_until_idle(reader_handle_);
+    EXPECT_EQ(meddled_.allocate(kKibi, owner_handle_), block);
+    meddled_.deallocate(block);
+    EXPECT_EQ(meddled_.memory_stats().active.all.current, 0);
+    meddled_.check();
+    for (int again = 0; again < 4; ++again) turn(meddled_, kKibi);
+  }
+}
+
+TEST_P(MeddlingStreamWaitsTest, AFreeThatIsAwaitedIsNoneOfALiveBlock) {
+  void* const block = turn(meddled_, kKibi);
+  meddled_.deallocate(block);  // nothing is freed
+  EXPECT_EQ(meddled_.memory_stats().active.all.current, 1);
+  EXPECT_EQ(meddled_.allocate(kKibi, owner_handle_), block);
   meddled_.check();
 }
 

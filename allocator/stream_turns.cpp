@@ -1,0 +1,126 @@
+// Turns of the block that stands, which another stream uses each time (StandingUse): with the lock of the block's
+// stream alone. They take the place of the walks of stream_waits.cpp, which are told as soon as anything else happens.
+
+#include "allocator/stream_hits.h"
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+
+namespace cistern {
+
+// Requires: the stream's lock; the block that stands is in use, and by its own stream alone. Whether this use of it
+// stays here. Throws std::bad_alloc, unchanged.
+bool StreamHits::keep_use(StreamHeap& heap, StreamUse& use) {
+  if (use.device != device_ || use.stream.id == heap.stream.id || !heap.standing_use.comes_again(use)) return false;
+  LazyFree& lazy = heap.lazy_free;
+  if (lazy.turns() == 0 || !lazy.is_plain() || heap.recurrence.learns()) return false;
+  heap.standing_use.keep(use, heap.use_nodes);
+  heap.standing_use.begin();
+  lazy.share();
+  return true;
+}
+
+// Requires: the stream's lock, and that the use that is kept is the block's. Gives the lock up around the record, as
+// record_events does.
+bool StreamHits::await_again(StreamHeap& heap, std::unique_lock<BiasedMutex> lock) noexcept {
+  StandingUse& standing = heap.standing_use;
+  LazyFree& lazy = heap.lazy_free;
+  Block* const block = lazy.block();
+  // With others that wait something else would happen when they are free.
+  if (!heap.awaited.empty() || heap.awaited.room() == 0) {
+    tell_standing_use(heap);
+    return await_by_stream(heap, block->address, std::move(lock));
+  }
+  AwaitedFrees::Recording recording{block->address, block, {}};
+  const FreeThatWaits free = begin_wait(heap, block->address, block->requested);
+  standing.free(recording, free.number, free.at);
+  lazy.await();
+  const StreamUse& use = standing.use();
+  PendingFrees::Entry recorded{standing.take_event(), device_, use.stream, nullptr};
+  if (recorded.event == nullptr) recorded.event = heap.awaited.take_idle_event();
+  lock.unlock();
+  const CUresult result = record_event(use, &recorded, false, true);
+  lock.lock();
+  if (standing.is_recorded_by(recording)) [[likely]] {
+    if (result == CUDA_SUCCESS && recorded.event != nullptr) [[likely]] {
+      standing.await(recorded.event);
+      return true;
+    }
+    tell_standing_use(heap);
+  }
+  std::shared_ptr<void> owner;
+  if (bring_event(heap, recording, recorded, result, lock, owner)) lock.unlock();
+  return true;
+}
+
+// Requires: the stream's lock; the block that stands waits, and of all streams no other has frees that do.
+StreamHits::Asked StreamHits::ask_for_standing(StreamHeap& heap, std::uint64_t* at) noexcept {
+  StandingUse& standing = heap.standing_use;
+  if (!standing.has_event() || (awake_.awaiting() & AwakeStreams::kOfHeap) != 0) {
+    tell_standing_use(heap);
+    return Asked::nothing;
+  }
+  const CUresult result = api_.event_query(standing.event());
+  if (result != CUDA_SUCCESS) [[unlikely]] {
+    tell_standing_use(heap);
+    if (result == CUDA_ERROR_NOT_READY) return Asked::all;
+    if (result != CUDA_ERROR_INVALID_CONTEXT) heap.awaited.note_failure(result);  // as complete_awaited has it
+    return Asked::in_vain;
+  }
+  standing.end();
+  awake_.end_awaiting(heap.awake_bit.load(std::memory_order_relaxed), one_stream_serves_);
+  LazyFree& lazy = heap.lazy_free;
+  trace_completed(heap, lazy.block()->address, lazy.block()->requested, at);
+  lazy.go(false);  // a turn like that of a pair
+  return Asked::all;
+}
+
+// That the block is used, or waits, is written down. Requires: the stream's lock.
+void StreamHits::tell_standing_use(StreamHeap& heap) noexcept {
+  StandingUse& standing = heap.standing_use;
+  if (standing.is_told()) return;
+  const auto no_splits = [] { return InactiveSplitChange{}; };
+  Block& block = *heap.lazy_free.block();
+  if (standing.is_used()) {
+    standing.end();
+    block.has_uses = true;
+    standing.move_to(block.uses);
+    give_standing_event_back(heap);
+    note_step<StreamStep::Kind::use>(heap, block, no_splits);
+    return;
+  }
+  block.state = BlockState::active_pending_free;
+  block.pending_events = 1;
+  block.freed_at = standing.freed_at();
+  AwaitedFrees::Recording recorded{block.address, &block, {}};
+  AwaitedFrees::Recording& recording = standing.has_event() ? recorded : standing.recording();
+  const StreamIdentity user = standing.use().stream;
+  heap.awaited.add(device_, user, recording, standing.number(), standing.freed_at());
+  heap.awaited.begin(&block);
+  if (standing.has_event()) {
+    AwaitedFrees::Entry& entry = *heap.awaited.find(recorded, user);
+    entry.event = standing.take_event();
+    entry.recording = nullptr;
+  } else {
+    standing.move_to(recording.uses);
+  }
+  standing.end();
+  note_step<StreamStep::Kind::use>(heap, block, no_splits);
+  note_step<StreamStep::Kind::wait>(heap, block, no_splits);
+}
+
+void StreamHits::give_standing_event_back(StreamHeap& heap) noexcept {
+  if (CUevent event = heap.standing_use.take_event(); event != nullptr)
+    heap.awaited.keep_idle_event(event, surroundings_.event_pools.of(device_));
+}
+
+// Nothing is kept. Requires: the heap's lock, and all is told.
+void StreamHits::forget_standing_use(StreamHeap& heap) noexcept {
+  StreamUses uses;
+  heap.standing_use.move_to(uses);
+  retire(uses, heap);
+  give_standing_event_back(heap);
+}
+
+}  // namespace cistern

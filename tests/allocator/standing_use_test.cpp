@@ -1,0 +1,200 @@
+// A block that stands, and that another stream uses in each turn: nobody can tell that this was not written down.
+#include <cistern/allocator.h>
+#include <cistern/simulated.h>
+#include <cistern/stats.h>
+#include <cistern/stream.h>
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <random>
+#include <string>
+
+#include "runtime/stream_access.h"
+#include "tests/allocator/stream_waits_fixture.h"
+#include "tests/allocator/used_heap.h"
+#include "tests/byte_units.h"
+#include "tests/property.h"
+
+namespace cistern {
+namespace {
+
+// Beside a heap that is looked at before each step, in which nothing stands.
+class StandingUseTest : public ::testing::TestWithParam<const char*> {
+ protected:
+  void both(const std::function<void(UsedHeap&)>& step) {
+    step(standing_);
+    step(plain_);
+  }
+  void allocate(std::size_t bytes, std::size_t owner = 0) {
+    ASSERT_EQ(standing_.allocate(bytes, owner), plain_.allocate(bytes, owner));
+  }
+  void free_last() {
+    both([](UsedHeap& heap) { heap.free(heap.live() - 1); });
+  }
+  void use_last(std::size_t user) {
+    both([user](UsedHeap& heap) { heap.use(heap.live() - 1, user); });
+  }
+  void turn(std::size_t bytes, std::size_t user) {
+    allocate(bytes);
+    use_last(user);
+    free_last();
+  }
+  void compare() {
+    EXPECT_EQ(standing_.allocator().memory_stats(), plain_.allocator().memory_stats());
+    // Requests in paged memory claim several frees at once, and what several streams did has no one order.
+    if (GetParam() != std::string("paged") && owners_ == 1) {
+      EXPECT_EQ(standing_.told(), plain_.told());
+    }
+    both([](UsedHeap& heap) { EXPECT_NO_THROW(heap.allocator().check()); });
+  }
+  // What may come between any two steps of a turn.
+  void meanwhile(std::mt19937_64& random) {
+    const std::uint64_t kind = random() % 10;
+    const std::size_t user = 1 + random() % (UsedHeap::kStreams - 1);
+    const std::size_t live = standing_.live();
+    if (kind == 0) return allocate(1000 * (1 + random() % 3), random() % owners_);
+    if (kind == 1 && live > 1) return both([](UsedHeap& heap) { heap.free(0); });
+    if (kind == 2 && live > 1) return both([user](UsedHeap& heap) { heap.use(0, user); });
+    if (kind == 3 && live != 0) return use_last(user);
+    if (kind == 4 && live != 0) return use_last(0);  // mostly its own stream
+    both([&](UsedHeap& heap) {
+      if (kind == 5) return heap.hold_up(user);
+      if (kind == 6) return heap.let_go(user);
+      if (kind == 7) return static_cast<void>(heap.allocator().memory_stats());
+      if (kind == 8) return heap.allocator().empty_cache();
+      if (kind == 9) return heap.allocator().reset_peak_memory_stats();
+    });
+  }
+  void run(std::uint64_t seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    std::mt19937_64 random(seed);
+    const auto some = [&](std::uint64_t one_in) { return random() % one_in == 0; };
+    for (int turns = 0; turns < 300 && !HasFailure(); ++turns) {
+      const std::size_t user = some(12) ? 2 : 1;
+      allocate(some(20) ? 5000 : 3000);
+      if (some(15)) meanwhile(random);
+      if (!some(10)) use_last(user);
+      if (some(15)) meanwhile(random);
+      if (standing_.live() != 0) free_last();
+      if (some(15)) meanwhile(random);
+    }
+    both([](UsedHeap& heap) {
+      while (heap.live() != 0) heap.free(0);
+      for (std::size_t user = 0; user < UsedHeap::kStreams; ++user) heap.let_go(user);
+    });
+    allocate(512);
+    free_last();
+    compare();
+  }
+
+  std::size_t owners_ = 1;
+  UsedHeap standing_{GetParam(), false};
+  UsedHeap plain_{GetParam(), true};
+};
+
+TEST_P(StandingUseTest, EveryTurnIsTold) {
+  for (int i = 0; i < 10; ++i) turn(3000, 1);
+  compare();
+  for (int i = 0; i < 1000; ++i) turn(3000, 1);
+  compare();
+}
+
+TEST_P(StandingUseTest, WhateverComesBetweenFindsItTold) {
+  for (long seed = 0; seed < scaled_programs(400, 40) && !HasFailure(); ++seed) run(static_cast<std::uint64_t>(seed));
+}
+
+// Where streams have each other's bytes, it shows that somebody looked.
+class StandingUseOfStreamsTest : public StandingUseTest {};
+
+TEST_P(StandingUseOfStreamsTest, RequestsOfOthersEndTheWait) {
+  owners_ = 2;
+  for (long seed = 0; seed < scaled_programs(400, 40) && !HasFailure(); ++seed) run(static_cast<std::uint64_t>(seed));
+}
+
+// A block stands after a turn that was no pair's: then it is not known yet that the next one is like it.
+TEST_P(StandingUseTest, TheFirstTurnOfAnotherBlockIsWrittenDown) {
+  for (int i = 0; i < 5; ++i) turn(3000, 1);
+  for (int i = 0; i < 5; ++i) {
+    turn(3000, 1);
+    turn(9000, 1);
+    allocate(3000);
+    use_last(1);
+    allocate(4000);
+    free_last();
+    free_last();
+  }
+  compare();
+}
+
+// A free that waits hides another one of the same stream.
+TEST_P(StandingUseTest, ABlockThatIsUsedWhileAnotherWaitsWaitsBehindIt) {
+  for (int i = 0; i < 5; ++i) turn(3000, 1);
+  both([](UsedHeap& heap) { heap.hold_up(1); });
+  for (int i = 0; i < 5; ++i) turn(3000, 1);
+  both([](UsedHeap& heap) { heap.let_go(1); });
+  for (int i = 0; i < 5; ++i) turn(3000, 1);
+  compare();
+}
+
+class StreamsKeptTest : public StreamWaitsTest {
+ protected:
+  // A Stream whose end is seen.
+  [[nodiscard]] Stream watched(StreamHandle handle, std::weak_ptr<int>* life) {
+    unsigned long long id = 0;
+    EXPECT_EQ(driver_.api().stream_get_id(handle, &id), CUDA_SUCCESS);
+    auto owner = std::make_shared<int>();
+    *life = owner;
+    return StreamAccess::wrap(driver_.api(), StreamIdentity{handle, id}, 0, std::move(owner));
+  }
+  void turns(const Stream& user, int count) {
+    for (; count != 0; --count) {
+      void* const block = allocator_.allocate(kKibi, owner_);
+      free_behind(allocator_, block, user);
+    }
+  }
+};
+
+TEST_P(StreamsKeptTest, AStreamThatUsedABlockOnceGoesWhenItsEventIsRecorded) {
+  std::weak_ptr<int> life;
+  turns(watched(other_handle_, &life), 1);
+  EXPECT_TRUE(life.expired());
+}
+
+TEST_P(StreamsKeptTest, AStreamThatUsesTheBlockInTurnGoesWithTheNextCallThatTakesTheHeapsLock) {
+  std::weak_ptr<int> life;
+  turns(watched(other_handle_, &life), 5);
+  EXPECT_FALSE(life.expired());
+  allocator_.empty_cache();
+  EXPECT_TRUE(life.expired());
+}
+
+TEST_P(StreamsKeptTest, OneStreamIsKept) {
+  std::weak_ptr<int> life;
+  turns(watched(other_handle_, &life), 5);
+  turns(reader_, 5);
+  EXPECT_TRUE(life.expired());
+}
+
+TEST_P(StreamsKeptTest, ItsEventComesBack) {
+  std::weak_ptr<int> life;
+  const auto come_and_go = [&] {
+    for (int i = 0; i < 40; ++i) {
+      turns(watched(other_handle_, &life), 5);
+      allocator_.empty_cache();
+    }
+  };
+  come_and_go();
+  EXPECT_EQ(calls_of(come_and_go)["cuEventCreate"], 0U);
+}
+
+INSTANTIATE_TEST_SUITE_P(Each, StandingUseTest,
+                         ::testing::Values("classic", "expandable", "paged", "paged,stream_hand_over:never"));
+INSTANTIATE_TEST_SUITE_P(Each, StandingUseOfStreamsTest,
+                         ::testing::Values("classic", "expandable", "paged,stream_hand_over:never"));
+INSTANTIATE_TEST_SUITE_P(Each, StreamsKeptTest, kEachPolicy, name_of_policy);
+
+}  // namespace
+}  // namespace cistern
