@@ -1,18 +1,25 @@
 // A block that stands, and that another stream uses in each turn: nobody can tell that this was not written down.
 #include <cistern/allocator.h>
+#include <cistern/history.h>
 #include <cistern/simulated.h>
 #include <cistern/stats.h>
 #include <cistern/stream.h>
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
+#include <future>
+#include <map>
 #include <memory>
 #include <random>
 #include <string>
 
+#include "allocator/device_allocator.h"
+#include "runtime/driver_api.h"
 #include "runtime/stream_access.h"
+#include "tests/allocator/heap_of_streams.h"
 #include "tests/allocator/stream_waits_fixture.h"
 #include "tests/allocator/used_heap.h"
 #include "tests/byte_units.h"
@@ -129,13 +136,40 @@ TEST_P(StandingUseTest, TheFirstTurnOfAnotherBlockIsWrittenDown) {
   compare();
 }
 
-// A free that waits hides another one of the same stream.
+// It does not stand any more when it is freed.
+TEST_P(StandingUseTest, ABlockThatIsUsedBeforeItsFirstTurnWaits) {
+  for (int i = 0; i < 5; ++i) turn(3000, 1);
+  both([](UsedHeap& heap) { heap.hold_up(1); });
+  allocate(9000);
+  use_last(1);
+  allocate(4000);
+  both([](UsedHeap& heap) { heap.free(0); });
+  allocate(9000);
+  both([](UsedHeap& heap) { heap.let_go(1); });
+  allocate(9000);
+  compare();
+}
+
+// Events are asked for in the order of the frees.
 TEST_P(StandingUseTest, ABlockThatIsUsedWhileAnotherWaitsWaitsBehindIt) {
   for (int i = 0; i < 5; ++i) turn(3000, 1);
   both([](UsedHeap& heap) { heap.hold_up(1); });
-  for (int i = 0; i < 5; ++i) turn(3000, 1);
+  turn(3000, 1);
+  for (int i = 0; i < 3; ++i) {
+    allocate(3000);
+    free_last();
+  }
+  turn(3000, 1);
   both([](UsedHeap& heap) { heap.let_go(1); });
-  for (int i = 0; i < 5; ++i) turn(3000, 1);
+  allocate(3000);
+  allocate(3000);
+  compare();
+}
+
+TEST_P(StandingUseTest, AUseByItsOwnStreamIsNone) {
+  for (int i = 0; i < 5; ++i) turn(3000, 0);
+  both([](UsedHeap& heap) { heap.hold_up(0); });
+  for (int i = 0; i < 5; ++i) turn(3000, 0);
   compare();
 }
 
@@ -171,6 +205,54 @@ TEST_P(StreamsKeptTest, AStreamThatUsesTheBlockInTurnGoesWithTheNextCallThatTake
   EXPECT_TRUE(life.expired());
 }
 
+// What a stream's end does may want the lock.
+TEST_P(StreamsKeptTest, AStreamThatWasKeptEndsWithoutTheLock) {
+  unsigned long long id = 0;
+  EXPECT_EQ(driver_.api().stream_get_id(other_handle_, &id), CUDA_SUCCESS);
+  bool is_free = false;
+  std::future<void> looks;
+  const auto ends = [&](int* owner) {
+    looks = std::async(std::launch::async, [&] { static_cast<void>(allocator_.memory_stats()); });
+    is_free = looks.wait_for(std::chrono::seconds(10)) == std::future_status::ready;
+    delete owner;
+  };
+  turns(StreamAccess::wrap(driver_.api(), StreamIdentity{other_handle_, id}, 0, std::shared_ptr<int>(new int(0), ends)),
+        5);
+  allocator_.empty_cache();
+  looks.get();
+  EXPECT_TRUE(is_free);
+}
+
+TEST_P(StreamsKeptTest, ALateEventIsAskedForOnce) {
+  void* const below_the_peaks = allocator_.allocate(kKibi, owner_);
+  turns(reader_, 1);
+  allocator_.deallocate(below_the_peaks);
+  turns(reader_, 5);
+  driver_.occupy(reader_handle_, std::chrono::milliseconds(10));
+  turns(reader_, 1);
+  const auto calls = calls_of([&] { static_cast<void>(allocator_.allocate(kKibi, owner_)); });
+  EXPECT_EQ(calls, (std::map<std::string, std::uint64_t>{{"cuEventQuery", 1}}));
+}
+
+// Who listens to uses, or to frees, hears of each.
+TEST_P(StreamsKeptTest, WhoListensHearsOfEachTurn) {
+  for (BlockNote DriverApi::*const note : {&DriverApi::note_use, &DriverApi::note_free}) {
+    int heard = 0;
+    DriverApi api = driver_.api();
+    api.note_allocate = api.note_use = api.note_free = {};
+    api.*note = {&heard,
+                 [](void* self, CUdeviceptr, std::size_t, CUstream, const void*) { ++*static_cast<int*>(self); }};
+    CachingAllocator allocator(
+        {.driver = &api, .options = AllocatorOptions::parse(std::string("oom_dump:off,policy:") + GetParam())});
+    for (int i = 0; i < 20; ++i) {
+      void* const block = allocator.allocate(kKibi, owner_handle_);
+      allocator.record_stream(block, reader_handle_);
+      allocator.deallocate(block);
+    }
+    EXPECT_EQ(heard, 20);
+  }
+}
+
 TEST_P(StreamsKeptTest, OneStreamIsKept) {
   std::weak_ptr<int> life;
   turns(watched(other_handle_, &life), 5);
@@ -183,11 +265,46 @@ TEST_P(StreamsKeptTest, ItsEventComesBack) {
   const auto come_and_go = [&] {
     for (int i = 0; i < 40; ++i) {
       turns(watched(other_handle_, &life), 5);
+      if (i % 2 == 0) allocator_.deallocate(allocator_.allocate(kKibi, owner_));
       allocator_.empty_cache();
     }
   };
   come_and_go();
   EXPECT_EQ(calls_of(come_and_go)["cuEventCreate"], 0U);
+}
+
+// Turns within a round that comes again.
+class TurnsWithinARound : public HeapOfStreams<DeviceAllocator> {
+ protected:
+  TurnsWithinARound() : HeapOfStreams("policy:classic", {.enabled = HistoryEnabled::none}) {}
+  std::uint64_t take_and_use(std::size_t bytes) {
+    const std::uint64_t address = take(bytes, owner_);
+    StreamUse use;
+    use.stream = user_;
+    StreamHeap* const of_page = heap_.find_by_page(address);
+    EXPECT_TRUE((of_page != nullptr && heap_.use_again(*of_page, address, user_, 0)) || heap_.record_use(address, use));
+    return address;
+  }
+  // Whether steps are followed after the turns.
+  bool round() {
+    for (int i = 0; i < 5; ++i) give(take_and_use(kKibi));
+    const std::uint64_t first = take(2 * kKibi, owner_);
+    const bool is_followed = heap_.find_by_page(first)->recurrence.is_followed();
+    const std::uint64_t second = take_and_use(3 * kKibi);
+    give(first);
+    give(second);
+    return is_followed;
+  }
+
+  const StreamIdentity owner_ = make_stream();
+  const StreamIdentity user_ = make_stream();
+};
+
+TEST_F(TurnsWithinARound, AreLearnedEachAndFollowed) {
+  for (int i = 0; i < 2000; ++i) round();
+  int followed = 0;
+  for (int i = 0; i < 100; ++i) followed += round() ? 1 : 0;
+  EXPECT_EQ(followed, 100);
 }
 
 INSTANTIATE_TEST_SUITE_P(Each, StandingUseTest,
