@@ -153,6 +153,8 @@ TEST_P(StandingUseTest, ABlockThatIsUsedBeforeItsFirstTurnWaits) {
 
 // Events are asked for in the order of the frees.
 TEST_P(StandingUseTest, ABlockThatIsUsedWhileAnotherWaitsWaitsBehindIt) {
+  for (int i = 0; i < 4; ++i) allocate(3000);  // below whose peaks all of it stays
+  for (int i = 0; i < 4; ++i) free_last();
   for (int i = 0; i < 5; ++i) turn(3000, 1);
   both([](UsedHeap& heap) { heap.hold_up(1); });
   turn(3000, 1);
@@ -286,15 +288,19 @@ class TurnsWithinARound : public HeapOfStreams<DeviceAllocator> {
     EXPECT_TRUE((of_page != nullptr && heap_.use_again(*of_page, address, user_, 0)) || heap_.record_use(address, use));
     return address;
   }
-  // Whether steps are followed after the turns.
+  // Whether all of its turns were followed.
   bool round() {
-    for (int i = 0; i < 5; ++i) give(take_and_use(kKibi));
+    bool are_followed = true;
+    for (int i = 0; i < 5; ++i) {
+      const std::uint64_t address = take_and_use(kKibi);
+      are_followed = are_followed && heap_.find_by_page(address)->recurrence.is_followed();
+      give(address);
+    }
     const std::uint64_t first = take(2 * kKibi, owner_);
-    const bool is_followed = heap_.find_by_page(first)->recurrence.is_followed();
     const std::uint64_t second = take_and_use(3 * kKibi);
     give(first);
     give(second);
-    return is_followed;
+    return are_followed;
   }
 
   const StreamIdentity owner_ = make_stream();
