@@ -111,7 +111,7 @@ TEST_P(StandingUseTest, EveryTurnIsTold) {
 }
 
 TEST_P(StandingUseTest, WhateverComesBetweenFindsItTold) {
-  for (long seed = 0; seed < scaled_programs(400, 40) && !HasFailure(); ++seed) run(static_cast<std::uint64_t>(seed));
+  for (long seed = 0; seed < scaled_programs(50, 25) && !HasFailure(); ++seed) run(static_cast<std::uint64_t>(seed));
 }
 
 // Where streams have each other's bytes, it shows that somebody looked.
@@ -119,7 +119,7 @@ class StandingUseOfStreamsTest : public StandingUseTest {};
 
 TEST_P(StandingUseOfStreamsTest, RequestsOfOthersEndTheWait) {
   owners_ = 2;
-  for (long seed = 0; seed < scaled_programs(400, 40) && !HasFailure(); ++seed) run(static_cast<std::uint64_t>(seed));
+  for (long seed = 0; seed < scaled_programs(50, 25) && !HasFailure(); ++seed) run(static_cast<std::uint64_t>(seed));
 }
 
 // A block stands after a turn that was no pair's: then it is not known yet that the next one is like it.
