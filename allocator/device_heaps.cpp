@@ -100,10 +100,11 @@ bool DeviceHeaps::record_stream(void* pointer, StreamUse use) {
 
 bool DeviceHeaps::record_stream(void* pointer, const Stream& stream) {
   const StreamOfDevice user = request_of(stream);
+  const bool is_owned = StreamAccess::is_owned(stream);
   const auto address = reinterpret_cast<std::uintptr_t>(pointer);
   const bool is_known = find_owner(address, [&](DeviceAllocator& heap) {
     StreamHeap* const of_page = heap.find_recent_by_page(address);
-    return of_page != nullptr && heap.use_again(*of_page, address, user.stream, user.device);
+    return of_page != nullptr && heap.use_again(*of_page, address, user.stream, user.device, is_owned);
   });
   return is_known || record_stream(pointer, use_of(stream));
 }

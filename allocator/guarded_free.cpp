@@ -28,6 +28,7 @@ bool HeapBlocks::add_use(StreamUses& uses, UseNodes& nodes, StreamUse&& use) con
   for (auto known = uses.begin(); known != uses.end(); last = known++) {
     if (!same_stream(*known, use)) continue;
     known->in_capture = known->in_capture && in_capture;
+    if (known->owner == nullptr) known->owner = std::move(use.owner);
     return false;
   }
   nodes.insert(uses, last, std::move(use))->in_capture = in_capture;

@@ -14,7 +14,8 @@ void HeapMutex::lock() {
   lock_streams();
   // Of all before the first is settled: that may move room below the peaks, which steps that are followed rely on.
   for (StreamHeap* stream : streams_) heap_.forget_steps(*stream);
-  settle_streams();
+  // Not all who hold the lock end what is retired: it is not to grow until somebody does.
+  settle_streams(heap_.retired_.uses.empty());
 }
 
 void HeapMutex::lock_to_look() {
@@ -22,7 +23,7 @@ void HeapMutex::lock_to_look() {
   for (StreamHeap* stream : streams_) heap_.stop_following(*stream);
   for (StreamHeap* stream : streams_) heap_.settle_to_look(*stream);
   const std::uint64_t grants = heap_.recorder_.grants();
-  settle_streams();
+  settle_streams(false);
   if (heap_.recorder_.grants() == grants) return;
   for (StreamHeap* stream : streams_) stream->recurrence.cut();
 }
@@ -43,11 +44,11 @@ void HeapMutex::lock_streams() {
   for (StreamHeap* stream : streams_) stream->mutex.lock();
 }
 
-void HeapMutex::settle_streams() noexcept {
+void HeapMutex::settle_streams(bool lets_go) noexcept {
   if ((heap_.awake_.awaiting() & ~AwakeStreams::kOfHeap) != 0) heap_.hand_over_awaited();
   bool sleeps = false;
   for (StreamHeap* stream : streams_) {
-    heap_.settle(*stream);
+    heap_.settle(*stream, lets_go);
     if (stream->wants_to_wake) [[unlikely]] {
       stream->wants_to_wake = false;
       stream->recurrence.cut();  // what happened while it slept it was not told

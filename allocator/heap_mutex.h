@@ -49,7 +49,7 @@ class HeapMutex {
  private:
   void lock_streams();
   void take_in_waking() noexcept;
-  void settle_streams() noexcept;
+  void settle_streams(bool lets_go) noexcept;
   void let_sleepers_go() noexcept;
 
   BiasedMutex mutex_;

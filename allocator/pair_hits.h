@@ -48,10 +48,11 @@ class PairHits : public HeapBlocks {
   }
   // Whether the stream's use of the block is the one that is kept of it: then it is known. O(1).
   [[nodiscard, gnu::always_inline]] bool use_again(StreamHeap& heap, std::uint64_t address,
-                                                   const StreamIdentity& stream, int device) noexcept {
+                                                   const StreamIdentity& stream, int device, bool is_owned) noexcept {
     LazyFree& lazy = heap.lazy_free;
     if (!lazy.goes(address) || !heap.mutex.try_enter()) return false;
-    const bool is_kept = heap.standing_use.is_of(stream, device) && lazy.turns() != 0 && !heap.recurrence.learns();
+    const bool is_kept =
+        heap.standing_use.is_of(stream, device, is_owned) && lazy.turns() != 0 && !heap.recurrence.learns();
     if (is_kept) [[likely]] {
       heap.standing_use.begin();
       lazy.share();

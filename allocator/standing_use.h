@@ -32,8 +32,10 @@ class StandingUse {
       std::swap(uses_.front(), use);
   }
   [[nodiscard]] bool is_kept() const noexcept { return !uses_.empty(); }
-  [[nodiscard]] bool is_of(const StreamIdentity& stream, int device) const noexcept {
-    return is_kept() && uses_.front().stream.id == stream.id && uses_.front().device == device;
+  // `is_owned`: who uses it wants the stream kept alive, which the use then does.
+  [[nodiscard]] bool is_of(const StreamIdentity& stream, int device, bool is_owned) const noexcept {
+    return is_kept() && uses_.front().stream.id == stream.id && uses_.front().device == device &&
+           (!is_owned || uses_.front().owner != nullptr);
   }
   [[nodiscard]] const StreamUse& use() const noexcept { return uses_.front(); }
 

@@ -143,7 +143,7 @@ bool StreamHits::free_where_guest_was(StreamHeap& of_guest, StreamHeap& of_page,
   Block* const block = is_last ? lazy.block() : heap->live.find(address);
   if (block == nullptr) return false;
   if (is_last && heap->standing_use.is_used()) {
-    if (heap->standing_use.is_of(use.stream, use.device)) return true;
+    if (heap->standing_use.is_of(use.stream, use.device, use.owner != nullptr)) return true;
     tell_standing_use(*heap);
   }
   const bool had_uses = block->has_uses;

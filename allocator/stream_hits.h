@@ -176,12 +176,13 @@ class StreamHits : public PairHits {
   void write_staged_alone(StreamHeap& heap) noexcept;
   void write_staged(StreamHeap& heap) noexcept;
   // The same by who has the heap's lock. Requires: no stream's steps are followed.
-  void settle(StreamHeap& heap) noexcept {
+  // `lets_go`: what is kept of no more than it may need again goes.
+  void settle(StreamHeap& heap, bool lets_go) noexcept {
     carry_out_frees(heap);
     if (heap.lazy_free.block() != nullptr) settle_lazy_free(heap);
-    if (heap.standing_use.is_kept()) forget_standing_use(heap);
     if (!heap.stage.events().empty()) write_staged(heap);
     const bool is_awake = heap.is_awake.load(std::memory_order_relaxed);
+    if (heap.standing_use.is_kept() && (lets_go || !is_awake)) forget_standing_use(heap);
     if (heap.returned.first() == 0 && spares_for_others(heap) == 0 && (is_awake || heap.recurrence.room() == 0)) return;
     // More than what the stream was told happens, or what it needs goes.
     heap.recurrence.cut();

@@ -54,6 +54,7 @@ struct StreamAccess {
   static int device(const Stream& stream) { return stream.device_ >= 0 ? stream.device_ : current_device_index(); }
   // Keeps the driver's stream alive as long as it is held; null for streams nobody owns.
   static std::shared_ptr<void> owner(const Stream& stream) { return stream.owner_; }
+  static bool is_owned(const Stream& stream) noexcept { return stream.owner_ != nullptr; }
   // What current_stream() returns a copy of; null where the calling thread has set none: the current device's default
   // stream. Until the thread sets another.
   static const Stream* current() noexcept;

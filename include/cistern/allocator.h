@@ -70,9 +70,9 @@ CISTERN_EXPORT void deallocate_sized(void* pointer, std::size_t bytes, StreamHan
 // Tells that work on `stream` uses the block: after its free it is not reused before the
 // work queued there by then is done. The block's own stream, nullptr and addresses that
 // are not a live block's start are ignored. Orders nothing by itself. A Stream that somebody
-// owns is kept alive until the block is freed; a raw handle should live as long by itself. The last one that used a
-// block which comes and goes again and again is kept until another one does, or until the heap is looked at or asks
-// the driver for memory.
+// owns is kept alive until the block is freed; a raw handle should live as long by itself. One that uses a block
+// which comes and goes again and again is kept until another one does so twice in a row, or until a call takes the
+// heap's lock to change something: empty_cache, or a request that misses.
 // Throws InvalidArgument for a stream of another driver.
 CISTERN_EXPORT void record_stream(void* pointer, const Stream& stream);
 

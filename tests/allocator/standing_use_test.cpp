@@ -7,6 +7,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -256,6 +257,39 @@ TEST_P(StreamsKeptTest, WhoListensHearsOfEachTurn) {
   }
 }
 
+// What was known by its handle alone keeps nothing alive.
+TEST_P(StreamsKeptTest, AStreamThatIsOwnedLivesUntilTheFreeWhateverWasKept) {
+  for (int i = 0; i < 5; ++i) {
+    void* const block = allocator_.allocate(kKibi, owner_);
+    allocator_.record_stream(block, other_handle_);
+    allocator_.deallocate(block);
+  }
+  std::weak_ptr<int> life;
+  void* const block = allocator_.allocate(kKibi, owner_);
+  allocator_.record_stream(block, watched(other_handle_, &life));
+  EXPECT_FALSE(life.expired());
+  allocator_.deallocate(block);
+  void* const again = allocator_.allocate(kKibi, owner_);
+  allocator_.record_stream(again, other_handle_);
+  allocator_.record_stream(again, watched(other_handle_, &life));
+  EXPECT_FALSE(life.expired());
+  allocator_.deallocate(again);
+}
+
+// Who looks ends none, and has no more of them kept.
+TEST_P(StreamsKeptTest, LooksKeepNoStreams) {
+  std::vector<std::weak_ptr<int>> lives(40);
+  for (std::weak_ptr<int>& life : lives) {
+    turns(watched(other_handle_, &life), 5);
+    allocator_.deallocate(allocator_.allocate(kKibi, owner_));
+    static_cast<void>(allocator_.memory_stats());
+  }
+  const auto living = std::count_if(lives.begin(), lives.end(), [](const auto& life) { return !life.expired(); });
+  EXPECT_LE(living, 1);
+  allocator_.empty_cache();
+  EXPECT_TRUE(std::all_of(lives.begin(), lives.end(), [](const auto& life) { return life.expired(); }));
+}
+
 TEST_P(StreamsKeptTest, OneStreamIsKept) {
   std::weak_ptr<int> life;
   turns(watched(other_handle_, &life), 5);
@@ -285,7 +319,8 @@ class TurnsWithinARound : public HeapOfStreams<DeviceAllocator> {
     StreamUse use;
     use.stream = user_;
     StreamHeap* const of_page = heap_.find_by_page(address);
-    EXPECT_TRUE((of_page != nullptr && heap_.use_again(*of_page, address, user_, 0)) || heap_.record_use(address, use));
+    EXPECT_TRUE((of_page != nullptr && heap_.use_again(*of_page, address, user_, 0, false)) ||
+                heap_.record_use(address, use));
     return address;
   }
   // Whether all of its turns were followed.
