@@ -31,7 +31,8 @@ void HeapMutex::lock_to_look() {
 bool HeapMutex::grant_room(const StreamHeap* lacks) noexcept {
   const std::lock_guard lock(mutex_);
   const auto found = std::ranges::find(streams_, lacks);
-  if (found == streams_.end()) return false;
+  // What was noted may be of a stream that was there before, of a heap whose room moved.
+  if (found == streams_.end() || !heap_.room_moves()) return false;
   for (StreamHeap* stream : streams_) stream->mutex.lock();
   const bool is_granted = heap_.share_room(**found);
   for (StreamHeap* stream : streams_) stream->mutex.unlock();

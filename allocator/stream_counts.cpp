@@ -67,12 +67,9 @@ bool StreamHits::note_lack(StreamHeap& heap) const noexcept {
   return false;
 }
 
-bool StreamHits::lacks_room(const StreamHeap& heap) const noexcept { return lacking == &heap && !serves_paged_; }
+bool StreamHits::lacks_room(const StreamHeap& heap) noexcept { return lacking == &heap; }
 
-const StreamHeap* StreamHits::take_lack() const noexcept {
-  const StreamHeap* const lacks = std::exchange(lacking, nullptr);
-  return serves_paged_ ? nullptr : lacks;
-}
+const StreamHeap* StreamHits::take_lack() noexcept { return std::exchange(lacking, nullptr); }
 
 // Room below the peaks for what the stream lacked it for, of what others have. Blocks stay where they are, and streams
 // go on with what they know of their steps, for those that are followed are counted. Requires: the locks of all streams

@@ -153,10 +153,9 @@ class StreamHits : public PairHits {
   [[nodiscard]] bool room_moves() const noexcept { return !one_stream_serves_ && !serves_paged_; }
   // False: this thread's walk finds too little room there, and others may have some.
   [[gnu::noinline, gnu::cold]] bool note_lack(StreamHeap& heap) const noexcept;
-  // Whether it did, and where, once: null, it did not. Never in paged memory: what is noted may be of another heap's
-  // stream that was there before.
-  [[nodiscard]] bool lacks_room(const StreamHeap& heap) const noexcept;
-  [[nodiscard]] const StreamHeap* take_lack() const noexcept;
+  // Whether it did, and where, once: null, it did not.
+  [[nodiscard]] static bool lacks_room(const StreamHeap& heap) noexcept;
+  [[nodiscard]] static const StreamHeap* take_lack() noexcept;
   // Null, with nothing changed: not without the heap's lock. `is_counted`: it was before.
   [[nodiscard]] Block* take_block(StreamHeap& heap, std::size_t bytes, InactiveSplitChange& change,
                                   bool is_counted = false) noexcept;
