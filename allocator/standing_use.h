@@ -77,8 +77,8 @@ class StandingUse {
   StreamUses uses_;  // one at most
   CUevent event_ = nullptr;
   std::uint64_t number_ = 0;
-  AwaitedFrees::Recording* recording_ =
-      nullptr;  // between two numbers: side by side they are read as one, behind their writes
+  // Between two numbers: side by side these are written as one, which is read behind its parts.
+  AwaitedFrees::Recording* recording_ = nullptr;
   std::uint64_t freed_at_ = 0;
   std::uint64_t last_user_ = 0;
   State state_ = State::none;

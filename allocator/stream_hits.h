@@ -291,7 +291,12 @@ class StreamHits : public PairHits {
   // What was asked of the events that frees wait for; in vain: it takes the heap's lock.
   enum class Asked : std::uint8_t { nothing, all, in_vain };
   [[nodiscard]] Asked ask_for_standing(StreamHeap& heap, std::uint64_t* at) noexcept;
-  [[gnu::noinline]] void tell_standing_use(StreamHeap& heap) noexcept;
+  // That the block is used, or waits, is written down. Requires: the stream's lock.
+  void tell_standing_use(StreamHeap& heap) noexcept {
+    if (!heap.standing_use.is_told()) [[unlikely]]
+      write_standing_use_down(heap);
+  }
+  [[gnu::noinline]] void write_standing_use_down(StreamHeap& heap) noexcept;
   void give_standing_event_back(StreamHeap& heap) noexcept;
   [[gnu::noinline]] void forget_standing_use(StreamHeap& heap) noexcept;
 

@@ -76,10 +76,8 @@ StreamHits::Asked StreamHits::ask_for_standing(StreamHeap& heap, std::uint64_t* 
   return Asked::all;
 }
 
-// That the block is used, or waits, is written down. Requires: the stream's lock.
-void StreamHits::tell_standing_use(StreamHeap& heap) noexcept {
+void StreamHits::write_standing_use_down(StreamHeap& heap) noexcept {
   StandingUse& standing = heap.standing_use;
-  if (standing.is_told()) return;
   const auto no_splits = [] { return InactiveSplitChange{}; };
   Block& block = *heap.lazy_free.block();
   if (standing.is_used()) {

@@ -8,6 +8,7 @@
 #include "allocator/stream_locks.h"
 
 #include <array>
+#include <cassert>
 #include <cstdint>
 #include <iterator>
 #include <memory>
@@ -34,7 +35,7 @@ bool StreamHits::await_by_stream(StreamHeap& heap, std::uint64_t address, std::u
 
 // The block waits, for events that come; false, with nothing changed: not here.
 bool StreamHits::begin_awaiting(StreamHeap& heap, AwaitedFrees::Recording& recording) noexcept {
-  tell_standing_use(heap);  // which may take the room of another wait
+  assert(heap.standing_use.is_told());  // a wait that is told takes room
   Block* const block = heap.live.find(recording.address);
   if (!can_await(heap, block)) return false;
   LazyFree& lazy = heap.lazy_free;
