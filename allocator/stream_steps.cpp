@@ -250,7 +250,7 @@ void StreamHits::provide_for_steps(StreamHeap& heap) noexcept {
   tell_standing_free(heap);
   // Another stream may have been given the same.
   const std::size_t had = heap.recurrence.room();
-  const std::size_t more = room.size > had ? room.size - had : 0;
+  const std::size_t more = room.size() > had ? room.size() - had : 0;
   if (!granted_steps_.grant(more, most_steps_)) room = {};
   room = heap.recurrence.take(std::move(room));
 }

@@ -172,9 +172,9 @@ class FollowedHeap {
     if (!steps_.wants_room()) return;
     const std::size_t wanted = steps_.wanted(most_steps_);
     room_ = std::max(room_, wanted);
-    const Recurrence::Room gone = steps_.take(wanted == 0 ? Recurrence::Room() : Recurrence::Room::of(wanted));
+    Recurrence::Room gone = steps_.take(wanted == 0 ? Recurrence::Room() : Recurrence::Room::of(wanted));
     // Nobody looks at it any more.
-    std::fill_n(gone.steps.get(), gone.size, StreamStep(StreamStep::Kind::allocation, {}, {}));
+    std::fill_n(gone.steps(), gone.size(), StreamStep(StreamStep::Kind::allocation, {}, {}));
   }
   void count_followed() { ++followed_; }
   void stop() {

@@ -1,0 +1,119 @@
+// Programs of loops in loops are followed whole, whatever part of them was found first: the class alone, over a plain
+// heap.
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <random>
+#include <vector>
+
+#include "allocator/recurrence.h"
+#include "tests/loop_program.h"
+#include "tests/property.h"
+#include "tests/recurrence_heap.h"
+
+namespace cistern {
+namespace {
+
+// What of the steps is followed from now on.
+class Share {
+ public:
+  explicit Share(const FollowedHeap& heap) : heap_(heap), followed_(heap.followed()), told_(heap.told()) {}
+  [[nodiscard]] double now() const {
+    return static_cast<double>(heap_.followed() - followed_) / static_cast<double>(heap_.told() - told_);
+  }
+
+ private:
+  const FollowedHeap& heap_;
+  std::int64_t followed_;
+  std::int64_t told_;
+};
+
+// Passes the requests on, and now and then one comes and goes that is not the program's.
+class WithDetours {
+ public:
+  WithDetours(FollowedHeap& heap, std::uint64_t seed) : heap_(heap), random_(seed) {}
+
+  std::uint64_t allocate(std::uint64_t bytes) {
+    if (random_() % 200 == 0) heap_.free(heap_.allocate(500 * (1 + random_() % 90)));
+    return heap_.allocate(bytes);
+  }
+  void free(std::uint64_t address) { heap_.free(address); }
+  void look(bool something_else_happens) { heap_.look(something_else_happens); }
+
+ private:
+  FollowedHeap& heap_;
+  std::mt19937_64 random_;
+};
+
+// The mean share of programs, of four passes after 60,000 steps.
+template <class Heap, class... Seed>
+double mean_share(long programs) {
+  double sum = 0;
+  long count = 0;
+  for (long seed = 0; count < programs; ++seed) {
+    FollowedHeap followed;
+    const auto number = static_cast<std::uint64_t>(seed);
+    Heap heap(followed, Seed(number)...);
+    LoopProgram program(heap, number);
+    program.run(1, 2, 0);
+    const std::int64_t round = followed.told();
+    if (round < 200 || round > 20000) continue;
+    program.run_again(static_cast<int>(60000 / round) + 14, 2);
+    const Share share(followed);
+    program.run_again(4, 2);
+    followed.look();
+    sum += share.now();
+    ++count;
+  }
+  return sum / static_cast<double>(count);
+}
+
+// As it is.
+class Alone {
+ public:
+  explicit Alone(FollowedHeap& heap) : heap_(heap) {}
+  std::uint64_t allocate(std::uint64_t bytes) { return heap_.allocate(bytes); }
+  void free(std::uint64_t address) { heap_.free(address); }
+  void look(bool something_else_happens) { heap_.look(something_else_happens); }
+
+ private:
+  FollowedHeap& heap_;
+};
+
+TEST(RoundsWithinRoundsTest, AreFollowedWhole) { EXPECT_GT(mean_share<Alone>(scaled(200)), 0.995); }
+
+TEST(RoundsWithinRoundsTest, AreFollowedBetweenDetours) {
+  EXPECT_GT((mean_share<WithDetours, std::uint64_t>(scaled(200))), 0.985);
+}
+
+void round_of(FollowedHeap& heap, std::uint64_t detour) {
+  std::vector<std::uint64_t> blocks;
+  for (std::uint64_t i = 0; i < 40; ++i) {
+    if (i + 1 == detour) heap.free(heap.allocate(77777));
+    blocks.push_back(heap.allocate(500 * (1 + i * 7 % 23)));
+  }
+  for (const std::uint64_t block : blocks) heap.free(block);
+}
+
+TEST(RoundsWithinRoundsTest, WhatComesBesideEachRoundBecomesPartOfIt) {
+  for (const std::uint64_t detour : {1, 17, 40}) {
+    SCOPED_TRACE(detour);
+    FollowedHeap heap;
+    for (int times = 0; times < 30; ++times) round_of(heap, 0);
+    const Share before(heap);
+    for (int times = 0; times < 10; ++times) round_of(heap, 0);
+    EXPECT_EQ(before.now(), 1);
+    for (int times = 0; times < 10; ++times) round_of(heap, detour);
+    const Share with(heap);
+    for (int times = 0; times < 10; ++times) round_of(heap, detour);
+    EXPECT_EQ(with.now(), 1);
+    for (int times = 0; times < 10; ++times) round_of(heap, 0);
+    const Share after(heap);
+    for (int times = 0; times < 10; ++times) round_of(heap, 0);
+    EXPECT_EQ(after.now(), 1);
+    heap.look();
+  }
+}
+
+}  // namespace
+}  // namespace cistern
