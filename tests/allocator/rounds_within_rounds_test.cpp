@@ -115,5 +115,28 @@ TEST(RoundsWithinRoundsTest, WhatComesBesideEachRoundBecomesPartOfIt) {
   }
 }
 
+// There comes to be more room while something else goes on.
+TEST(RoundsWithinRoundsTest, ARoundIsGoneOnWithInMoreRoom) {
+  FollowedHeap heap;
+  const auto rounds = [&heap] {
+    for (int times = 0; times < 100; ++times) round_of(heap, 0);
+  };
+  const auto others = [&heap] {
+    std::vector<std::uint64_t> blocks;
+    for (std::uint64_t i = 0; i < 280; ++i) blocks.push_back(heap.allocate(500 * (100 + i)));
+    for (const std::uint64_t block : blocks) heap.free(block);
+  };
+  rounds();
+  others();
+  rounds();
+  const std::size_t room = heap.room();
+  others();
+  EXPECT_GT(heap.room(), room);
+  const Share share(heap);
+  rounds();
+  EXPECT_EQ(share.now(), 1);
+  heap.look();
+}
+
 }  // namespace
 }  // namespace cistern
