@@ -84,7 +84,7 @@ bool Recurrence::learn(StreamStep::Kind kind, const StreamStep::Of& block, const
   if (far_.is_due(state_, steps_)) look_far();
   writes_ = writes_ && !log_.is_full();
   if (!writes_ && (!was_left_ || ++steps_beside_ > log_.room())) {
-    end_learning();
+    search(std::min(4 * longest_, kLongest));  // there is no room for more
     return false;
   }
   const StreamStep step(kind, block, splits);
@@ -154,14 +154,6 @@ void Recurrence::begin_with_round() noexcept {
   round_ = next_ = log_.steps();
   end_ = round_ + round;
   begin_log();
-}
-
-// There is no room for more. Where the state came late, it came again and again, and more room may do: of a long round
-// in which all states come again soon no far one tells. What was written down in vain took a while, so nothing is for
-// as long.
-void Recurrence::end_learning() noexcept {
-  if (log_.last_return() > log_.room() / 8) static_cast<void>(want(4 * log_.room()));
-  search(std::min(4 * longest_, kLongest));
 }
 
 Recurrence::Room Recurrence::take(Room room) noexcept {

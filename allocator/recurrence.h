@@ -214,7 +214,6 @@ class Recurrence {
   }
   void weigh_round(std::uint64_t followed, bool is_long) noexcept;
   void begin_with_round() noexcept;
-  void end_learning() noexcept;
 
   std::uint64_t idle_ = kFirstSteps;  // steps that are not looked at
   std::atomic<bool> is_followed_{false};

@@ -31,7 +31,6 @@ void StepLog::write(const StreamStep& step) noexcept {
   room_.steps_[size_] = step;
   ++size_;
   note_place(change);
-  if (sum_ == 0) last_return_ = size_;
 }
 
 void StepLog::note_place(std::uint64_t change) noexcept {

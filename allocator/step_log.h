@@ -68,8 +68,6 @@ class StepLog {
   [[nodiscard]] StreamStep* steps() const noexcept { return room_.steps_.get(); }
   // Of what came and went since it began.
   [[nodiscard]] std::uint64_t sum() const noexcept { return sum_; }
-  // Steps up to when the state was last what it was as the log began.
-  [[nodiscard]] std::size_t last_return() const noexcept { return last_return_; }
 
   // Begins with no steps. O(room).
   void begin() noexcept {
@@ -106,7 +104,7 @@ class StepLog {
 
  private:
   void clear() noexcept {
-    size_ = candidate_ = last_return_ = 0;
+    size_ = candidate_ = 0;
     std::fill_n(room_.places_.get(), room_.places(), Place{});
   }
   void note_place(std::uint64_t change) noexcept;
@@ -120,7 +118,6 @@ class StepLog {
   std::uint64_t sum_ = 0;
   std::uint64_t context_ = 0;  // of the last steps
   std::size_t candidate_ = 0;  // the place of now by its hash
-  std::size_t last_return_ = 0;
 };
 
 }  // namespace cistern

@@ -115,6 +115,23 @@ TEST(RoundsWithinRoundsTest, WhatComesBesideEachRoundBecomesPartOfIt) {
   }
 }
 
+TEST(RoundsWithinRoundsTest, WhatComesInPlaceOfARoundIsFollowedSoon) {
+  FollowedHeap heap;
+  for (int times = 0; times < 100; ++times) round_of(heap, 0);
+  const auto other_round = [&heap] {
+    std::vector<std::uint64_t> blocks{heap.allocate(77777)};
+    for (std::uint64_t i = 0; i < 600; ++i) blocks.push_back(heap.allocate(500 * (100 + i)));
+    for (const std::uint64_t block : blocks) heap.free(block);
+  };
+  const std::uint64_t kept = heap.allocate(500);  // or the round could be gone on with
+  for (int times = 0; times < 5; ++times) other_round();
+  const Share share(heap);
+  other_round();
+  EXPECT_EQ(share.now(), 1);
+  heap.free(kept);
+  heap.look();
+}
+
 // There comes to be more room while something else goes on.
 TEST(RoundsWithinRoundsTest, ARoundIsGoneOnWithInMoreRoom) {
   FollowedHeap heap;

@@ -174,21 +174,6 @@ TEST_F(StepLogTest, WhatWasBeforeItBeganIsNotKnown) {
   EXPECT_EQ(log.find(), 0U);
 }
 
-TEST_F(StepLogTest, AReturnToItsBeginningIsToldOfTheLastOne) {
-  have_room(100);
-  begin();
-  turns(0, 3);
-  write(step_of(Kind::allocation, 7));
-  EXPECT_EQ(log.last_return(), 6U);
-  write(step_of(Kind::use, 7));
-  write(step_of(Kind::wait, 7));
-  EXPECT_EQ(log.last_return(), 6U);
-  write(step_of(Kind::done, 7));
-  EXPECT_EQ(log.last_return(), 10U);
-  begin();
-  EXPECT_EQ(log.last_return(), 0U);
-}
-
 TEST_F(StepLogTest, ARoundBeginsWhereItIsNow) {
   have_room(100);
   begin();
