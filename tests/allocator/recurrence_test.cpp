@@ -330,7 +330,7 @@ TEST(RecurrenceTest, WhereSomethingElseHappensSoonNothingIsWrittenDown) {
   };
   cut_now_and_then();
   // Goes on with the next steps, that many, as they are known.
-  const auto follow = [&](std::uint64_t count) {
+  const auto follow_on = [&](std::uint64_t count) {
     steps.follow();
     for (; count != 0; --count, ++at) {
       const std::uint64_t address = (at % 20 + 1) << 20;
@@ -339,6 +339,9 @@ TEST(RecurrenceTest, WhereSomethingElseHappensSoonNothingIsWrittenDown) {
       steps.follow_next();
     }
     steps.stop([](const StreamStep&, std::int64_t) {}, [](const StreamStep&) {});
+  };
+  const auto follow = [&](std::uint64_t count) {
+    follow_on(count);
     steps.cut();
   };
   EXPECT_LT(until_known(), kSteps) << "it is looked for again";
@@ -351,6 +354,21 @@ TEST(RecurrenceTest, WhereSomethingElseHappensSoonNothingIsWrittenDown) {
   steps.cut();
   EXPECT_LT(until_known(), 1000) << "and what was in vain before is forgotten";
   cut_now_and_then();
+
+  EXPECT_LT(until_known(), kSteps);
+  follow_on(1000);
+  for (int times = 0; times < 12; ++times) {
+    steps.go_on();
+    ASSERT_TRUE(step());
+    follow_on(1);
+  }
+  steps.go_on();
+  for (std::uint64_t i = 0; i < 150; ++i) {
+    const auto kind = i % 2 == 0 ? StreamStep::Kind::allocation : StreamStep::Kind::free;
+    static_cast<void>(steps.learn(kind, {(100 + i / 2) << 20, 1024, 1000, PoolKind::small}, {}));
+  }
+  steps.cut();
+  EXPECT_GT(until_known(), 500) << "what was followed long ago is not worth what is written down now";
 }
 
 TEST(RecurrenceTest, ALoneBlockAfterARoundBeginsAnotherRound) {
