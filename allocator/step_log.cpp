@@ -7,6 +7,7 @@
 namespace cistern {
 namespace {
 
+// Not initialised.
 template <class T>
 std::unique_ptr<T[]> array_of(std::size_t count) noexcept {
   return std::unique_ptr<T[]>(new (std::nothrow) T[count]);
@@ -17,7 +18,7 @@ std::unique_ptr<T[]> array_of(std::size_t count) noexcept {
 StepLog::Room StepLog::Room::of(std::size_t steps) noexcept {
   Room room;
   room.steps_ = array_of<StreamStep>(steps);
-  room.places_ = array_of<Place>(places_for(steps));
+  room.places_.reset(new (std::nothrow) Place[places_for(steps)]());
   room.sums_ = array_of<std::uint64_t>(steps / kStepsOfSum + 1);
   if (room.steps_ == nullptr || room.places_ == nullptr || room.sums_ == nullptr) return {};
   room.size_ = steps;
@@ -39,7 +40,7 @@ void StepLog::note_place(std::uint64_t change) noexcept {
   const std::uint64_t both = (context_ ^ sum_ * 0xD6E8FEB86659FD93ULL) * 0x9E3779B97F4A7C15ULL;
   const auto hash = static_cast<std::uint32_t>(both >> 32);
   Place& place = place_of(room_, hash);
-  candidate_ = place.hash == hash ? place.steps : 0;
+  candidate_ = place.hash == hash && place.steps < size_ ? place.steps : 0;
   place = {hash, static_cast<std::uint32_t>(size_)};
 }
 
@@ -56,7 +57,7 @@ void StepLog::begin_with(const StreamStep* first, const StreamStep* next, std::s
   StreamStep* const from = steps + (first - steps);
   std::rotate(from, from + (next - first), from + count);
   if (from != steps) std::move(from, from + count, steps);
-  clear();
+  size_ = 0;
   while (size_ != count) write(StreamStep(steps[size_]));
 }
 
@@ -64,7 +65,6 @@ void StepLog::begin_with(const StreamStep* first, const StreamStep* next, std::s
 StepLog::Room StepLog::move_to(Room room) noexcept {
   std::copy_n(room_.steps_.get(), size_, room.steps_.get());
   std::copy_n(room_.sums_.get(), (size_ + kStepsOfSum - 1) / kStepsOfSum, room.sums_.get());
-  std::fill_n(room.places_.get(), room.places(), Place{});
   for (std::size_t i = 0; i < room_.places(); ++i)
     if (const Place& place = room_.places_[i]; place.steps != 0) place_of(room, place.hash) = place;
   std::swap(room_, room);

@@ -5,7 +5,8 @@
 // Each step is written down with what led to it: the state of the stream, by the sum over the blocks that came and
 // went, and the kContext steps before. The last place at which these were the same as now is found in one look, by a
 // hash of both (a gear hash: what a step added is shifted out after kContext others). One place is kept for each hash,
-// and a later one takes it.
+// and a later one takes it. What a place says is believed after a look at the log: so places of a log that is over may
+// stay, and cost no more than that look.
 //
 // Not thread-safe. O(1), but for what is said to be otherwise.
 
@@ -41,7 +42,7 @@ class StepLog {
   class Room {
    public:
     Room() = default;
-    // Empty where there is none.
+    // Empty where there is none. O(steps).
     [[nodiscard]] static Room of(std::size_t steps) noexcept;
     [[nodiscard]] std::size_t size() const noexcept { return size_; }
     // For who gives it up: nobody looks at what is written there.
@@ -69,17 +70,14 @@ class StepLog {
   // Of what came and went since it began.
   [[nodiscard]] std::uint64_t sum() const noexcept { return sum_; }
 
-  // Begins with no steps. O(room).
-  void begin() noexcept {
-    sum_ = 0;
-    clear();
-  }
+  // Begins with no steps.
+  void begin() noexcept { sum_ = size_ = candidate_ = 0; }
   // Begins with those of a round that ended, which are written down, and lead back to where they began; from `next` on,
-  // round to where it is. Steps are where there were steps before. O(room).
+  // round to where it is. O(size).
   void begin_with(const StreamStep* first, const StreamStep* next, std::size_t count) noexcept;
   // Requires: it is not full.
   void write(const StreamStep& step) noexcept;
-  // A step that is not written down.
+  // A step that is not written down, nor are any behind it until the log begins again.
   void pass(const StreamStep& step) noexcept { sum_ += step.change(); }
 
   // So many steps were written down when the stream was last as it is now, and had come there by the same kContext
@@ -94,19 +92,15 @@ class StepLog {
                                         std::make_reverse_iterator(steps() + size_));
   }
 
-  // Goes on in more room. Returns that from before, which goes without the lock. O(room).
+  // Goes on in more room. Returns that from before, which goes without the lock. O(room that there was).
   [[nodiscard]] Room move_to(Room room) noexcept;
   // The same, with nothing in it.
   void give_up_room() noexcept {
     room_ = {};
-    clear();
+    begin();
   }
 
  private:
-  void clear() noexcept {
-    size_ = candidate_ = 0;
-    std::fill_n(room_.places_.get(), room_.places(), Place{});
-  }
   void note_place(std::uint64_t change) noexcept;
   [[nodiscard]] static Place& place_of(Room& room, std::uint32_t hash) noexcept {
     return room.places_[hash * std::uint64_t{room.places()} >> 32];
