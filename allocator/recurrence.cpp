@@ -63,6 +63,7 @@ void Recurrence::begin_learning() noexcept {
   idle_ = 0;
   learns_ = true;
   learned_ = followed_since_ = 0;
+  left_at_ = kNever;
   log_.begin();
   begin_log();
 }
@@ -71,7 +72,6 @@ void Recurrence::begin_log() noexcept {
   writes_ = true;
   unwritten_ = 0;
   followed_of_log_ = left_of_log_ = 0;
-  left_at_ = steps_;
 }
 
 bool Recurrence::learn(StreamStep::Kind kind, const StreamStep::Of& block, const InactiveSplitChange& splits) {
@@ -84,15 +84,27 @@ bool Recurrence::learn(StreamStep::Kind kind, const StreamStep::Of& block, const
   if (far_.is_due(state_, steps_)) look_far();
   writes_ = writes_ && !log_.is_full();
   if (!writes_ && (!was_left_ || ++steps_beside_ > log_.room())) {
-    search(std::min(4 * longest_, kLongest));  // there is no room for more
+    end_learning();
     return false;
   }
   const StreamStep step(kind, block, splits);
   writes_ ? log_.write(step) : log_.pass(step);
   is_back_ = was_left_ && (std::exchange(was_followed_, false) ? goes_on_with(step) : log_.sum() == sum_where_left_);
-  known_ = writes_ ? log_.find() : 0;
+  known_ = 0;
+  if (unasked_ != 0)
+    --unasked_;
+  else if (writes_)
+    known_ = log_.find();
   if (is_back_ && known_ != 0 && knows_more_than_round()) is_back_ = false;
   return is_back_ || known_ != 0;
+}
+
+// There is no room for more. Where the state came late, it came again and again, and more room may do: of a long round
+// in which all states come again soon no far one tells. What was written down in vain took a while, so nothing is for
+// as long.
+void Recurrence::end_learning() noexcept {
+  if (log_.last_return() > log_.room() / 8) static_cast<void>(want(4 * log_.room()));
+  search(std::min(4 * longest_, kLongest));
 }
 
 // What is left out leads to where it began, and the step is the one behind it.
@@ -110,11 +122,20 @@ bool Recurrence::goes_on_with(const StreamStep& step) noexcept {
   return false;
 }
 
-// What led to a long round, of which a lap was followed whole, was no part of it.
+// Where what came next is another thing each time, it is in vain to ask: and each time that few steps were followed it
+// is not for twice as many.
+void Recurrence::weigh_guess(std::uint64_t followed) noexcept {
+  if (is_back_) return;
+  vain_guesses_ = followed < kWorthGuess ? std::min(vain_guesses_ + 1, kMostVainGuesses) : 0;
+  unasked_ = (std::uint64_t{1} << vain_guesses_) - 1;
+}
+
+// What led to a long round, of which a lap was followed whole, was no part of it, nor was what came before any.
 void Recurrence::weigh_round(std::uint64_t followed, bool is_long) noexcept {
+  const std::uint64_t left = left_at_ == kNever ? 0 : steps_ - left_at_;
   if (is_long) followed_of_log_ = left_of_log_ = 0;
   followed_of_log_ += followed;
-  left_of_log_ += steps_ - left_at_;
+  left_of_log_ += left;
 }
 
 void Recurrence::go_on() noexcept {
@@ -130,15 +151,17 @@ void Recurrence::go_on() noexcept {
   was_followed_ = true;
   steps_beside_ = 0;
   followed_ += followed;
+  weigh_guess(followed);
   weigh_round(followed, laps != 0 && round > log_.room() / 2);
   if (!writes_) steps_ += laps * round;
   for (std::size_t steps = writes_ ? followed : rest; steps != 0; --steps, start_ = behind(start_)) {
     see(start_->kind(), start_->rough_mark());
-    writes_ ? log_.write(StreamStep(*start_)) : log_.pass(*start_);
+    writes_ ? log_.write_followed(StreamStep(*start_)) : log_.pass(*start_);
   }
   if (!writes_) {
     // Of a longer round: it comes at least as many steps later.
-    if (left_of_log_ > followed_of_log_ / kOftenLeft) want_more(2 * (left_of_log_ + followed_of_log_));
+    if (left_of_log_ > followed_of_log_ / kOftenLeft)
+      want_more(std::min(2 * (left_of_log_ + followed_of_log_), 4 * log_.room()));
     unwritten_ += laps == 0 ? rest : round;
     if (unwritten_ >= round) begin_with_round();
   }
@@ -160,9 +183,11 @@ Recurrence::Room Recurrence::take(Room room) noexcept {
   const std::size_t wanted = wanted_.exchange(0, std::memory_order_relaxed);
   if (room.size() <= log_.room()) {
     refused_ = wanted;
+    refused_at_ = steps_;
     return room;
   }
   const StreamStep* const had = log_.steps();
+  if (!learns_) log_.begin();
   room = log_.move_to(std::move(room));
   if (!learns_)
     begin_learning();

@@ -134,7 +134,7 @@ class Recurrence {
     const std::size_t steps = std::min(wanted_.load(std::memory_order_relaxed), most);
     return steps > log_.room() ? steps : 0;
   }
-  // Takes the room, an empty one too. Returns the one from before, which goes without the lock. O(steps written down).
+  // Takes the room, an empty one too. Returns the one from before, which goes without the lock. O(room that there was).
   // Requires: nothing is followed.
   [[nodiscard]] Room take(Room room) noexcept;
   // Steps that there is room for.
@@ -157,6 +157,13 @@ class Recurrence {
   static constexpr std::size_t kMostLeftOut = 64;
   // How often a round may be found again, and the next step be another one, until it is not looked for.
   static constexpr unsigned kMostVainReturns = 8;
+  static constexpr std::uint64_t kNever = ~std::uint64_t{0};
+  // Steps of a round that are compared with those that came last.
+  static constexpr std::size_t kMostCompared = 1024;
+  // Steps that are to be followed where the log told of them; and how often fewer may be until as few are asked for as
+  // ever.
+  static constexpr std::uint64_t kWorthGuess = 16;
+  static constexpr unsigned kMostVainGuesses = 12;
   // One step in so many that is not followed is worth room for a longer round.
   static constexpr std::uint64_t kOftenLeft = 32;
 
@@ -180,9 +187,9 @@ class Recurrence {
   void look_for_near() noexcept;
   void look_far() noexcept;
   void look_next() noexcept { next_look_ = std::min(near_due_, far_.due()); }
-  // False: so much was refused.
+  // False: so much was refused. There may be more room some day.
   bool want(std::size_t steps) noexcept {
-    if (steps >= refused_) return false;
+    if (steps >= refused_ && steps_ - refused_at_ < kLongest) return false;
     if (steps > wanted_.load(std::memory_order_relaxed)) wanted_.store(steps, std::memory_order_relaxed);
     return true;
   }
@@ -210,10 +217,12 @@ class Recurrence {
   }
   [[nodiscard]] bool goes_on_with(const StreamStep& step) noexcept;
   [[nodiscard]] bool knows_more_than_round() const noexcept {
-    return log_.leads_here(known_, static_cast<std::size_t>(end_ - round_));
+    return log_.leads_here(known_, std::min(static_cast<std::size_t>(end_ - round_), kMostCompared));
   }
+  void weigh_guess(std::uint64_t followed) noexcept;
   void weigh_round(std::uint64_t followed, bool is_long) noexcept;
   void begin_with_round() noexcept;
+  void end_learning() noexcept;
 
   std::uint64_t idle_ = kFirstSteps;  // steps that are not looked at
   std::atomic<bool> is_followed_{false};
@@ -233,11 +242,13 @@ class Recurrence {
   std::uint64_t cut_at_ = 0;    // with nothing before it
   StepLog log_;
   std::size_t known_ = 0;              // where in it the stream was as it is now; 0: never
+  std::uint64_t unasked_ = 0;          // steps after which it is not asked
+  unsigned vain_guesses_ = 0;          // in a row
   bool writes_ = false;                // up to now: there was room
   std::size_t unwritten_ = 0;          // steps that were followed since there was none
   std::uint64_t followed_of_log_ = 0;  // since it began, or a long round
   std::uint64_t left_of_log_ = 0;      // and those that were not
-  std::uint64_t left_at_ = 0;          // from that step on
+  std::uint64_t left_at_ = kNever;     // from that step on
   // What is followed: from the end on again from `round_`. Part of what is written down.
   const StreamStep* round_ = nullptr;
   const StreamStep* end_ = nullptr;
@@ -260,6 +271,7 @@ class Recurrence {
   std::uint64_t followed_since_ = 0;
   unsigned vain_cuts_ = 0;  // while it learned, in a row
   std::size_t refused_ = ~std::size_t{0};
+  std::uint64_t refused_at_ = 0;        // that step
   std::atomic<std::size_t> wanted_{0};  // steps for which there is no room; 0: there is
 };
 

@@ -26,17 +26,7 @@ StepLog::Room StepLog::Room::of(std::size_t steps) noexcept {
 }
 
 void StepLog::write(const StreamStep& step) noexcept {
-  if (size_ % kStepsOfSum == 0) room_.sums_[size_ / kStepsOfSum] = sum_;
-  const std::uint64_t change = step.change();
-  sum_ += change;
-  room_.steps_[size_] = step;
-  ++size_;
-  note_place(change);
-}
-
-void StepLog::note_place(std::uint64_t change) noexcept {
-  constexpr unsigned kShift = 64 / kContext;
-  context_ = (context_ << kShift) + change;
+  write_step(step, step.change());
   const std::uint64_t both = (context_ ^ sum_ * 0xD6E8FEB86659FD93ULL) * 0x9E3779B97F4A7C15ULL;
   const auto hash = static_cast<std::uint32_t>(both >> 32);
   Place& place = place_of(room_, hash);
@@ -57,7 +47,7 @@ void StepLog::begin_with(const StreamStep* first, const StreamStep* next, std::s
   StreamStep* const from = steps + (first - steps);
   std::rotate(from, from + (next - first), from + count);
   if (from != steps) std::move(from, from + count, steps);
-  size_ = 0;
+  size_ = last_return_ = 0;
   while (size_ != count) write(StreamStep(steps[size_]));
 }
 

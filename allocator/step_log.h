@@ -26,7 +26,7 @@ class StepLog {
   static constexpr std::size_t kContext = 16;
 
  private:
-  static constexpr std::size_t kStepsOfSum = 64;  // one sum for so many steps is kept
+  static constexpr std::size_t kStepsOfSum = 16;  // one sum for so many steps is kept
   static constexpr std::size_t kStepsOfPlace = 2;
 
   struct Place {
@@ -36,7 +36,8 @@ class StepLog {
 
  public:
   // What a step takes of host memory, about.
-  static constexpr std::size_t kBytesOfStep = sizeof(StreamStep) + sizeof(Place) / kStepsOfPlace;
+  static constexpr std::size_t kBytesOfStep =
+      sizeof(StreamStep) + sizeof(Place) / kStepsOfPlace + (sizeof(std::uint64_t) + kStepsOfSum - 1) / kStepsOfSum;
 
   // Host memory for so many steps.
   class Room {
@@ -69,14 +70,19 @@ class StepLog {
   [[nodiscard]] StreamStep* steps() const noexcept { return room_.steps_.get(); }
   // Of what came and went since it began.
   [[nodiscard]] std::uint64_t sum() const noexcept { return sum_; }
+  // Steps up to when the state was last what it was as the log began.
+  [[nodiscard]] std::size_t last_return() const noexcept { return last_return_; }
 
   // Begins with no steps.
-  void begin() noexcept { sum_ = size_ = candidate_ = 0; }
+  void begin() noexcept { sum_ = size_ = candidate_ = last_return_ = 0; }
   // Begins with those of a round that ended, which are written down, and lead back to where they began; from `next` on,
   // round to where it is. O(size).
   void begin_with(const StreamStep* first, const StreamStep* next, std::size_t count) noexcept;
   // Requires: it is not full.
   void write(const StreamStep& step) noexcept;
+  // One that came as it had before, which was followed: that place stays the one that is known. Takes no look at the
+  // table of places, which is not at hand.
+  void write_followed(const StreamStep& step) noexcept { write_step(step, step.change()); }
   // A step that is not written down, nor are any behind it until the log begins again.
   void pass(const StreamStep& step) noexcept { sum_ += step.change(); }
 
@@ -101,7 +107,14 @@ class StepLog {
   }
 
  private:
-  void note_place(std::uint64_t change) noexcept;
+  void write_step(const StreamStep& step, std::uint64_t change) noexcept {
+    if (size_ % kStepsOfSum == 0) room_.sums_[size_ / kStepsOfSum] = sum_;
+    sum_ += change;
+    context_ = (context_ << (64 / kContext)) + change;
+    room_.steps_[size_] = step;
+    ++size_;
+    if (sum_ == 0) last_return_ = size_;
+  }
   [[nodiscard]] static Place& place_of(Room& room, std::uint32_t hash) noexcept {
     return room.places_[hash * std::uint64_t{room.places()} >> 32];
   }
@@ -112,6 +125,7 @@ class StepLog {
   std::uint64_t sum_ = 0;
   std::uint64_t context_ = 0;  // of the last steps
   std::size_t candidate_ = 0;  // the place of now by its hash
+  std::size_t last_return_ = 0;
 };
 
 }  // namespace cistern

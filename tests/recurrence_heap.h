@@ -110,6 +110,8 @@ class FollowedHeap {
   // Steps.
   [[nodiscard]] std::int64_t followed() const { return followed_; }
   [[nodiscard]] std::int64_t told() const { return std::accumulate(told_.steps.begin(), told_.steps.end(), 0L); }
+  // It may follow so many steps from now on.
+  void allow(std::size_t most_steps) { most_steps_ = most_steps; }
   // What it has room for: steps.
   [[nodiscard]] std::size_t room() const { return room_; }
   // How often steps might be followed from then on.

@@ -132,6 +132,51 @@ TEST(RoundsWithinRoundsTest, WhatComesInPlaceOfARoundIsFollowedSoon) {
   heap.look();
 }
 
+// Blocks that come and go in turn beside one that stays: each leads back to where it was, and none is like another one.
+void flat_round(FollowedHeap& heap, std::uint64_t blocks) {
+  const std::uint64_t kept = heap.allocate(9000);
+  std::mt19937_64 random(3);
+  for (std::uint64_t i = 0; i < blocks; ++i) heap.free(heap.allocate(500 * (1 + random() % 300)));
+  heap.free(kept);
+}
+
+TEST(RoundsWithinRoundsTest, ALongRoundWhoseStatesAllComeAgainAtOnceIsFollowed) {
+  FollowedHeap heap;
+  for (int times = 0; times < 12; ++times) flat_round(heap, 30000);
+  const Share share(heap);
+  flat_round(heap, 30000);
+  EXPECT_EQ(share.now(), 1);
+  // Who looks is told of what was followed, and it is none of a longer one.
+  const std::size_t room = heap.room();
+  heap.look(false);
+  for (int times = 0; times < 2; ++times) flat_round(heap, 30000);
+  EXPECT_EQ(heap.room(), room);
+}
+
+TEST(RoundsWithinRoundsTest, RoomThatWasRefusedIsAskedForAgainSomeTime) {
+  FollowedHeap heap(512);
+  for (int times = 0; times < 10; ++times) flat_round(heap, 2500);
+  EXPECT_EQ(heap.room(), 512U);
+  heap.allow(std::size_t{1} << 18);
+  for (int times = 0; times < 300; ++times) flat_round(heap, 2500);
+  const Share share(heap);
+  flat_round(heap, 2500);
+  EXPECT_EQ(share.now(), 1);
+}
+
+TEST(RoundsWithinRoundsTest, WhatComesNextIsNotGuessedAgainAndAgain) {
+  FollowedHeap heap;
+  std::mt19937_64 random(9);
+  constexpr unsigned kTimes = 20000;
+  for (unsigned times = 0; times < kTimes; ++times) {
+    const std::uint64_t first = heap.allocate(500 * (1 + random() % 4));
+    const std::uint64_t second = heap.allocate(500 * (11 + random() % 4));
+    heap.free(second);
+    heap.free(first);
+  }
+  EXPECT_LT(heap.offers(), kTimes / 10);
+}
+
 // There comes to be more room while something else goes on.
 TEST(RoundsWithinRoundsTest, ARoundIsGoneOnWithInMoreRoom) {
   FollowedHeap heap;
@@ -149,6 +194,7 @@ TEST(RoundsWithinRoundsTest, ARoundIsGoneOnWithInMoreRoom) {
   const std::size_t room = heap.room();
   others();
   EXPECT_GT(heap.room(), room);
+  EXPECT_LE(heap.room(), 4 * room);  // however long they took
   const Share share(heap);
   rounds();
   EXPECT_EQ(share.now(), 1);

@@ -184,6 +184,43 @@ TEST_F(StepLogTest, ARoundBeginsWhereItIsNow) {
   EXPECT_TRUE(std::equal(expected.begin(), expected.end(), log.steps()));
 }
 
+TEST_F(StepLogTest, ARoundThatItBeginsWithIsKnown) {
+  have_room(4000);
+  begin();
+  turns(90, 3);
+  turns(0, 20);
+  turns(0, 5);
+  log.begin_with(log.steps() + 6, log.steps() + 16, 40);
+  turns(5, 8);
+  EXPECT_EQ(log.find(), 16U);
+}
+
+TEST_F(StepLogTest, WhereWhatWasFollowedWasFirstIsKnown) {
+  have_room(4000);
+  begin();
+  turns(0, 20);
+  for (std::uint64_t i = 0; i < 20; ++i)
+    for (const Kind kind : {Kind::allocation, Kind::free}) log.write_followed(step_of(kind, i));
+  EXPECT_EQ(log.size(), 80U);
+  turns(0, 8);
+  EXPECT_EQ(log.find(), 16U);
+}
+
+TEST_F(StepLogTest, AReturnToItsBeginningIsToldOfTheLastOne) {
+  have_room(100);
+  begin();
+  turns(0, 3);
+  write(step_of(Kind::allocation, 7));
+  EXPECT_EQ(log.last_return(), 6U);
+  write(step_of(Kind::use, 7));
+  write(step_of(Kind::wait, 7));
+  EXPECT_EQ(log.last_return(), 6U);
+  write(step_of(Kind::done, 7));
+  EXPECT_EQ(log.last_return(), 10U);
+  begin();
+  EXPECT_EQ(log.last_return(), 0U);
+}
+
 TEST_F(StepLogTest, ThereIsRoomForAsManyAsWasAskedFor) {
   for (const std::size_t steps : {1, 2, 63, 64, 65, 700}) {
     have_room(steps);
