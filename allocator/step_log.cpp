@@ -1,6 +1,9 @@
 #include "allocator/step_log.h"
 
+#include "allocator/prefetch.h"
+
 #include <algorithm>
+#include <array>
 #include <new>
 #include <utility>
 
@@ -27,8 +30,7 @@ StepLog::Room StepLog::Room::of(std::size_t steps) noexcept {
 
 void StepLog::write(const StreamStep& step) noexcept {
   write_step(step, step.change());
-  const std::uint64_t both = (context_ ^ sum_ * 0xD6E8FEB86659FD93ULL) * 0x9E3779B97F4A7C15ULL;
-  const auto hash = static_cast<std::uint32_t>(both >> 32);
+  const std::uint32_t hash = hash_of_now();
   Place& place = place_of(room_, hash);
   candidate_ = place.hash == hash && place.steps < size_ ? place.steps : 0;
   place = {hash, static_cast<std::uint32_t>(size_)};
@@ -47,8 +49,22 @@ void StepLog::begin_with(const StreamStep* first, const StreamStep* next, std::s
   StreamStep* const from = steps + (first - steps);
   std::rotate(from, from + (next - first), from + count);
   if (from != steps) std::move(from, from + count, steps);
-  size_ = last_return_ = 0;
-  while (size_ != count) write(StreamStep(steps[size_]));
+  size_ = candidate_ = last_return_ = 0;
+  while (size_ != count) write_again(std::min(count - size_, kWrittenAtOnce));
+}
+
+// The next steps, which are where they are to be. Their places are asked for before they are written: all of the table
+// is seldom at hand.
+void StepLog::write_again(std::size_t count) noexcept {
+  std::array<std::uint32_t, kWrittenAtOnce> hashes;
+  for (std::size_t i = 0; i < count; ++i) {
+    const StreamStep step(room_.steps_[size_]);
+    write_step(step, step.change());
+    hashes[i] = hash_of_now();
+    prefetch(&place_of(room_, hashes[i]));
+  }
+  for (std::size_t i = 0; i < count; ++i)
+    place_of(room_, hashes[i]) = {hashes[i], static_cast<std::uint32_t>(size_ - count + i + 1)};
 }
 
 // A place has the part of its hash that says where it is, so it is where it is to be among more.

@@ -28,6 +28,7 @@ class StepLog {
  private:
   static constexpr std::size_t kStepsOfSum = 16;  // one sum for so many steps is kept
   static constexpr std::size_t kStepsOfPlace = 2;
+  static constexpr std::size_t kWrittenAtOnce = 16;
 
   struct Place {
     std::uint32_t hash;
@@ -114,6 +115,10 @@ class StepLog {
     room_.steps_[size_] = step;
     ++size_;
     if (sum_ == 0) last_return_ = size_;
+  }
+  void write_again(std::size_t count) noexcept;
+  [[nodiscard]] std::uint32_t hash_of_now() const noexcept {
+    return static_cast<std::uint32_t>(((context_ ^ sum_ * 0xD6E8FEB86659FD93ULL) * 0x9E3779B97F4A7C15ULL) >> 32);
   }
   [[nodiscard]] static Place& place_of(Room& room, std::uint32_t hash) noexcept {
     return room.places_[hash * std::uint64_t{room.places()} >> 32];
