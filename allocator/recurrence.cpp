@@ -55,7 +55,7 @@ void Recurrence::look() noexcept {
 void Recurrence::look_far() noexcept {
   const std::uint64_t steps = far_.look(state_, steps_, followed_);
   const std::uint64_t least = steps + steps / 8;
-  if (least > log_.room() && want(least)) far_.rest(steps_, steps, followed_);
+  if (want_more(least)) far_.rest(steps_, steps, followed_);
 }
 
 void Recurrence::begin_learning() noexcept {
@@ -90,11 +90,8 @@ bool Recurrence::learn(StreamStep::Kind kind, const StreamStep::Of& block, const
   const StreamStep step(kind, block, splits);
   writes_ ? log_.write(step) : log_.pass(step);
   is_back_ = was_left_ && (std::exchange(was_followed_, false) ? goes_on_with(step) : log_.sum() == sum_where_left_);
-  known_ = 0;
-  if (unasked_ != 0)
-    --unasked_;
-  else if (writes_)
-    known_ = log_.find();
+  known_ = writes_ && unasked_ == 0 ? log_.find() : 0;
+  if (unasked_ != 0) --unasked_;
   if (is_back_ && known_ != 0 && knows_more_than_round()) is_back_ = false;
   return is_back_ || known_ != 0;
 }
@@ -161,7 +158,7 @@ void Recurrence::go_on() noexcept {
   if (!writes_) {
     // Of a longer round: it comes at least as many steps later.
     if (left_of_log_ > followed_of_log_ / kOftenLeft)
-      want_more(std::min(2 * (left_of_log_ + followed_of_log_), 4 * log_.room()));
+      static_cast<void>(want_more(std::min(2 * (left_of_log_ + followed_of_log_), 4 * log_.room())));
     unwritten_ += laps == 0 ? rest : round;
     if (unwritten_ >= round) begin_with_round();
   }

@@ -193,10 +193,8 @@ class Recurrence {
     if (steps > wanted_.load(std::memory_order_relaxed)) wanted_.store(steps, std::memory_order_relaxed);
     return true;
   }
-  // Of more than there is.
-  void want_more(std::size_t steps) noexcept {
-    if (steps > log_.room()) static_cast<void>(want(steps));
-  }
+  // The same, and false where there is as much.
+  bool want_more(std::size_t steps) noexcept { return steps > log_.room() && want(steps); }
   [[gnu::noinline]] void look() noexcept;
   void begin_learning() noexcept;
   void begin_log() noexcept;
@@ -248,7 +246,7 @@ class Recurrence {
   std::size_t unwritten_ = 0;          // steps that were followed since there was none
   std::uint64_t followed_of_log_ = 0;  // since it began, or a long round
   std::uint64_t left_of_log_ = 0;      // and those that were not
-  std::uint64_t left_at_ = kNever;     // from that step on
+  std::uint64_t left_at_ = kNever;     // when a round was left last
   // What is followed: from the end on again from `round_`. Part of what is written down.
   const StreamStep* round_ = nullptr;
   const StreamStep* end_ = nullptr;

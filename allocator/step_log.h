@@ -3,10 +3,10 @@
 // StepLog: the steps of a stream as they came, and where in them the stream was as it is now.
 //
 // Each step is written down with what led to it: the state of the stream, by the sum over the blocks that came and
-// went, and the kContext steps before. The last place at which these were the same as now is found in one look, by a
-// hash of both (a gear hash: what a step added is shifted out after kContext others). One place is kept for each hash,
-// and a later one takes it. What a place says is believed after a look at the log: so places of a log that is over may
-// stay, and cost no more than that look.
+// went, and the kContext steps before. The last place at which these were the same as now is found in one look (of
+// steps that were followed, the one before that), by a hash of both (a gear hash: what a step added is shifted out
+// after kContext others). One place is kept for each hash, and a later one takes it. What a place says is believed
+// after a look at the log: so places of a log that is over may stay, and cost no more than that look.
 //
 // Not thread-safe. O(1), but for what is said to be otherwise.
 
