@@ -70,7 +70,10 @@ double mean_share(long programs, std::uint64_t detours) {
 
 TEST(RoundsWithinRoundsTest, AreFollowedWhole) { EXPECT_GT(mean_share(scaled(200), 0), 0.995); }
 
-TEST(RoundsWithinRoundsTest, AreFollowedBetweenDetours) { EXPECT_GT(mean_share(scaled(200), 5), 0.985); }
+TEST(RoundsWithinRoundsTest, AreFollowedBetweenDetours) {
+  EXPECT_GT(mean_share(scaled(200), 5), 0.985);
+  EXPECT_GT(mean_share(scaled(200), 20), 0.96);
+}
 
 void round_of(FollowedHeap& heap, std::uint64_t detour) {
   std::vector<std::uint64_t> blocks;
@@ -113,6 +116,30 @@ TEST(RoundsWithinRoundsTest, WhatComesInPlaceOfARoundIsFollowedSoon) {
   for (int times = 0; times < 5; ++times) other_round();
   const Share share(heap);
   other_round();
+  EXPECT_EQ(share.now(), 1);
+  heap.free(kept);
+  heap.look();
+}
+
+// A round that is gone on with after each detour is none that the log was asked for.
+TEST(RoundsWithinRoundsTest, AnotherRoundIsFollowedSoonAfterManyDetours) {
+  FollowedHeap heap;
+  for (int times = 0; times < 30; ++times) round_of(heap, 0);
+  std::mt19937_64 random(4);
+  for (int times = 0; times < 100; ++times) {
+    std::vector<std::uint64_t> blocks;
+    for (std::uint64_t i = 0; i < 80; ++i) {
+      if (i % 5 == 2) heap.free(heap.allocate(500 * (200 + random() % 1000)));
+      if (i < 40)
+        blocks.push_back(heap.allocate(500 * (1 + i * 7 % 23)));
+      else
+        heap.free(blocks[i - 40]);
+    }
+  }
+  const std::uint64_t kept = heap.allocate(500);
+  for (int times = 0; times < 12; ++times) round_of(heap, 0);
+  const Share share(heap);
+  for (int times = 0; times < 5; ++times) round_of(heap, 0);
   EXPECT_EQ(share.now(), 1);
   heap.free(kept);
   heap.look();
