@@ -2,7 +2,6 @@
 // do not come again. They need nothing of others, and no driver.
 
 #include <cstddef>
-#include <optional>
 #include <utility>
 
 #include "allocator/page_placement.h"
@@ -12,15 +11,16 @@ namespace cistern {
 // False: `plan` would map handles, or take bytes of others where that may be had.
 bool PagePlacement::choose_own_bytes(OwnBytes& own) {
   const PageRequest& request = own.request;
-  Positions positions{own.position};
-  if (knows_hand_overs_) positions.back() = log_.position_among_all(request.stream);
-  if (const auto choice = choose_free_bytes(request, positions, own.fit)) {
-    own.choice = *choice;
-    if (choice->run != kNoRun) return true;  // which is the stream's own
-    return is_usable(choice->address, {request.sectors, request.stream, false});
+  if (knows_hand_overs_)
+    choose_free_bytes(request, Positions{own.position, log_.position_among_all(request.stream)}, own.choice, own.fit);
+  else
+    choose_free_bytes(request, {&own.position, 1}, own.choice, own.fit);
+  if (own.choice) {
+    if (own.choice.run != kNoRun) return true;  // which is the stream's own
+    return is_usable(own.choice.address, {request.sectors, request.stream, false});
   }
   if (!own.fit || is_worth_a_window(request)) return false;
-  own.choice = PlaceChoice::in(*own.fit);
+  own.choice = PlaceChoice::in(own.fit);
   return true;
 }
 
@@ -34,17 +34,18 @@ bool PagePlacement::has_room_for(const OwnBytes& own) const {
   return pieces <= kPiecesOfOwn && free_.has_room(pieces + kRunsOfBlock);
 }
 
-std::optional<OwnBytes> PagePlacement::find_own(const PageRequest& request) noexcept {
-  if (!is_open() || retires() || may_begin_retirement() || !log_.has_room()) return std::nullopt;
-  std::optional<OwnBytes> own(std::in_place, OwnBytes{request, {}, {}, log_.own_position(request.stream)});
+bool PagePlacement::find_own(OwnBytes& own) noexcept {
+  if (!is_open() || retires() || may_begin_retirement() || !log_.has_room()) return false;
+  const PageRequest& request = own.request;
+  own.position = log_.own_position(request.stream);
   // What is handed over once more is had without a look at the free runs, by who has the heap's lock.
-  if (find_hand_over(request).record != nullptr && log_.exact(own->position, request.sectors) == PlacementLog::kNone)
-    return std::nullopt;
-  log_.fetch(own->position, request.sectors);
+  if (find_hand_over(request).record != nullptr && log_.exact(own.position, request.sectors) == PlacementLog::kNone)
+    return false;
+  log_.fetch(own.position, request.sectors);
   catch_up();
-  if (!places_.has_room(1, most_places()) || !choose_own_bytes(*own) || !has_room_for(*own)) return std::nullopt;
-  if (log_.keeps(own->position)) places_.fetch(own->choice.address, request.sectors);
-  return own;
+  if (!places_.has_room(1, most_places()) || !choose_own_bytes(own) || !has_room_for(own)) return false;
+  if (log_.keeps(own.position)) places_.fetch(own.choice.address, request.sectors);
+  return true;
 }
 
 // As a plan's place_at and commit; there is room for all of it.

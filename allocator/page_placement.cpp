@@ -148,8 +148,8 @@ bool PagePlacement::is_usable_as_logged(const PageRequest& request, PlacementLog
 // First what a step that comes again takes unasked, so that it gets the same from here: its own place, or that of a
 // hand-over; then what came next, for a smaller one. Then also a place of its own that others had since: a step that
 // hands bytes to and fro comes to an end so, which makes no driver calls. None: the log has no place that can be had.
-PlacementLog::Number PagePlacement::choose_logged(const PageRequest& request, const Positions& positions) {
-  const std::span<const PlacementLog::Position> all = known_under(positions);
+PlacementLog::Number PagePlacement::choose_logged(const PageRequest& request,
+                                                  std::span<const PlacementLog::Position> all) {
   if (std::none_of(all.begin(), all.end(), [this](const auto& position) { return log_.keeps(position); }))
     return PlacementLog::kNone;
   for (const auto find : {&PlacementLog::exact, &PlacementLog::expected})
@@ -165,23 +165,29 @@ PlacementLog::Number PagePlacement::choose_logged(const PageRequest& request, co
   return PlacementLog::kNone;
 }
 
-// Nothing: no run holds the request, or `fit` does, which touches more whole pages than it needs.
-std::optional<PlaceChoice> PagePlacement::choose_free_bytes(const PageRequest& request, const Positions& positions,
-                                                            std::optional<TightFit>& fit) {
+// `choice` is none where no run holds the request, or `fit` does, which touches more whole pages than it needs.
+void PagePlacement::choose_free_bytes(const PageRequest& request, std::span<const PlacementLog::Position> positions,
+                                      PlaceChoice& choice, TightFit& fit) {
   const PageSize page = table_.page();
   const auto usable = [&](Sectors address) { return is_usable(address, request); };
-  if (const PlacementLog::Number logged = choose_logged(request, positions); logged != PlacementLog::kNone)
-    return PlaceChoice{log_.entry(logged).place.address, &PlacementCounts::logged, logged};
+  if (const PlacementLog::Number logged = choose_logged(request, positions); logged != PlacementLog::kNone) {
+    choice = {log_.entry(logged).place.address, &PlacementCounts::logged, logged};
+    return;
+  }
   if (request.sectors >= page.sectors() / 2)
-    if (const auto window = windows_.exact(request.sectors, request.stream, usable))
-      return PlaceChoice{*window, &PlacementCounts::windows};
+    if (const auto window = windows_.exact(request.sectors, request.stream, usable)) {
+      choice = {*window, &PlacementCounts::windows};
+      return;
+    }
   const int most = exact_fits_.are_rare(request.stream) ? kFewFits : kMostFits;
   fit = tight_fit(free_.by_size(), request.stream, request.sectors, page, most);
-  if (fit && fit->pages <= page.whole(request.sectors)) return PlaceChoice::in(*fit);
+  if (fit && fit.pages <= page.whole(request.sectors)) {
+    choice = PlaceChoice::in(fit);
+    return;
+  }
   if (!fit)
     if (const auto window = windows_.longer(request.sectors, request.stream, usable))
-      return PlaceChoice{*window, &PlacementCounts::windows};
-  return std::nullopt;
+      choice = {*window, &PlacementCounts::windows};
 }
 
 void PagePlacement::set_positions(PagePlan& plan) const {
@@ -193,15 +199,17 @@ void PagePlacement::set_positions(PagePlan& plan) const {
 void PagePlacement::choose_place(PagePlan& plan) {
   set_positions(plan);
   pass_over_hand_over(plan);
-  if (const auto choice = choose_free_bytes(plan.request, plan.positions, plan.fit)) return place_at(plan, *choice);
+  PlaceChoice choice;
+  choose_free_bytes(plan.request, known_under(plan.positions), choice, plan.fit);
+  if (choice) return place_at(plan, choice);
   if (is_worth_a_window(plan.request) && plan_window_of_parts(plan, false)) return;
-  if (plan.fit) return place_at(plan, PlaceChoice::in(*plan.fit));
+  if (plan.fit) return place_at(plan, PlaceChoice::in(plan.fit));
   plan_miss(plan);
 }
 
 // Whether sizes come again.
-void PagePlacement::note_fit(const PageRequest& request, const std::optional<TightFit>& fit) noexcept {
-  if (fit && request.sectors >= table_.page().sectors()) exact_fits_.found(request.stream, fit->is_exact);
+void PagePlacement::note_fit(const PageRequest& request, const TightFit& fit) noexcept {
+  if (fit && request.sectors >= table_.page().sectors()) exact_fits_.found(request.stream, fit.is_exact);
 }
 
 // What is known of places only saves calls: without host memory it is forgotten.

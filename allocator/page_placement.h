@@ -95,10 +95,10 @@ class PagePlacement {
   // Of a place where bytes of other streams were handed over, as they are now. Nothing: it is not known.
   [[nodiscard]] std::optional<PagePlan> plan_known(const PageRequest& request);
   [[nodiscard]] PagePlan plan(const PageRequest& request);
-  // page_fit.cpp: what `plan` would say, if that is free bytes of the request's own stream, where no handle has to be
-  // mapped; nothing: it is something else, or there is no room for it. And `take_own` takes them, if nothing happened
-  // meanwhile. Neither takes host memory.
-  [[nodiscard]] std::optional<OwnBytes> find_own(const PageRequest& request) noexcept;
+  // page_fit.cpp: what `plan` would say of own.request, if that is free bytes of the request's own stream, where no
+  // handle has to be mapped. False, with `own` of no use: it is something else, or there is no room for it. And
+  // `take_own` takes them, if nothing happened meanwhile. Neither takes host memory.
+  [[nodiscard]] bool find_own(OwnBytes& own) noexcept;
   KnownPlaces::Number take_own(const OwnBytes& own, bool moves_peak) noexcept;
   // `moves_peak`: as of `take`.
   PagedBlock commit(PagePlan& plan, bool moves_peak = true);
@@ -248,16 +248,17 @@ class PagePlacement {
   void let_out(PagePlan& plan);
   void choose_place(PagePlan& plan);
   [[nodiscard]] bool is_usable_as_logged(const PageRequest& request, PlacementLog::Number number) const;
-  [[nodiscard]] PlacementLog::Number choose_logged(const PageRequest& request, const Positions& positions);
-  [[nodiscard]] std::optional<PlaceChoice> choose_free_bytes(const PageRequest& request, const Positions& positions,
-                                                             std::optional<TightFit>& fit);
+  [[nodiscard]] PlacementLog::Number choose_logged(const PageRequest& request,
+                                                   std::span<const PlacementLog::Position> all);
+  void choose_free_bytes(const PageRequest& request, std::span<const PlacementLog::Position> positions,
+                         PlaceChoice& choice, TightFit& fit);
   [[nodiscard]] bool choose_own_bytes(OwnBytes& own);
   void pass_over_hand_over(const PagePlan& plan);
   [[nodiscard]] bool is_worth_a_window(const PageRequest& request) const;
   void place_at(PagePlan& plan, const PlaceChoice& choice);
   void take(PagePlan& plan, Sectors address, Sectors sectors);
   void take_of(PagePlan& plan, RunNumber run, Sectors address, Sectors end);
-  void note_fit(const PageRequest& request, const std::optional<TightFit>& fit) noexcept;
+  void note_fit(const PageRequest& request, const TightFit& fit) noexcept;
   void note(const PagePlan& plan, const LoggedPlace& place, KnownPlaces::Number known) noexcept;
   // Who was served where, and what the log said about it.
   struct Told {

@@ -6,7 +6,6 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <vector>
 
 #include "allocator/free_run.h"
@@ -41,17 +40,19 @@ struct PlaceChoice {
   PlacementLog::Number logged = PlacementLog::kNone;  // the log's entry; none: it did not say so
   RunNumber run = kNoRun;                             // that it lies in, at home
 
+  [[nodiscard]] explicit operator bool() const { return count != nullptr; }
   [[nodiscard]] static PlaceChoice in(const TightFit& fit) {
     return {fit.address, &PlacementCounts::fits, PlacementLog::kNone, fit.run};
   }
 };
 
-// Free bytes of the request's own stream, which nobody has taken yet: as long as nothing else happens.
+// Free bytes of the request's own stream, which nobody has taken yet: as long as nothing else happens. Filled where it
+// lies, for a processor waits long for a copy of what it wrote piece by piece a moment ago.
 struct OwnBytes {
   PageRequest request;
-  PlaceChoice choice;
-  std::optional<TightFit> fit;      // as of a plan
-  PlacementLog::Position position;  // of the log
+  PlaceChoice choice{};
+  TightFit fit{};                     // as of a plan
+  PlacementLog::Position position{};  // of the log
 };
 
 enum class PlanKind : std::uint8_t {
@@ -78,7 +79,7 @@ struct PagePlan {
   Sectors logged_sectors = 0;                         // of it
   bool is_exact = false;                              // it was of a request of this size
   // Of the free runs, what held it; none: none did, or they were not asked.
-  std::optional<TightFit> fit;
+  TightFit fit;
   bool is_at_home = false;    // it lies in a free run: its bytes are at home there
   bool exceeds_peak = false;  // memory is created beyond what was ever live
   bool keeps_exact = false;   // the gather becomes a window of this size

@@ -135,6 +135,7 @@ Sectors PageTable::at_home(Sectors address) const {
 }
 
 bool PageTable::covers_any(Sectors address, Sectors count) const {
+  if (count < page_.sectors()) return false;
   const Sectors end = address + count;
   for (Sectors at = address; at < end;) {
     const Sectors mapped = mapping_begin(at);

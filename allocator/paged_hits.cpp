@@ -98,14 +98,16 @@ Block* StreamHits::fit_paged_block(StreamHeap& heap, std::size_t bytes) noexcept
   if (heap.lacks_addresses || decays_) return nullptr;
   PagePlacement& placement = paged_->placement;
   const Sectors sectors = PagedMemory::sectors_for(policy_.round(bytes));
-  const PageRequest request{sectors, heap.paged_stream, true};
+  OwnBytes own;  // filled one by one: see there
+  own.request.sectors = sectors;
+  own.request.stream = heap.paged_stream;
+  const PageRequest& request = own.request;
   if (const PlacementLog::Number larger = placement.find_larger(request); larger != PlacementLog::kNone)
     return take_pages(heap, placement.logged_place(larger).address, sectors, bytes,
                       [&] { return placement.take_part(larger, request, one_stream_serves_); });
-  const std::optional<OwnBytes> own = placement.find_own(request);
-  if (!own) return nullptr;
-  return take_pages(heap, own->choice.address, sectors, bytes,
-                    [&] { return placement.take_own(*own, one_stream_serves_); });
+  if (!placement.find_own(own)) return nullptr;
+  return take_pages(heap, own.choice.address, sectors, bytes,
+                    [&] { return placement.take_own(own, one_stream_serves_); });
 }
 
 Block* StreamHits::take_paged_step(StreamHeap& heap, const StreamStep& step) noexcept {

@@ -74,13 +74,12 @@ void look_at(RunNumber number, Range run, Sectors sectors, PageSize page, std::o
 
 }  // namespace
 
-std::optional<TightFit> tight_fit(const RunsBySize& runs, StreamNumber stream, Sectors sectors, PageSize page,
-                                  int most) {
+TightFit tight_fit(const RunsBySize& runs, StreamNumber stream, Sectors sectors, PageSize page, int most) {
   std::optional<Best> best;
-  std::optional<TightFit> exact;
+  TightFit exact;
   runs.for_each_from(stream, sectors, [&](RunNumber number, const RunNode& free) {
     if (free.sectors == sectors) {
-      exact = TightFit{free.address, 0, true, number};
+      exact = {free.address, 0, number, true};
       return false;
     }
     const bool is_last = --most == 0;
@@ -96,8 +95,8 @@ std::optional<TightFit> tight_fit(const RunsBySize& runs, StreamNumber stream, S
     return !is_last;
   });
   if (exact) return exact;
-  if (!best) return std::nullopt;
-  return TightFit{best->begin, best->pages, false, best->run};
+  if (!best) return {};
+  return {best->begin, best->pages, best->run, false};
 }
 
 }  // namespace cistern

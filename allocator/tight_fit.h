@@ -6,7 +6,6 @@
 // Thread safety: a function of its arguments. Complexity: O(log n).
 
 #include <cstdint>
-#include <optional>
 
 #include "allocator/free_run.h"
 #include "allocator/page_size.h"
@@ -17,8 +16,10 @@ namespace cistern {
 struct TightFit {
   Sectors address = 0;
   std::int64_t pages = 0;  // wholly free ones that it touches; 0 where a run is used up
+  RunNumber run = kNoRun;  // that it is in; none: no run holds the request
   bool is_exact = false;   // a run is of just that size
-  RunNumber run = kNoRun;  // that it is in
+
+  [[nodiscard]] explicit operator bool() const { return run != kNoRun; }
 };
 
 // So many runs are looked at: mostly one of them serves as well as any larger one, and there may be hundreds.
@@ -28,8 +29,8 @@ inline constexpr int kFewFits = 1;
 
 // Of the stream's: a run of just that size, lowest address first; else, of the `most` smallest runs that hold the
 // request, at an end of a run or at its first or last page edge, the fewest whole pages, then the fewest fragments
-// left, the smallest run, the lowest address. Nothing: no run holds it. Requires: most > 0.
-[[nodiscard]] std::optional<TightFit> tight_fit(const RunsBySize& runs, StreamNumber stream, Sectors sectors,
-                                                PageSize page, int most = kMostFits);
+// left, the smallest run, the lowest address. Requires: most > 0.
+[[nodiscard]] TightFit tight_fit(const RunsBySize& runs, StreamNumber stream, Sectors sectors, PageSize page,
+                                 int most = kMostFits);
 
 }  // namespace cistern

@@ -134,10 +134,11 @@ int fits_without_host_memory(std::size_t log_entries, bool commits_without) {
     {
       const HostMemoryIsGone none;
       const int refused = testing_host::refused_requests;
-      const auto own = placement.find_own(request);
-      if (own) live.push_back(placement.block_at(placement.take_own(*own, true)));
+      OwnBytes own{.request = request};
+      const bool is_found = placement.find_own(own);
+      if (is_found) live.push_back(placement.block_at(placement.take_own(own, true)));
       EXPECT_EQ(testing_host::refused_requests, refused) << "request " << round;
-      if (own) {
+      if (is_found) {
         ++fits;
         continue;
       }
@@ -188,9 +189,9 @@ TEST(NoHostMemoryPlacementTest, RequestsThatTheLogDoesNotKnowTakeNoHostMemoryWhi
       continue;
     }
     const HostMemoryIsGone none;
-    const auto own = placement.find_own(request);
-    ASSERT_TRUE(own) << "at " << i;
-    live.push_back(placement.block_at(placement.take_own(*own, true)));
+    OwnBytes own{.request = request};
+    ASSERT_TRUE(placement.find_own(own)) << "at " << i;
+    live.push_back(placement.block_at(placement.take_own(own, true)));
   }
   EXPECT_LT(testing_host::mapped_pages() - before, 100);
   EXPECT_NO_THROW(placement.audit());

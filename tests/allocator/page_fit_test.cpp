@@ -24,15 +24,16 @@ class PageFitTest : public PlacementCase {
     placement.settle(block);
   }
   [[nodiscard]] bool fits(Sectors sectors, StreamNumber stream = 0) {
-    return placement_.find_own({sectors, stream}).has_value();
+    OwnBytes own{.request = {sectors, stream}};
+    return placement_.find_own(own);
   }
 };
 
 TEST_F(PageFitTest, ARequestGetsFreeBytesOfItsStream) {
   const PagedBlock kept = allocate(20);
-  const auto own = placement_.find_own({30, 0});
-  ASSERT_TRUE(own);
-  const PagedBlock block = placement_.block_at(placement_.take_own(*own, true));
+  OwnBytes own{.request = {30, 0}};
+  ASSERT_TRUE(placement_.find_own(own));
+  const PagedBlock block = placement_.block_at(placement_.take_own(own, true));
   EXPECT_EQ(block.address, kept.address + 20);
   EXPECT_EQ(runs(), (std::vector<FreeRun>{{kept.address + 50, 78, 0}}));
   release(block);
@@ -89,14 +90,14 @@ TEST_F(PageFitTest, APlaceThatNobodyKnowsIsTakenAgainBeforeItIsLookedAt) {
       live.pop_back();
     }
     const PageRequest request{1 + static_cast<Sectors>(random() % 50), 0};
-    const auto own = placement.find_own(request);
-    if (!own) {
+    OwnBytes own{.request = request};
+    if (!placement.find_own(own)) {
       PagePlan plan = placement.plan(request);
       ASSERT_TRUE(plan.gather.empty() || carry_out(plan.gather, driver_));
       live.push_back(placement.commit(plan));
       continue;
     }
-    live.push_back(placement.block_at(placement.take_own(*own, true)));
+    live.push_back(placement.block_at(placement.take_own(own, true)));
     const PagedBlock block = live.back();
     if (placement.place(block.known).is_named) continue;
     ++unnamed;

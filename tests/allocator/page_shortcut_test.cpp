@@ -179,9 +179,11 @@ TEST_F(PageShortcutTest, BytesThatAreHandedOverAgainAreNotLookedForInFreeRuns) {
   release(allocate(60, 0));
   const PagedBlock last = allocate(60, 1);
   release(last);
-  EXPECT_FALSE(placement_.find_own({60, 0}));
+  OwnBytes known{.request = {60, 0}};
+  EXPECT_FALSE(placement_.find_own(known));
   EXPECT_TRUE(placement_.place(last.known).is_changed);
-  EXPECT_FALSE(placement_.find_own({50, 0}));
+  OwnBytes other{.request = {50, 0}};
+  EXPECT_FALSE(placement_.find_own(other));
   EXPECT_FALSE(placement_.place(last.known).is_changed) << "another request is";
 }
 
@@ -295,10 +297,10 @@ TEST_F(PageShortcutTest, ItChangesNoDecision) {
         if (block) ++known;
         if (!block) block = take_part(request);
         while (!block && request.may_take_others) {
-          const auto own = placement_.find_own(request);
-          if (!own) break;
+          OwnBytes own{.request = request};
+          if (!placement_.find_own(own)) break;
           ++fitted;
-          if (given_up() % 4 != 0) block = placement_.block_at(placement_.take_own(*own, true));
+          if (given_up() % 4 != 0) block = placement_.block_at(placement_.take_own(own, true));
         }
         while (!block) {
           auto again = placement_.plan_known(request);
@@ -365,9 +367,13 @@ TEST_F(PageShortcutTest, ASampleOfStatesChangesNoDecisionAndFindsWhatComesAgain)
   const auto allocate_both = [&](const PageRequest& request) {
     std::optional<PagedBlock> block = quick.take_known(request);
     known += block ? 1 : 0;
-    auto own = block ? std::nullopt : quick.find_own(request);
-    if (own && given_up() % 4 == 0) own = quick.find_own(request);
-    if (own) block = quick.block_at(quick.take_own(*own, true));
+    OwnBytes own{.request = request};
+    bool is_own = !block && quick.find_own(own);
+    if (is_own && given_up() % 4 == 0) {
+      own = {.request = request};
+      is_own = quick.find_own(own);
+    }
+    if (is_own) block = quick.block_at(quick.take_own(own, true));
     if (auto handed = block ? std::nullopt : quick.plan_known(request)) block = quick.commit(*handed);
     if (!block) block = place(quick, quick_driver, request);
     const PagedBlock other = place(plain, plain_driver, request);

@@ -30,7 +30,7 @@ std::optional<TightFit> plain_tight_fit(std::vector<FreeRun> runs, Sectors secto
   if (runs.size() > static_cast<std::size_t>(most)) runs.resize(static_cast<std::size_t>(most));
   std::optional<std::tuple<std::int64_t, int, Sectors, Sectors>> best;
   for (const FreeRun& run : runs) {
-    if (run.sectors == sectors) return TightFit{run.address, 0, true};
+    if (run.sectors == sectors) return TightFit{.address = run.address, .is_exact = true};
     for (const Sectors begin :
          {run.address, run.end() - sectors, page.up(run.address), page.down(run.end()) - sectors}) {
       if (begin < run.address || begin + sectors > run.end()) continue;
@@ -42,7 +42,7 @@ std::optional<TightFit> plain_tight_fit(std::vector<FreeRun> runs, Sectors secto
     }
   }
   if (!best) return std::nullopt;
-  return TightFit{std::get<3>(*best), std::get<0>(*best)};
+  return TightFit{.address = std::get<3>(*best), .pages = std::get<0>(*best)};
 }
 
 }  // namespace cistern

@@ -51,11 +51,10 @@ std::optional<TightFit> tight_fit(const Runs& runs, Sectors sectors, int most, b
     by_size.provide_bins(kStream);
     for (const RunNumber number : more) by_size.remove(number);
   }
-  const auto fit = cistern::tight_fit(by_size, kStream, sectors, kPageOf8, most);
-  if (fit) {
-    EXPECT_GE(fit->address, nodes[fit->run].address) << "it is in that run";
-    EXPECT_LE(fit->address + sectors, nodes[fit->run].end());
-  }
+  const TightFit fit = cistern::tight_fit(by_size, kStream, sectors, kPageOf8, most);
+  if (!fit) return std::nullopt;
+  EXPECT_GE(fit.address, nodes[fit.run].address) << "it is in that run";
+  EXPECT_LE(fit.address + sectors, nodes[fit.run].end());
   return fit;
 }
 std::optional<TightFit> tight_fit(const Runs& runs, Sectors sectors, int most = kMostFits) {

@@ -162,12 +162,12 @@ class Program {
   void compare_fit(Runs own, StreamNumber stream) {
     const Sectors sectors = 1 + static_cast<Sectors>(asked_++ % 40);
     const int most = asked_ % 3 == 0 ? kFewFits : kMostFits;
-    const auto found = tight_fit(runs_.by_size(), stream, sectors, kPageOf8, most);
+    const TightFit found = tight_fit(runs_.by_size(), stream, sectors, kPageOf8, most);
     const auto expected = plain_tight_fit(std::move(own), sectors, kPageOf8, most);
-    require(found.has_value() == expected.has_value(), "whether a run holds a request");
+    require(static_cast<bool>(found) == expected.has_value(), "whether a run holds a request");
     if (!found) return;
     require(
-        found->address == expected->address && found->pages == expected->pages && found->is_exact == expected->is_exact,
+        found.address == expected->address && found.pages == expected->pages && found.is_exact == expected->is_exact,
         "where a request fits best");
   }
 
