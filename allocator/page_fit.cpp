@@ -2,7 +2,6 @@
 // do not come again. They need nothing of others, and no driver.
 
 #include <cstddef>
-#include <utility>
 
 #include "allocator/page_placement.h"
 
@@ -11,11 +10,12 @@ namespace cistern {
 // False: `plan` would map handles, or take bytes of others where that may be had.
 bool PagePlacement::choose_own_bytes(OwnBytes& own) {
   const PageRequest& request = own.request;
-  if (knows_hand_overs_)
-    choose_free_bytes(request, Positions{own.position, log_.position_among_all(request.stream)}, own.choice, own.fit);
-  else
-    choose_free_bytes(request, {&own.position, 1}, own.choice, own.fit);
-  if (own.choice) {
+  const auto choose = [&](std::span<const PlacementLog::Position> positions) {
+    return choose_free_bytes(request, positions, own.choice, own.fit);
+  };
+  const bool is_chosen = knows_hand_overs_ ? choose(Positions{own.position, log_.position_among_all(request.stream)})
+                                           : choose({&own.position, 1});
+  if (is_chosen) {
     if (own.choice.run != kNoRun) return true;  // which is the stream's own
     return is_usable(own.choice.address, {request.sectors, request.stream, false});
   }

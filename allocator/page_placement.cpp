@@ -165,29 +165,30 @@ PlacementLog::Number PagePlacement::choose_logged(const PageRequest& request,
   return PlacementLog::kNone;
 }
 
-// `choice` is none where no run holds the request, or `fit` does, which touches more whole pages than it needs.
-void PagePlacement::choose_free_bytes(const PageRequest& request, std::span<const PlacementLog::Position> positions,
+// False: no run holds the request, or `fit` does, which touches more whole pages than it needs.
+bool PagePlacement::choose_free_bytes(const PageRequest& request, std::span<const PlacementLog::Position> positions,
                                       PlaceChoice& choice, TightFit& fit) {
   const PageSize page = table_.page();
   const auto usable = [&](Sectors address) { return is_usable(address, request); };
   if (const PlacementLog::Number logged = choose_logged(request, positions); logged != PlacementLog::kNone) {
     choice = {log_.entry(logged).place.address, &PlacementCounts::logged, logged};
-    return;
+    return true;
   }
   if (request.sectors >= page.sectors() / 2)
     if (const auto window = windows_.exact(request.sectors, request.stream, usable)) {
       choice = {*window, &PlacementCounts::windows};
-      return;
+      return true;
     }
   const int most = exact_fits_.are_rare(request.stream) ? kFewFits : kMostFits;
   fit = tight_fit(free_.by_size(), request.stream, request.sectors, page, most);
   if (fit && fit.pages <= page.whole(request.sectors)) {
     choice = PlaceChoice::in(fit);
-    return;
+    return true;
   }
-  if (!fit)
-    if (const auto window = windows_.longer(request.sectors, request.stream, usable))
-      choice = {*window, &PlacementCounts::windows};
+  if (fit) return false;
+  const auto window = windows_.longer(request.sectors, request.stream, usable);
+  if (window) choice = {*window, &PlacementCounts::windows};
+  return window.has_value();
 }
 
 void PagePlacement::set_positions(PagePlan& plan) const {
@@ -200,8 +201,7 @@ void PagePlacement::choose_place(PagePlan& plan) {
   set_positions(plan);
   pass_over_hand_over(plan);
   PlaceChoice choice;
-  choose_free_bytes(plan.request, known_under(plan.positions), choice, plan.fit);
-  if (choice) return place_at(plan, choice);
+  if (choose_free_bytes(plan.request, known_under(plan.positions), choice, plan.fit)) return place_at(plan, choice);
   if (is_worth_a_window(plan.request) && plan_window_of_parts(plan, false)) return;
   if (plan.fit) return place_at(plan, PlaceChoice::in(plan.fit));
   plan_miss(plan);

@@ -96,8 +96,9 @@ class PagePlacement {
   [[nodiscard]] std::optional<PagePlan> plan_known(const PageRequest& request);
   [[nodiscard]] PagePlan plan(const PageRequest& request);
   // page_fit.cpp: what `plan` would say of own.request, if that is free bytes of the request's own stream, where no
-  // handle has to be mapped. False, with `own` of no use: it is something else, or there is no room for it. And
-  // `take_own` takes them, if nothing happened meanwhile. Neither takes host memory.
+  // handle has to be mapped. False, with `own` of no use: it is something else, or there is no room for it. Requires:
+  // nothing of `own` was filled before. And `take_own` takes them, if nothing happened meanwhile. Neither takes host
+  // memory.
   [[nodiscard]] bool find_own(OwnBytes& own) noexcept;
   KnownPlaces::Number take_own(const OwnBytes& own, bool moves_peak) noexcept;
   // `moves_peak`: as of `take`.
@@ -250,8 +251,8 @@ class PagePlacement {
   [[nodiscard]] bool is_usable_as_logged(const PageRequest& request, PlacementLog::Number number) const;
   [[nodiscard]] PlacementLog::Number choose_logged(const PageRequest& request,
                                                    std::span<const PlacementLog::Position> all);
-  void choose_free_bytes(const PageRequest& request, std::span<const PlacementLog::Position> positions,
-                         PlaceChoice& choice, TightFit& fit);
+  [[nodiscard]] bool choose_free_bytes(const PageRequest& request, std::span<const PlacementLog::Position> positions,
+                                       PlaceChoice& choice, TightFit& fit);
   [[nodiscard]] bool choose_own_bytes(OwnBytes& own);
   void pass_over_hand_over(const PagePlan& plan);
   [[nodiscard]] bool is_worth_a_window(const PageRequest& request) const;

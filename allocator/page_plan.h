@@ -40,7 +40,6 @@ struct PlaceChoice {
   PlacementLog::Number logged = PlacementLog::kNone;  // the log's entry; none: it did not say so
   RunNumber run = kNoRun;                             // that it lies in, at home
 
-  [[nodiscard]] explicit operator bool() const { return count != nullptr; }
   [[nodiscard]] static PlaceChoice in(const TightFit& fit) {
     return {fit.address, &PlacementCounts::fits, PlacementLog::kNone, fit.run};
   }

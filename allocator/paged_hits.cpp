@@ -98,7 +98,7 @@ Block* StreamHits::fit_paged_block(StreamHeap& heap, std::size_t bytes) noexcept
   if (heap.lacks_addresses || decays_) return nullptr;
   PagePlacement& placement = paged_->placement;
   const Sectors sectors = PagedMemory::sectors_for(policy_.round(bytes));
-  OwnBytes own;  // filled one by one: see there
+  OwnBytes own;  // filled field by field: its request would be copied otherwise
   own.request.sectors = sectors;
   own.request.stream = heap.paged_stream;
   const PageRequest& request = own.request;
