@@ -1,6 +1,6 @@
 #include "allocator/heap_mutex.h"
 
-#include "allocator/stream_hits.h"
+#include "allocator/stream_walks.h"
 
 #include <algorithm>
 #include <cstdint>

@@ -7,7 +7,7 @@
 // has the heap's has, too; several take turns, but not with frees that stand or are left, and with steps that are
 // followed.
 
-#include "allocator/stream_hits.h"
+#include "allocator/stream_walks.h"
 
 #include <algorithm>
 #include <atomic>

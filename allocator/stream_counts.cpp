@@ -1,6 +1,6 @@
 // Streams that share a ledger with others of their thread: how they count, and when they begin and end to.
 
-#include "allocator/stream_hits.h"
+#include "allocator/stream_walks.h"
 
 #include <algorithm>
 #include <mutex>

@@ -1,4 +1,4 @@
-#include "allocator/stream_hits.h"
+#include "allocator/stream_walks.h"
 
 #include <cinttypes>
 #include <cstdio>

@@ -10,7 +10,7 @@
 #include <mutex>
 #include <utility>
 
-#include "allocator/stream_hits.h"
+#include "allocator/stream_walks.h"
 
 namespace cistern {
 namespace {

@@ -1,7 +1,7 @@
 // Turns of the block that stands, which another stream uses each time (StandingUse): with the lock of the block's
 // stream alone. They take the place of the walks of stream_waits.cpp, which are told as soon as anything else happens.
 
-#include "allocator/stream_hits.h"
+#include "allocator/stream_walks.h"
 
 #include <cstdint>
 #include <memory>

@@ -4,8 +4,8 @@
 // the heap's lock, and with that every free that waits is handed over and counted first. So has a request in paged
 // memory as long as any free waits, where it may have to claim that: unless the log knows a place for it.
 
-#include "allocator/stream_hits.h"
 #include "allocator/stream_locks.h"
+#include "allocator/stream_walks.h"
 
 #include <array>
 #include <cassert>
