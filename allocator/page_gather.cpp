@@ -67,7 +67,7 @@ std::int64_t PagePlacement::pages_before_gathering(const PageRequest& request) c
 // Small requests create some pages at once: a set-access for each would cost more than they are.
 std::int64_t PagePlacement::with_growth(const PageRequest& request, std::int64_t pages) const {
   const std::int64_t all = table_.pages();
-  if (request.sectors >= table_.page().sectors(8)) return pages;
+  if (!request.may_create_ahead || request.sectors >= table_.page().sectors(8)) return pages;
   const std::int64_t share = std::max(all / 512, std::min<std::int64_t>(4, all / 64));
   return std::max(pages, std::min({share, page_limit_ - all, std::int64_t{64}}));
 }
@@ -200,7 +200,7 @@ void PagePlacement::plan_miss(PagePlan& plan) {
   plan.keeps_length = true;
   if (tail > 0) take(plan, end - tail, tail);
   add_donors(plan, donors);
-  if (created > 0) add_new(plan, with_growth(request, created), true);
+  if (created > 0) add_new(plan, with_growth(request, created), request.may_create_ahead);
   set_addresses(plan, tail > 0);
   plan.address = plan.gather.address - tail;
   ++counts_.misses;

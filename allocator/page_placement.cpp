@@ -317,10 +317,10 @@ void PagePlacement::begin_peaks() noexcept {
   for (Turnover& turnover : turnover_) turnover.peak = turnover.live;
 }
 
-Sectors PagePlacement::sum_of_peaks() const noexcept {
-  Sectors sum = 0;
-  for (const Turnover& turnover : turnover_) sum += turnover.peak;
-  return sum;
+std::int64_t PagePlacement::pages_of_peaks() const noexcept {
+  std::int64_t pages = 0;
+  for (const Turnover& turnover : turnover_) pages += table_.page().covering(turnover.peak);
+  return pages;
 }
 
 void PagePlacement::audit(Sectors live, std::int64_t blocks, const PlacementLog::Key& state) const {

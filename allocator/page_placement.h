@@ -191,7 +191,8 @@ class PagePlacement {
     const auto index = static_cast<std::size_t>(stream);
     if (index < turnover_.size()) turnover_[index].peak = 0;
   }
-  [[nodiscard]] Sectors sum_of_peaks() const noexcept;
+  // Pages for what each had at most, if none had others' bytes.
+  [[nodiscard]] std::int64_t pages_of_peaks() const noexcept;
   [[nodiscard]] Sectors peak_live() const { return peak_live_; }
 
   // page_retirement.cpp: mappings that nobody uses go, when there are many for the memory that they show. The caller

@@ -22,6 +22,8 @@ struct PageRequest {
   StreamNumber stream = 0;
   // Free bytes of other streams may serve it: its stream can wait for theirs.
   bool may_take_others = true;
+  // Where it creates memory, it may create some for later ones, too.
+  bool may_create_ahead = true;
 };
 
 // How requests were served.

@@ -6,9 +6,9 @@
 // to rest. Streams whose steps vary, and that run side by side, have each other's bytes for ever: the one that lost
 // some takes others in their place. They part where many requests of a round had bytes of others although memory hardly
 // grew; and where what each had live at most, at its own time, would all fit in the memory that there is, so that
-// nothing is saved. From then on memory may be created up to an eighth beyond what was ever live. Streams of which many
-// requests have others' bytes even so come together again, and part twice as late the next time. What was measured is
-// in decision 33. Complexity: O(1). Not thread-safe: the heap's lock is held.
+// nothing is saved, or is little. From then on memory may be created up to an eighth beyond what was ever live, or up
+// to that little. Streams of which many requests have others' bytes even so come together again, and part twice as late
+// the next time. What was measured is in decision 33. Complexity: O(1). Not thread-safe: the heap's lock is held.
 
 #include <algorithm>
 #include <cstdint>
@@ -29,25 +29,27 @@ class StreamParting {
     return ++requests_ >= kRequests;
   }
   // The round is over: there are so many pages, and what streams had live came up to `peaks` in all, each at its own
-  // time. The next begins.
-  void end_round(std::int64_t pages, std::int64_t peaks) noexcept {
+  // time; `little` are too few for anybody to want them. The next begins.
+  void end_round(std::int64_t pages, std::int64_t peaks, std::int64_t little) noexcept {
     if (are_apart_)
       judge_parting();
-    else if (may_part(pages, peaks) && --rounds_left_ == 0)
+    else if (may_part(pages, peaks, little) && --rounds_left_ == 0)
       part(pages);
     begin_round(pages);
   }
   [[nodiscard]] bool are_apart() const noexcept { return are_apart_; }
-  // So many pages there may be before others' bytes are had, if so many were ever live. Requires: they are apart.
-  [[nodiscard]] std::int64_t most_pages(std::int64_t live) const noexcept {
-    return std::max(pages_when_parted_, live + live / 8);
+  // So many pages there may be before others' bytes are had, if so many were ever live. `little` as above. Requires:
+  // they are apart.
+  [[nodiscard]] std::int64_t most_pages(std::int64_t live, std::int64_t little) const noexcept {
+    return std::max({pages_when_parted_, live + live / 8, little});
   }
   // Memory is shared anew, and comes anew.
   void come_together() noexcept { *this = StreamParting(); }
 
  private:
-  [[nodiscard]] bool may_part(std::int64_t pages, std::int64_t peaks) const noexcept {
-    return had_others_ >= kMany && pages <= pages_before_ + pages_before_ / 256 && peaks <= pages + pages / 32;
+  [[nodiscard]] bool may_part(std::int64_t pages, std::int64_t peaks, std::int64_t little) const noexcept {
+    return had_others_ >= kMany && pages <= pages_before_ + pages_before_ / 256 &&
+           peaks <= std::max(pages + pages / 32, little);
   }
   void part(std::int64_t pages) noexcept {
     are_apart_ = true;

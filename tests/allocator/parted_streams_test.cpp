@@ -207,12 +207,90 @@ TEST_F(PartedStreams, AnOptionThatForbidsItBringsThemTogether) {
   EXPECT_FALSE(are_apart());
 }
 
+// Many streams that one thread serves in turn, two blocks each time, which is all that ever lives: alone each needs a
+// page, and together they need one.
+class PartedTurns : public ::testing::Test {
+ protected:
+  static constexpr std::size_t kPage = 2 * kMega;
+  static constexpr std::size_t kDevicePages = 40 * kKibi;
+  static constexpr int kTurns = 10'000;  // two rounds of requests until streams may part, and more
+
+  ~PartedTurns() override { allocator_.check(); }
+
+  void make_streams(std::size_t count) {
+    while (streams_.size() < count) streams_.push_back(driver_.create_stream());
+  }
+  void turn(int turns) {
+    for (int i = 0; i < turns; ++i) {
+      const StreamHandle stream = streams_[static_cast<std::size_t>(i) % streams_.size()];
+      void* const first = allocator_.allocate(4 * kKibi, stream);
+      void* const second = allocator_.allocate(8 * kKibi, stream);
+      allocator_.deallocate(first);
+      allocator_.deallocate(second);
+    }
+  }
+  [[nodiscard]] bool are_apart() {
+    const std::vector<StreamStats> all = allocator_.stream_stats();
+    return std::any_of(all.begin(), all.end(), [](const StreamStats& stats) { return stats.stands_alone; });
+  }
+  [[nodiscard]] std::int64_t hand_overs() {
+    std::int64_t all = 0;
+    for (const HandOverStats& stats : allocator_.hand_over_stats()) all += stats.hand_overs;
+    return all;
+  }
+  [[nodiscard]] std::uint64_t calls() {
+    std::uint64_t all = 0;
+    for (const auto& [name, count] : driver_.calls_by_name())
+      if (name.starts_with("cuMem") || name.starts_with("cuEvent")) all += count;
+    return all;
+  }
+  [[nodiscard]] std::size_t pages() {
+    return static_cast<std::size_t>(allocator_.memory_stats().reserved_bytes.all.current) / kPage;
+  }
+
+  SimulatedDriver driver_{{.capacity_bytes = kDevicePages * kPage, .backing = Backing::none}};
+  CachingAllocator allocator_{
+      {.driver = &driver_.api(), .options = AllocatorOptions::parse("oom_dump:off,policy:paged")}};
+  std::vector<StreamHandle> streams_;
+};
+
+// Nothing is created ahead for them, either.
+TEST_F(PartedTurns, HaveAPageEachWhereThatIsLittle) {
+  make_streams(100);
+  turn(kTurns);
+  EXPECT_TRUE(are_apart());
+  const std::int64_t before = hand_overs();
+  const std::uint64_t calls_before = calls();
+  turn(1000);
+  EXPECT_EQ(hand_overs(), before);
+  EXPECT_EQ(calls(), calls_before);
+  EXPECT_GT(pages(), 90U);
+  EXPECT_LE(pages(), 100U);
+}
+
+TEST_F(PartedTurns, ShareWhereThatIsMore) {
+  make_streams(kDevicePages / 256 + 20);
+  turn(3 * kTurns);
+  EXPECT_FALSE(are_apart());
+  EXPECT_LE(pages(), 2U);
+}
+
+TEST_F(PartedTurns, ShareWhereOfTheLimitThatIsMore) {
+  allocator_.set_memory_fraction(0.25);
+  make_streams(kDevicePages / 256 / 4 + 20);
+  turn(kTurns);
+  EXPECT_FALSE(are_apart());
+  allocator_.set_memory_fraction(1);
+  turn(kTurns);
+  EXPECT_TRUE(are_apart());
+}
+
 struct HeapWithPeaks : DeviceAllocator {
   using DeviceAllocator::DeviceAllocator;
-  // What streams came up to, in bytes.
+  // Pages for what streams came up to.
   [[nodiscard]] std::int64_t peaks() {
     const Section section(*this);
-    return paged_->placement.sum_of_peaks() * kSectorBytes;
+    return paged_->placement.pages_of_peaks();
   }
 };
 
@@ -228,9 +306,9 @@ TEST_F(PartedStreamsPeaks, AreOfWhatCameSinceTheCacheWasEmptied) {
     static_cast<void>(take(512, stream));
     give(take(80 * kMega, stream));
   }
-  EXPECT_EQ(heap_.peaks(), 2 * (80 * kSignedMega + 512)) << "each at its own time";
+  EXPECT_EQ(heap_.peaks(), 2 * 41) << "each at its own time";
   heap_.empty_cache();
-  EXPECT_EQ(heap_.peaks(), 2 * 512);
+  EXPECT_EQ(heap_.peaks(), 2);
 }
 
 }  // namespace

@@ -11,12 +11,13 @@ namespace {
 class StreamPartingTest : public ::testing::Test {
  protected:
   static constexpr std::int64_t kPages = 1024;
+  static constexpr std::int64_t kLittle = 32;
 
   // A round in which so many requests had bytes of others.
   void round(std::int64_t had_others, std::int64_t pages = kPages, std::int64_t peaks = kPages) {
     for (std::int64_t i = 1; i < StreamParting::kRequests; ++i) ASSERT_FALSE(parting_.note(i <= had_others));
     ASSERT_TRUE(parting_.note(false));
-    parting_.end_round(pages, peaks);
+    parting_.end_round(pages, peaks, kLittle);
   }
   // How many restless rounds there are until they part.
   [[nodiscard]] int rounds_until_apart() {
@@ -43,11 +44,24 @@ TEST_F(StreamPartingTest, TheyPartWhereOthersBytesSaveNothing) {
 
 TEST_F(StreamPartingTest, TheyMayHaveAnEighthMoreThanWasEverLive) {
   EXPECT_EQ(rounds_until_apart(), 2);
-  EXPECT_EQ(parting_.most_pages(800), kPages) << "as much as there was";
-  EXPECT_EQ(parting_.most_pages(1000), 1125);
+  EXPECT_EQ(parting_.most_pages(800, kLittle), kPages) << "as much as there was";
+  EXPECT_EQ(parting_.most_pages(1000, kLittle), 1125);
   round(0, 4 * kPages, 5 * kPages);
   EXPECT_TRUE(parting_.are_apart()) << "whatever they need then";
-  EXPECT_EQ(parting_.most_pages(800), kPages);
+  EXPECT_EQ(parting_.most_pages(800, kLittle), kPages);
+}
+
+// However much it is to them.
+TEST_F(StreamPartingTest, TheyPartWhereOthersBytesSaveLittle) {
+  round(StreamParting::kMany, 1);
+  round(StreamParting::kMany, 1, kLittle + 1);
+  EXPECT_FALSE(parting_.are_apart()) << "alone they would need more than a little";
+  round(StreamParting::kMany - 1, 1, kLittle);
+  EXPECT_FALSE(parting_.are_apart()) << "few have others' bytes";
+  round(StreamParting::kMany, 1, kLittle);
+  EXPECT_TRUE(parting_.are_apart());
+  EXPECT_EQ(parting_.most_pages(1, kLittle), kLittle) << "each may have its own";
+  EXPECT_EQ(parting_.most_pages(kLittle, kLittle), kLittle + kLittle / 8);
 }
 
 TEST_F(StreamPartingTest, TheyComeTogetherWhereManyHaveOthersBytesAllTheSame) {
