@@ -314,6 +314,7 @@ class PagePlacement {
   bool for_each_new_home(Visit&& visit) const;
 
   // page_retirement.cpp
+  [[nodiscard]] std::int64_t most_mapped() const;
   void forget_places() noexcept;
   void cut_ends() noexcept;
   void stop_retirement() noexcept;
@@ -400,7 +401,9 @@ class PagePlacement {
   std::vector<PlacementLog::Number> candidates_;  // room that is kept
   std::vector<Retiree> retiring_;                 // the next ones last
   std::int64_t retire_beyond_ = 0;                // mapped pages
-  bool needs_room_ = false;                       // steps that wait do, once all that retires is gone
+  bool is_retiring_ = false;                      // until all that retires is gone, or it was stopped
+  bool needs_room_ = false;                       // steps do, then
+  bool has_retired_ = false;                      // mappings did, since memory was given back last
   std::int64_t settling_pages_ = 0;               // what may be created for them; 0: what was ever live alone
   std::int64_t settled_from_ = 0;                 // the pages that there were before; 0: they have no more
 };

@@ -16,6 +16,11 @@ namespace {
 
 class PageRetirementTest : public PlacementCase {
  protected:
+  // Of a device with half as many pages: 4096 pages of addresses may show those of little memory.
+  static constexpr std::int64_t kArenaPages = 2048;
+
+  explicit PageRetirementTest(std::int64_t arena_pages = kArenaPages) : PlacementCase(arena_pages) {}
+
   PagedBlock allocate(Sectors sectors, StreamNumber stream = 0) {
     const PageRequest request{sectors, stream};
     const auto known = placement_.take_known(request);
@@ -231,6 +236,88 @@ TEST_F(WaitingSteps, HaveNoMoreOnceMemoryWasGivenBack) {
   ASSERT_EQ(pages(), 0);
   run(10, 1);
   EXPECT_LT(pages(), before * 17 / 16);
+  audit();
+}
+
+// Of a device with memory for more, steps of some GiB have many before any retire.
+class PageRetirementOfLargeDevice : public PageRetirementTest {
+ protected:
+  PageRetirementOfLargeDevice() : PageRetirementTest(PagePlacement::kNoLimit) {}
+};
+
+TEST_F(PageRetirementOfLargeDevice, LittleMemoryMayHaveManyMappings) {
+  std::mt19937_64 random(20261130);
+  std::vector<PagedBlock> live;
+  while (!placement_.may_begin_retirement()) {
+    if (live.size() > 12) {
+      std::swap(live[random() % live.size()], live.back());
+      release(live.back());
+      live.pop_back();
+    }
+    live.push_back(allocate(128 * static_cast<Sectors>(1 + random() % 100)));
+  }
+  const std::int64_t mapped = placement_.table().mapped_pages();
+  EXPECT_GT(mapped, 131072);
+  EXPECT_LE(mapped, 131072 + 100);
+  EXPECT_LT(64 * placement_.table().pages(), 131072) << "of more memory 64 may show each";
+  audit();
+}
+
+// Sizes that never come again, and of which none waits.
+class RestlessSizes : public PageRetirementTest {
+ protected:
+  // Returns how often bytes were gathered.
+  std::int64_t run(int requests) {
+    const std::int64_t before = placement_.counts().misses + placement_.counts().chosen;
+    for (int i = 0; i < requests; ++i) {
+      if (live_.size() >= 40) {
+        std::swap(live_[random_() % live_.size()], live_.back());
+        release(live_.back());
+        live_.pop_back();
+      }
+      live_.push_back(allocate(static_cast<Sectors>(1 + random_() % (1 + random_() % 3000))));
+    }
+    return placement_.counts().misses + placement_.counts().chosen - before;
+  }
+  void retire_all() {
+    placement_.begin_retirement();
+    retire(1000000);
+  }
+  [[nodiscard]] std::int64_t pages() const { return placement_.table().pages(); }
+
+  std::mt19937_64 random_{20261129};
+  std::vector<PagedBlock> live_;
+};
+
+TEST_F(RestlessSizes, HaveMoreOnceMappingsRetiredTwice) {
+  run(20000);
+  const std::int64_t before = pages();
+  const std::int64_t gathered = run(5000);
+  retire_all();
+  run(5000);
+  EXPECT_LE(pages(), before + before / 32);
+  for (int times = 0; times < 20; ++times) {
+    retire_all();
+    run(2000);
+    ASSERT_LE(pages(), 2 * before + before / 16) << "after " << times;
+  }
+  EXPECT_GT(pages(), before * 9 / 8);
+  EXPECT_LT(run(5000), gathered / 4);
+  audit();
+}
+
+// What was given back begins anew.
+TEST_F(RestlessSizes, HaveNoMoreForWhatRetiredBeforeMemoryWasGivenBack) {
+  run(20000);
+  retire_all();
+  for (const PagedBlock& block : live_) release(block);
+  live_.clear();
+  give_back(placement_, driver_, PagePlacement::kNoLimit);
+  run(20000);
+  const std::int64_t before = pages();
+  retire_all();
+  run(5000);
+  EXPECT_LE(pages(), before + before / 32);
   audit();
 }
 

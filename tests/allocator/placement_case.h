@@ -33,6 +33,9 @@ inline std::int64_t give_back(PagePlacement& placement, ScriptedDriver& driver, 
 
 class PlacementCase : public ::testing::Test {
  protected:
+  explicit PlacementCase(std::int64_t arena_pages = PagePlacement::kNoLimit)
+      : placement_(kPageOf128, PagePlacement::kNoLimit, arena_pages) {}
+
   struct Operation {
     int id;
     Sectors sectors;  // 0: a free
@@ -75,7 +78,7 @@ class PlacementCase : public ::testing::Test {
   }
   [[nodiscard]] std::vector<FreeRun> runs() const { return runs_of(placement_); }
 
-  PagePlacement placement_{kPageOf128};
+  PagePlacement placement_;
   ScriptedDriver driver_;
 };
 
