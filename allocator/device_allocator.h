@@ -221,7 +221,6 @@ class DeviceAllocator : public StreamHits {
   [[nodiscard]] bool may_take_others(StreamNumber stream, Growth growth) const noexcept;
   [[nodiscard]] bool takes_others_instead(StreamNumber stream) const noexcept;
   [[nodiscard]] std::int64_t little_pages() const noexcept;
-  [[nodiscard]] bool creates_for_itself() const noexcept;
   void consider_parting(const PagePlan& plan) noexcept;
   [[nodiscard]] std::vector<PlanOrder> orders_of(const PagePlan& plan);
   [[nodiscard]] CUresult order_behind(const PagePlan& plan, std::vector<PlanOrder>& orders, const StreamUse& user,

@@ -79,8 +79,7 @@ std::vector<StreamStats> HeapReports::stream_stats_locked() const {
   private_pools_.for_each([&](const PrivatePool& pool) { pool.streams.for_each(add_bytes); });
   if (paged_ != nullptr)
     paged_->for_each_stream([&](StreamNumber number, const PagedMemory::Stream& stream) {
-      const bool are_apart = options_.stream_hand_over == StreamHandOver::fair && paged_->parting.are_apart();
-      if (are_apart || paged_->hand_overs.stands_alone(number))
+      if (paged_->parting.are_apart() || paged_->hand_overs.stands_alone(number))
         table.of(stream.heap->stream, device_).stands_alone = true;
     });
   const TickClock::Conversion time(history_.clock());

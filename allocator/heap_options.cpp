@@ -36,6 +36,7 @@ void DeviceAllocator::set_options(AllocatorOptions&& options) noexcept {
   choose_search();
   caches_ = caches(options_.policy);
   if (paged_ != nullptr) paged_->decay.begin_anew();
+  if (paged_ != nullptr && options_.stream_hand_over != StreamHandOver::fair) paged_->parting.come_together();
   if (options_.fraction_given) apply_fraction(options_.per_process_memory_fraction);
 }
 

@@ -12,8 +12,8 @@ namespace {
 
 // So many pages of addresses may show a page before any of them retire: steps that come again have theirs, the
 // traces studied up to 48. More memory has less, since the driver keeps something for each; and little memory more,
-// for they are as many as the steps are: of queries on four streams, in 2 GiB, up to 94. Of addresses there is no more
-// on a small device than four times its memory.
+// for they are as many as the steps are: of queries on four streams, in 2 GiB, up to 94. Of a small device it is eight
+// times the memory, for there may be no addresses for more.
 constexpr std::int64_t kMostOfAPage = 64;
 constexpr std::int64_t kManyMapped = 524288;
 constexpr std::int64_t kMostOfManyPages = 8;
@@ -24,13 +24,16 @@ constexpr std::int64_t kFewestMapped = 4096;
 // that find none. In all they get as much again as there was.
 constexpr std::int64_t kShareToSettle = 8;
 constexpr std::int64_t kMostToSettle = 2;
+// A page mapped for so few blocks costs them more than they are worth, with its unmap: what they need never comes
+// again, or too late.
+constexpr std::int64_t kBlocksOfAPage = 16;
 
 }  // namespace
 
-// An arena goes on up to twice the device's memory.
+// A stream's addresses go on in another arena from twice the device's memory on.
 std::int64_t PagePlacement::most_mapped() const {
   const std::int64_t pages = table_.pages();
-  const std::int64_t few = std::clamp(2 * std::min(arena_pages_, kFewMapped), kFewestMapped, kFewMapped);
+  const std::int64_t few = std::clamp(4 * std::min(arena_pages_, kFewMapped), kFewestMapped, kFewMapped);
   return std::max(few, std::min(kMostOfAPage * pages, kManyMapped + kMostOfManyPages * pages));
 }
 
@@ -65,29 +68,42 @@ void PagePlacement::begin_retirement() {
   });
   std::reverse(retiring.begin(), retiring.end());  // the lowest addresses go first
   retiring_.swap(retiring);
-  needs_room_ = has_retired_ || kShareToSettle * (placed - live_) >= table_.page().sectors(table_.pages());
+  needs_room_ = never_rests() || kShareToSettle * (placed - live_) >= table_.page().sectors(table_.pages());
   is_retiring_ = true;
   forget_places();
 }
 
 // Steps that come again have made all their mappings long before, where their blocks are free at once. Those that wait
 // for other streams leave bytes that are free together only by chance, and in the least memory each step makes mappings
-// for others; in more it comes to rest. So do steps that come again too late, or never, which show themselves when
-// mappings retire a second time: each of theirs costs an unmap in the end. The traces studied retire nothing.
+// for others; in more it comes to rest. Steps that never rest make fewer there. The traces studied retire nothing.
 void PagePlacement::give_room_to_settle() noexcept {
   if (settled_from_ == 0) settled_from_ = table_.pages();
+  settled_from_ = std::max(settled_from_, table_.page().covering(peak_live_));
   const std::int64_t more = std::max<std::int64_t>(table_.pages() / kShareToSettle, 1);
   settling_pages_ = std::min(table_.pages() + more, kMostToSettle * settled_from_);
 }
+
 void PagePlacement::end_room_to_settle() noexcept {
   settling_pages_ = 0;
-  has_retired_ = false;
+  came_when_retired_ = kNever;
   if (table_.pages() <= settled_from_) settled_from_ = 0;
 }
 
 void PagePlacement::abandon_retirement() noexcept {
   stop_retirement();
   retire_beyond_ = 2 * table_.mapped_pages();
+}
+
+// Since mappings retired last each page was mapped for few blocks.
+bool PagePlacement::never_rests() const noexcept {
+  return came_when_retired_ != kNever &&
+         blocks_that_came() - came_when_retired_ <= kBlocksOfAPage * (table_.mapped_pages() - mapped_when_retired_);
+}
+
+std::int64_t PagePlacement::blocks_that_came() const noexcept {
+  std::int64_t came = 0;
+  for (const Turnover& turnover : turnover_) came += turnover.came;
+  return came;
 }
 
 std::vector<PagePlacement::Retiree> PagePlacement::take_retirees(std::size_t most) {
@@ -108,7 +124,8 @@ void PagePlacement::retired(const std::vector<Retiree>& batch) noexcept {
   retire_beyond_ = table_.mapped_pages() > most_mapped() ? 2 * table_.mapped_pages() : 0;
   if (std::exchange(is_retiring_, false) && retire_beyond_ == 0) {
     if (needs_room_) give_room_to_settle();
-    has_retired_ = true;
+    came_when_retired_ = blocks_that_came();
+    mapped_when_retired_ = table_.mapped_pages();
   }
   cut_ends();
 }

@@ -120,7 +120,7 @@ std::optional<PagedBlock> DeviceAllocator::try_place(const Request& request, Gro
   PagePlacement& placement = paged_->placement;
   const StreamNumber stream = paged_stream(*request.pools);
   PageRequest wanted{PagedMemory::sectors_for(request.rounded), stream, may_take_others(stream, growth),
-                     !creates_for_itself()};
+                     !paged_->parting.are_apart()};
   claim_known_place(request, wanted, lock);
   bool may_claim_more = true;
   bool was_refused = false;  // others' bytes

@@ -21,25 +21,20 @@ bool DeviceAllocator::may_take_others(StreamNumber stream, Growth growth) const 
 // more than there is to be then.
 bool DeviceAllocator::takes_others_instead(StreamNumber stream) const noexcept {
   const PagePlacement& placement = paged_->placement;
-  return options_.stream_hand_over == StreamHandOver::fair && paged_->parting.are_apart() &&
-         !paged_->hand_overs.stands_alone(stream) &&
+  return paged_->parting.are_apart() && !paged_->hand_overs.stands_alone(stream) &&
          placement.table().pages() >
              paged_->parting.most_pages(placement.table().page().whole(placement.peak_live()), little_pages());
 }
 
-// So little that streams need not have each other's bytes to save it.
+// So little that streams need not have each other's bytes to save that.
 std::int64_t DeviceAllocator::little_pages() const noexcept {
   constexpr std::size_t kShare = 256;
   return paged_->pages_in(std::min(limit_bytes_, device_total_bytes_) / kShare);
 }
 
-// Whether memory is created so that each stream has some of its own: no more than that.
-bool DeviceAllocator::creates_for_itself() const noexcept {
-  return paged_->parting.are_apart() && paged_->placement.table().pages() < little_pages();
-}
-
 // Of a request that its stream's own known places do not serve. What streams that are over left nobody loses.
 void DeviceAllocator::consider_parting(const PagePlan& plan) noexcept {
+  if (options_.stream_hand_over != StreamHandOver::fair) return;
   const bool has_others = std::any_of(plan.owners.begin(), plan.owners.end(),
                                       [this](StreamNumber owner) { return !paged_->stream(owner).heap->is_ended; });
   if (!paged_->parting.note(has_others)) return;

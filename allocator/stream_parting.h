@@ -5,10 +5,11 @@
 // Bytes of others save memory where streams come up to their peaks at different times, and what comes again then comes
 // to rest. Streams whose steps vary, and that run side by side, have each other's bytes for ever: the one that lost
 // some takes others in their place. They part where many requests of a round had bytes of others although memory hardly
-// grew; and where what each had live at most, at its own time, would all fit in the memory that there is, so that
-// nothing is saved, or is little. From then on memory may be created up to an eighth beyond what was ever live, or up
-// to that little. Streams of which many requests have others' bytes even so come together again, and part twice as late
-// the next time. What was measured is in decision 33. Complexity: O(1). Not thread-safe: the heap's lock is held.
+// grew; and where what each had live at most, at its own time, would all fit in the memory that there is and a little
+// more, so that nothing is saved, or little. From then on memory may be created up to an eighth beyond what was ever
+// live, or that little. Streams of which many requests have others' bytes even so come together again, and part twice
+// as late the next time. What was measured is in decision 33. Complexity: O(1). Not thread-safe: the heap's lock is
+// held.
 
 #include <algorithm>
 #include <cstdint>
@@ -28,8 +29,8 @@ class StreamParting {
     had_others_ += has_others ? 1 : 0;
     return ++requests_ >= kRequests;
   }
-  // The round is over: there are so many pages, and what streams had live came up to `peaks` in all, each at its own
-  // time; `little` are too few for anybody to want them. The next begins.
+  // The round is over: there are so many pages, and for what streams had live there would be `peaks` in all, each at
+  // its own time; to have `little` more is worth it where streams have nothing of each other's. The next begins.
   void end_round(std::int64_t pages, std::int64_t peaks, std::int64_t little) noexcept {
     if (are_apart_)
       judge_parting();
@@ -41,7 +42,7 @@ class StreamParting {
   // So many pages there may be before others' bytes are had, if so many were ever live. `little` as above. Requires:
   // they are apart.
   [[nodiscard]] std::int64_t most_pages(std::int64_t live, std::int64_t little) const noexcept {
-    return std::max({pages_when_parted_, live + live / 8, little});
+    return std::max(pages_when_parted_, live + std::max(live / 8, little));
   }
   // Memory is shared anew, and comes anew.
   void come_together() noexcept { *this = StreamParting(); }
@@ -49,7 +50,7 @@ class StreamParting {
  private:
   [[nodiscard]] bool may_part(std::int64_t pages, std::int64_t peaks, std::int64_t little) const noexcept {
     return had_others_ >= kMany && pages <= pages_before_ + pages_before_ / 256 &&
-           peaks <= std::max(pages + pages / 32, little);
+           peaks <= pages + std::max(pages / 32, little);
   }
   void part(std::int64_t pages) noexcept {
     are_apart_ = true;

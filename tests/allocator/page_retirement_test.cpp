@@ -17,7 +17,7 @@ namespace {
 class PageRetirementTest : public PlacementCase {
  protected:
   // Of a device with half as many pages: 4096 pages of addresses may show those of little memory.
-  static constexpr std::int64_t kArenaPages = 2048;
+  static constexpr std::int64_t kArenaPages = 1024;
 
   explicit PageRetirementTest(std::int64_t arena_pages = kArenaPages) : PlacementCase(arena_pages) {}
 
@@ -275,7 +275,7 @@ class RestlessSizes : public PageRetirementTest {
         release(live_.back());
         live_.pop_back();
       }
-      live_.push_back(allocate(static_cast<Sectors>(1 + random_() % (1 + random_() % 3000))));
+      live_.push_back(allocate(scale_ * static_cast<Sectors>(1 + random_() % (1 + random_() % 3000))));
     }
     return placement_.counts().misses + placement_.counts().chosen - before;
   }
@@ -285,6 +285,7 @@ class RestlessSizes : public PageRetirementTest {
   }
   [[nodiscard]] std::int64_t pages() const { return placement_.table().pages(); }
 
+  Sectors scale_ = 1;
   std::mt19937_64 random_{20261129};
   std::vector<PagedBlock> live_;
 };
@@ -303,6 +304,37 @@ TEST_F(RestlessSizes, HaveMoreOnceMappingsRetiredTwice) {
   }
   EXPECT_GT(pages(), before * 9 / 8);
   EXPECT_LT(run(5000), gathered / 4);
+  audit();
+}
+
+// What they get is of what they came to have.
+TEST_F(RestlessSizes, HaveMoreOnceMoreIfTheyGrow) {
+  run(20000);
+  for (int times = 0; times < 4; ++times) {
+    retire_all();
+    run(2000);
+  }
+  scale_ = 8;
+  run(20000);
+  const std::int64_t before = pages();
+  for (int times = 0; times < 4; ++times) {
+    retire_all();
+    run(2000);
+  }
+  EXPECT_GT(pages(), before * 17 / 16);
+  audit();
+}
+
+// With few mappings in between steps have come to rest, or nearly.
+TEST_F(RestlessSizes, HaveNoMoreWhereMappingsRetireSeldom) {
+  run(20000);
+  const std::int64_t before = pages();
+  for (int times = 0; times < 4; ++times) {
+    retire_all();
+    run(2000);
+    for (int i = 0; i < 100000; ++i) release(allocate(64));
+  }
+  EXPECT_LE(pages(), before + before / 32);
   audit();
 }
 

@@ -203,8 +203,10 @@ TEST_F(PartedStreams, WhereThereIsEnoughPendingFreesAreClaimed) {
 
 TEST_F(PartedStreams, AnOptionThatForbidsItBringsThemTogether) {
   part();
-  allocator_.set_options("stream_hand_over:wait");
-  EXPECT_FALSE(are_apart());
+  for (const char* const option : {"stream_hand_over:wait", "stream_hand_over:fair"}) {
+    allocator_.set_options(option);
+    EXPECT_FALSE(are_apart()) << option;
+  }
 }
 
 // Many streams that one thread serves in turn, two blocks each time, which is all that ever lives: alone each needs a
@@ -244,6 +246,14 @@ class PartedTurns : public ::testing::Test {
       if (name.starts_with("cuMem") || name.starts_with("cuEvent")) all += count;
     return all;
   }
+  // No more hand-overs, and no calls.
+  void expect_rest() {
+    const std::int64_t before = hand_overs();
+    const std::uint64_t calls_before = calls();
+    turn(1000);
+    EXPECT_EQ(hand_overs(), before);
+    EXPECT_EQ(calls(), calls_before);
+  }
   [[nodiscard]] std::size_t pages() {
     return static_cast<std::size_t>(allocator_.memory_stats().reserved_bytes.all.current) / kPage;
   }
@@ -259,13 +269,47 @@ TEST_F(PartedTurns, HaveAPageEachWhereThatIsLittle) {
   make_streams(100);
   turn(kTurns);
   EXPECT_TRUE(are_apart());
-  const std::int64_t before = hand_overs();
-  const std::uint64_t calls_before = calls();
-  turn(1000);
-  EXPECT_EQ(hand_overs(), before);
-  EXPECT_EQ(calls(), calls_before);
+  expect_rest();
   EXPECT_GT(pages(), 90U);
   EXPECT_LE(pages(), 100U);
+}
+
+// Whatever else there is.
+TEST_F(PartedTurns, HaveAPageEachBesideMuchMemory) {
+  constexpr std::size_t kModel = 1000;
+  void* const model = allocator_.allocate(kModel * kPage, driver_.create_stream());
+  make_streams(100);
+  turn(kTurns);
+  EXPECT_TRUE(are_apart());
+  expect_rest();
+  EXPECT_GT(pages(), kModel + 80);
+  EXPECT_LE(pages(), kModel + 104) << "some came ahead while they shared";
+  allocator_.deallocate(model);
+}
+
+TEST_F(PartedTurns, ShareAgainWhereALimitComesToLeaveLess) {
+  make_streams(100);
+  turn(kTurns);
+  ASSERT_TRUE(are_apart());
+  for (const double pages_left : {400.0, 40.0, 4.0}) {
+    allocator_.set_memory_fraction(pages_left / kDevicePages);
+    EXPECT_NO_THROW(turn(1000));
+  }
+  allocator_.empty_cache();
+  EXPECT_NO_THROW(turn(1000));
+  EXPECT_LE(pages(), 4U);
+  EXPECT_EQ(allocator_.memory_stats().num_alloc_retries, 0);
+}
+
+TEST_F(PartedTurns, ThatMayNotBeApartAreNotOnceTheyMay) {
+  make_streams(100);
+  for (const char* const option : {"stream_hand_over:wait", "stream_hand_over:done"}) {
+    allocator_.set_options(option);
+    turn(kTurns);
+    EXPECT_FALSE(are_apart()) << option;
+  }
+  allocator_.set_options("stream_hand_over:fair");
+  EXPECT_FALSE(are_apart());
 }
 
 TEST_F(PartedTurns, ShareWhereThatIsMore) {

@@ -54,14 +54,14 @@ TEST_F(StreamPartingTest, TheyMayHaveAnEighthMoreThanWasEverLive) {
 // However much it is to them.
 TEST_F(StreamPartingTest, TheyPartWhereOthersBytesSaveLittle) {
   round(StreamParting::kMany, 1);
-  round(StreamParting::kMany, 1, kLittle + 1);
-  EXPECT_FALSE(parting_.are_apart()) << "alone they would need more than a little";
-  round(StreamParting::kMany - 1, 1, kLittle);
+  round(StreamParting::kMany, 1, kLittle + 2);
+  EXPECT_FALSE(parting_.are_apart()) << "alone they would need more than a little more";
+  round(StreamParting::kMany - 1, 1, kLittle + 1);
   EXPECT_FALSE(parting_.are_apart()) << "few have others' bytes";
-  round(StreamParting::kMany, 1, kLittle);
+  round(StreamParting::kMany, 1, kLittle + 1);
   EXPECT_TRUE(parting_.are_apart());
-  EXPECT_EQ(parting_.most_pages(1, kLittle), kLittle) << "each may have its own";
-  EXPECT_EQ(parting_.most_pages(kLittle, kLittle), kLittle + kLittle / 8);
+  EXPECT_EQ(parting_.most_pages(1, kLittle), kLittle + 1) << "each may have its own";
+  EXPECT_EQ(parting_.most_pages(16 * kLittle, kLittle), 18 * kLittle);
 }
 
 TEST_F(StreamPartingTest, TheyComeTogetherWhereManyHaveOthersBytesAllTheSame) {
