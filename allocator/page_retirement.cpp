@@ -10,15 +10,15 @@
 namespace cistern {
 namespace {
 
-// So many pages of addresses may show a page before any of them retire: steps that come again have theirs, the
-// traces studied up to 48. More memory has less, since the driver keeps something for each; and little memory more,
-// for they are as many as the steps are: of queries on four streams, in 2 GiB, up to 94. Of a small device it is eight
-// times the memory, for there may be no addresses for more.
-constexpr std::int64_t kMostOfAPage = 64;
+// So many pages of addresses may show a page before any of them retire: steps that come again have theirs, those of the
+// traces studied up to 48, and of queries on four streams, in 2 GiB, up to 94. Half as many where that is more than
+// eight times the device's memory, for there may be no addresses for more. More memory has less, since the driver keeps
+// something for each.
+constexpr std::int64_t kMostOfAPage = 128;
+constexpr std::int64_t kMostOfDevice = 8;
 constexpr std::int64_t kManyMapped = 524288;
 constexpr std::int64_t kMostOfManyPages = 8;
-constexpr std::int64_t kFewMapped = 131072;
-constexpr std::int64_t kFewestMapped = 4096;
+constexpr std::int64_t kFewMapped = 4096;
 
 // Of the memory that there is: what has to wait of it for steps that wait to be what finds no rest, and what steps get
 // that find none. In all they get as much again as there was.
@@ -33,8 +33,9 @@ constexpr std::int64_t kBlocksOfAPage = 16;
 // A stream's addresses go on in another arena from twice the device's memory on.
 std::int64_t PagePlacement::most_mapped() const {
   const std::int64_t pages = table_.pages();
-  const std::int64_t few = std::clamp(4 * std::min(arena_pages_, kFewMapped), kFewestMapped, kFewMapped);
-  return std::max(few, std::min(kMostOfAPage * pages, kManyMapped + kMostOfManyPages * pages));
+  const std::int64_t of_device = kMostOfDevice / 2 * std::min(arena_pages_, kManyMapped);
+  const std::int64_t of_pages = std::min(kMostOfAPage * pages, std::max(kMostOfAPage / 2 * pages, of_device));
+  return std::max(kFewMapped, std::min(of_pages, kManyMapped + kMostOfManyPages * pages));
 }
 
 bool PagePlacement::may_begin_retirement() const {
