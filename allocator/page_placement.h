@@ -209,8 +209,8 @@ class PagePlacement {
   void begin_retirement();
   void abandon_retirement() noexcept;
   [[nodiscard]] bool retires() const { return !retiring_.empty(); }
-  // Memory beyond what was ever live is not created any more before free handles are gathered, where steps got
-  // room to come to rest: the device has none, or it is wanted elsewhere.
+  // Memory beyond what was ever live is not created any more before free handles are gathered, where steps that wait
+  // got room for that: the device has none, or it is wanted elsewhere.
   void end_room_to_settle() noexcept;
   // Throws std::bad_alloc, unchanged.
   [[nodiscard]] std::vector<Retiree> take_retirees(std::size_t most);
@@ -314,10 +314,7 @@ class PagePlacement {
   bool for_each_new_home(Visit&& visit) const;
 
   // page_retirement.cpp
-  static constexpr std::int64_t kNever = -1;
   [[nodiscard]] std::int64_t most_mapped() const;
-  [[nodiscard]] bool never_rests() const noexcept;
-  [[nodiscard]] std::int64_t blocks_that_came() const noexcept;
   void forget_places() noexcept;
   void cut_ends() noexcept;
   void stop_retirement() noexcept;
@@ -341,8 +338,8 @@ class PagePlacement {
   [[nodiscard]] bool is_long(PageTable::Arena arena) const;
   void set_addresses(PagePlan& plan, bool goes_on_at_end);
   [[nodiscard]] Sectors tail_of(const PageRequest& request);
-  // Up to so many there are to be before whole free handles are gathered: what was ever live, or what steps need
-  // to come to rest.
+  // Up to so many there are to be before whole free handles are gathered: what was ever live, or what steps that wait
+  // need to come to rest.
   [[nodiscard]] std::int64_t pages_before_gathering(const PageRequest& request) const;
   [[nodiscard]] std::int64_t with_growth(const PageRequest& request, std::int64_t pages) const;
   [[nodiscard]] std::int32_t pages_of_new(const PageRequest& request, std::int64_t missing) const;
@@ -404,13 +401,9 @@ class PagePlacement {
   std::vector<PlacementLog::Number> candidates_;  // room that is kept
   std::vector<Retiree> retiring_;                 // the next ones last
   std::int64_t retire_beyond_ = 0;                // mapped pages
-  bool is_retiring_ = false;                      // until all that retires is gone, or it was stopped
-  bool needs_room_ = false;                       // steps do, then
-  // When mappings retired last, since memory went back, or was refused.
-  std::int64_t came_when_retired_ = kNever;  // blocks
-  std::int64_t mapped_when_retired_ = 0;     // pages
-  std::int64_t settling_pages_ = 0;          // what may be created for them; 0: what was ever live alone
-  std::int64_t settled_from_ = 0;            // the pages that there were before, or for what was ever live since
+  bool needs_room_ = false;                       // steps that wait do, once all that retires is gone
+  std::int64_t settling_pages_ = 0;               // what may be created for them; 0: what was ever live alone
+  std::int64_t settled_from_ = 0;                 // the pages that there were before; 0: they have no more
 };
 
 }  // namespace cistern

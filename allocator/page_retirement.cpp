@@ -12,21 +12,18 @@ namespace {
 
 // So many pages of addresses may show a page before any of them retire: steps that come again have theirs, those of the
 // traces studied up to 48, and of queries on four streams, in 2 GiB, up to 94. Half as many where that is more than
-// eight times the device's memory, for there may be no addresses for more. More memory has less, since the driver keeps
+// four times the device's memory, for there may be no addresses for more. More memory has less, since the driver keeps
 // something for each.
 constexpr std::int64_t kMostOfAPage = 128;
-constexpr std::int64_t kMostOfDevice = 8;
+constexpr std::int64_t kMostOfDevice = 4;
 constexpr std::int64_t kManyMapped = 524288;
 constexpr std::int64_t kMostOfManyPages = 8;
 constexpr std::int64_t kFewMapped = 4096;
 
-// Of the memory that there is: what has to wait of it for steps that wait to be what finds no rest, and what steps get
-// that find none. In all they get as much again as there was.
+// Of the memory that there is: what has to wait of it for steps that wait to be what finds no rest, and what they get
+// each time. In all they get as much again as there was.
 constexpr std::int64_t kShareToSettle = 8;
 constexpr std::int64_t kMostToSettle = 2;
-// A page mapped for so few blocks costs them more than they are worth, with its unmap: what they need never comes
-// again, or too late.
-constexpr std::int64_t kBlocksOfAPage = 16;
 
 }  // namespace
 
@@ -69,42 +66,26 @@ void PagePlacement::begin_retirement() {
   });
   std::reverse(retiring.begin(), retiring.end());  // the lowest addresses go first
   retiring_.swap(retiring);
-  needs_room_ = never_rests() || kShareToSettle * (placed - live_) >= table_.page().sectors(table_.pages());
-  is_retiring_ = true;
+  needs_room_ = kShareToSettle * (placed - live_) >= table_.page().sectors(table_.pages());
   forget_places();
 }
 
 // Steps that come again have made all their mappings long before, where their blocks are free at once. Those that wait
 // for other streams leave bytes that are free together only by chance, and in the least memory each step makes mappings
-// for others; in more it comes to rest. Steps that never rest make fewer there. The traces studied retire nothing.
+// for others; in more it comes to rest. The traces studied retire nothing.
 void PagePlacement::give_room_to_settle() noexcept {
   if (settled_from_ == 0) settled_from_ = table_.pages();
-  settled_from_ = std::max(settled_from_, table_.page().covering(peak_live_));
   const std::int64_t more = std::max<std::int64_t>(table_.pages() / kShareToSettle, 1);
   settling_pages_ = std::min(table_.pages() + more, kMostToSettle * settled_from_);
 }
-
 void PagePlacement::end_room_to_settle() noexcept {
   settling_pages_ = 0;
-  came_when_retired_ = kNever;
   if (table_.pages() <= settled_from_) settled_from_ = 0;
 }
 
 void PagePlacement::abandon_retirement() noexcept {
   stop_retirement();
   retire_beyond_ = 2 * table_.mapped_pages();
-}
-
-// Since mappings retired last each page was mapped for few blocks.
-bool PagePlacement::never_rests() const noexcept {
-  return came_when_retired_ != kNever &&
-         blocks_that_came() - came_when_retired_ <= kBlocksOfAPage * (table_.mapped_pages() - mapped_when_retired_);
-}
-
-std::int64_t PagePlacement::blocks_that_came() const noexcept {
-  std::int64_t came = 0;
-  for (const Turnover& turnover : turnover_) came += turnover.came;
-  return came;
 }
 
 std::vector<PagePlacement::Retiree> PagePlacement::take_retirees(std::size_t most) {
@@ -123,17 +104,13 @@ void PagePlacement::retired(const std::vector<Retiree>& batch) noexcept {
   if (!retiring_.empty()) return;
   // What the driver refuses to unmap is not asked for at once again.
   retire_beyond_ = table_.mapped_pages() > most_mapped() ? 2 * table_.mapped_pages() : 0;
-  if (std::exchange(is_retiring_, false) && retire_beyond_ == 0) {
-    if (needs_room_) give_room_to_settle();
-    came_when_retired_ = blocks_that_came();
-    mapped_when_retired_ = table_.mapped_pages();
-  }
+  if (needs_room_ && retire_beyond_ == 0) give_room_to_settle();
   cut_ends();
 }
 
 void PagePlacement::stop_retirement() noexcept {
   retiring_.clear();
-  is_retiring_ = false;
+  needs_room_ = false;
 }
 
 void PagePlacement::forget_places() noexcept {

@@ -149,7 +149,7 @@ TEST(Soak, NothingGrowsInPagedMemory) {
       static_cast<long long>(first.host_bytes), static_cast<long long>(second.host_bytes));
   EXPECT_LE(second.handles, first.handles + first.handles / 4);
   // What page_retirement.cpp allows, and a quarter for what is mapped while it is under way.
-  const std::int64_t most_mapped = std::max<std::int64_t>(4096, 128 * second.pages) * 5 / 4;
+  const std::int64_t most_mapped = std::max<std::int64_t>(4096, 64 * second.pages) * 5 / 4;
   EXPECT_LE(first.mappings, most_mapped);
   EXPECT_LE(second.mappings, most_mapped);
   EXPECT_GT(second.unmapped, 0) << "none were given up: a longer program is needed";
