@@ -12,10 +12,10 @@ namespace {
 
 // So many pages of addresses may show a page before any of them retire: steps that come again have theirs, those of the
 // traces studied up to 48, and of queries on four streams, in 2 GiB, up to 94. Half as many where that is more than
-// four times the device's memory, for there may be no addresses for more. More memory has less, since the driver keeps
+// three times the device's memory, for there may be no addresses for more. More memory has less, since the driver keeps
 // something for each.
 constexpr std::int64_t kMostOfAPage = 128;
-constexpr std::int64_t kMostOfDevice = 4;
+constexpr std::int64_t kMostOfDevice = 3;
 constexpr std::int64_t kManyMapped = 524288;
 constexpr std::int64_t kMostOfManyPages = 8;
 constexpr std::int64_t kFewMapped = 4096;
@@ -30,7 +30,7 @@ constexpr std::int64_t kMostToSettle = 2;
 // A stream's addresses go on in another arena from twice the device's memory on.
 std::int64_t PagePlacement::most_mapped() const {
   const std::int64_t pages = table_.pages();
-  const std::int64_t of_device = kMostOfDevice / 2 * std::min(arena_pages_, kManyMapped);
+  const std::int64_t of_device = kMostOfDevice * std::min(arena_pages_, kManyMapped) / 2;
   const std::int64_t of_pages = std::min(kMostOfAPage * pages, std::max(kMostOfAPage / 2 * pages, of_device));
   return std::max(kFewMapped, std::min(of_pages, kManyMapped + kMostOfManyPages * pages));
 }
