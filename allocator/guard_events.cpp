@@ -6,11 +6,18 @@
 
 namespace cistern {
 
-bool names_its_stream(const DriverApi& api, const StreamUse& use) {
-  const bool is_kept = use.owner != nullptr && use.stream.handle != per_thread_handle();
-  if (is_kept || use.stream.id == kLegacyStreamId) return true;
+namespace {
+
+[[gnu::noinline]] bool is_named_by_driver(const DriverApi& api, const StreamUse& use) {
   StreamIdentity named;
   return identify_stream(api, use.stream.handle, &named) == CUDA_SUCCESS && named.id == use.stream.id;
+}
+
+}  // namespace
+
+bool names_its_stream(const DriverApi& api, const StreamUse& use) {
+  const bool is_kept = use.owner != nullptr && use.stream.handle != per_thread_handle();
+  return is_kept || use.stream.id == kLegacyStreamId || is_named_by_driver(api, use);
 }
 
 bool is_captured_now(const DriverApi& api, const StreamIdentity& stream) noexcept {
@@ -27,12 +34,22 @@ bool names_its_context(const StreamIdentity& stream) noexcept {
   return !is_legacy(stream.handle) && stream.handle != per_thread_handle();
 }
 
-// `idle`: an event to record, taken from the pool if there is none; null after success, for `event` has it.
-CUresult record(const DriverApi& api, EventPool& pool, const StreamIdentity& stream, CUevent* idle, CUevent* event) {
-  if (is_captured_now(api, stream)) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-  CUresult result = *idle != nullptr ? CUDA_SUCCESS : pool.acquire(idle);
-  if (result == CUDA_SUCCESS) result = api.event_record(*idle, stream.handle);
-  if (result == CUDA_SUCCESS) *event = std::exchange(*idle, nullptr);
+// `event`: one to record, taken from the pool if there is none.
+[[gnu::always_inline]] inline CUresult record(const DriverApi& api, EventPools& pools, const StreamUse& use,
+                                              CUevent* event) {
+  if (is_captured_now(api, use.stream)) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  const CUresult result = *event != nullptr ? CUDA_SUCCESS : pools.of(use.device).acquire(event);
+  return result == CUDA_SUCCESS ? api.event_record(*event, use.stream.handle) : result;
+}
+
+// With the stream's context current. As record_guard, but what is not recorded stays an event to record.
+[[gnu::noinline]] CUresult record_in_context(Contexts& contexts, EventPools& pools, const StreamUse& use,
+                                             bool during_capture, bool may_wait, CUevent* event, bool* is_recorded) {
+  const DriverApi& api = contexts.api();
+  const DriverScope scope(api, contexts.primary(use.device), during_capture);
+  if (!names_its_stream(api, use)) return may_wait ? api.ctx_synchronize() : CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  const CUresult result = record(api, pools, use, event);
+  *is_recorded = result == CUDA_SUCCESS;
   return result;
 }
 
@@ -41,25 +58,22 @@ CUresult record(const DriverApi& api, EventPool& pool, const StreamIdentity& str
 CUresult record_guard(Contexts& contexts, EventPools& pools, const StreamUse& use, bool during_capture, bool may_wait,
                       CUevent* event) noexcept {
   const DriverApi& api = contexts.api();
-  EventPool& pool = pools.of(use.device);
-  CUevent idle = std::exchange(*event, nullptr);
   CUresult result = CUDA_ERROR_INVALID_CONTEXT;
+  bool is_recorded = false;
   try {
     // An event that is there and a stream that names its context need no other to be current, unless the driver says
     // so.
-    if (idle != nullptr && !during_capture && names_its_context(use.stream) && names_its_stream(api, use))
-      result = record(api, pool, use.stream, &idle, event);
-    if (result == CUDA_ERROR_INVALID_CONTEXT) {
-      const DriverScope scope(api, contexts.primary(use.device), during_capture);
-      if (names_its_stream(api, use))
-        result = record(api, pool, use.stream, &idle, event);
-      else
-        result = may_wait ? api.ctx_synchronize() : CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    if (*event != nullptr && !during_capture && names_its_context(use.stream) && names_its_stream(api, use)) {
+      result = record(api, pools, use, event);
+      if (result == CUDA_SUCCESS) [[likely]]
+        return result;
     }
+    if (result == CUDA_ERROR_INVALID_CONTEXT)
+      result = record_in_context(contexts, pools, use, during_capture, may_wait, event, &is_recorded);
   } catch (...) {  // the context could not be made current
     result = CUDA_ERROR_INVALID_CONTEXT;
   }
-  if (idle != nullptr) pool.release(idle);
+  if (!is_recorded && *event != nullptr) pools.of(use.device).release(std::exchange(*event, nullptr));
   return result;
 }
 

@@ -36,7 +36,7 @@ void say_nothing_was_freed(std::uint64_t address) noexcept {
   const std::lock_guard lock(heap.mutex);
   if (!may_serve(heap) || heap.stream.id != stream.id || current_tag() != kUntagged) return nullptr;
   if (awaiting != 0) [[unlikely]]
-    return allocate_after_waits(heap, bytes);
+    return heap.standing_use.waits() ? allocate_again(heap, bytes) : allocate_after_waits(heap, bytes);
   return take_standing_or_hit(heap, bytes,
                               [&](const Block& block) { trace_by_stream<kAllocated>(heap, block.address, bytes); });
 }
@@ -93,7 +93,10 @@ void* StreamHits::allocate_with_room(StreamHeap& heap, std::size_t bytes, const 
     return true;
   }
   const bool is_shared = is_last && lazy.state() == LazyFree::State::shared;
-  if (is_shared && heap.standing_use.is_used()) return await_again(heap, std::move(lock));
+  if (is_shared && heap.standing_use.is_used()) {
+    static_cast<void>(lock.release());
+    return await_again(heap);
+  }
   if (!is_shared && free_hit(heap, address)) return true;
   return await_by_stream(heap, address, std::move(lock));
 }

@@ -165,6 +165,7 @@ class StreamHits : public PairHits {
   [[nodiscard]] bool settle_by_stream(StreamHeap& heap) noexcept;
   [[nodiscard, gnu::noinline]] bool carry_out(StreamHeap& heap) noexcept;
   static constexpr auto kAllocated = static_cast<std::uint64_t>(TraceAction::alloc);
+  static constexpr auto kRequested = static_cast<std::uint64_t>(TraceAction::free_requested);
   // `kAction`: alloc, one of a free, or kFreed.
   template <std::uint64_t kAction>
   void trace_by_stream(StreamHeap& heap, std::uint64_t address, std::size_t requested) noexcept;
@@ -284,10 +285,10 @@ class StreamHits : public PairHits {
 
   // stream_turns.cpp: a block that stands, and that another stream uses in each turn.
   [[nodiscard]] bool keep_use(StreamHeap& heap, StreamUse& use);
-  [[nodiscard, gnu::noinline]] bool await_again(StreamHeap& heap, std::unique_lock<BiasedMutex> lock) noexcept;
-  // What was asked of the events that frees wait for; in vain: it takes the heap's lock.
-  enum class Asked : std::uint8_t { nothing, all, in_vain };
-  [[nodiscard]] Asked ask_for_standing(StreamHeap& heap, std::uint64_t* at) noexcept;
+  // Gives the stream's lock up.
+  [[nodiscard, gnu::noinline]] bool await_again(StreamHeap& heap) noexcept;
+  [[nodiscard, gnu::noinline]] void* allocate_again(StreamHeap& heap, std::size_t bytes) noexcept;
+  [[gnu::noinline]] void trace_turn(StreamHeap& heap, const Block& block) noexcept;
   // That the block is used, or waits, is written down. Requires: the stream's lock.
   void tell_standing_use(StreamHeap& heap) noexcept {
     if (!heap.standing_use.is_told()) [[unlikely]]
@@ -324,6 +325,7 @@ class StreamHits : public PairHits {
   }
   void end_recording_by_heap(AwaitedFrees::Recording& recording, PendingFrees::Entry& entry, CUresult result) noexcept;
   [[nodiscard, gnu::noinline]] void* allocate_after_waits(StreamHeap& heap, std::size_t bytes) noexcept;
+  [[nodiscard]] void* allocate_asked(StreamHeap& heap, std::size_t bytes, std::uint64_t completed_at) noexcept;
   [[nodiscard, gnu::noinline]] void* allocate_among_waits(StreamHeap& heap, std::size_t bytes,
                                                           const StreamIdentity& stream) noexcept;
   template <std::size_t kStreams>

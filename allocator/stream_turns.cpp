@@ -1,6 +1,7 @@
 // Turns of the block that stands, which another stream uses each time (StandingUse): with the lock of the block's
 // stream alone. They take the place of the walks of stream_waits.cpp, which are told as soon as anything else happens.
 
+#include "allocator/guard_events.h"
 #include "allocator/stream_walks.h"
 
 #include <cstdint>
@@ -22,58 +23,77 @@ bool StreamHits::keep_use(StreamHeap& heap, StreamUse& use) {
 }
 
 // Requires: the stream's lock, and that the use that is kept is the block's. Gives the lock up around the record, as
-// record_events does.
-bool StreamHits::await_again(StreamHeap& heap, std::unique_lock<BiasedMutex> lock) noexcept {
+// record_events does, and in the end: by hand, for what ends on all ways out costs each of them.
+bool StreamHits::await_again(StreamHeap& heap) noexcept {
   StandingUse& standing = heap.standing_use;
   LazyFree& lazy = heap.lazy_free;
   Block* const block = lazy.block();
   // With others that wait something else would happen when they are free.
   if (!heap.awaited.empty() || heap.awaited.room() == 0) {
     tell_standing_use(heap);
-    return await_by_stream(heap, block->address, std::move(lock));
+    return await_by_stream(heap, block->address, std::unique_lock(heap.mutex, std::adopt_lock));
   }
   AwaitedFrees::Recording recording{block->address, block, {}};
   const FreeThatWaits free = begin_wait(heap, block->address, block->requested);
   standing.free(recording, free.number, free.at);
   lazy.await();
   const StreamUse& use = standing.use();
-  PendingFrees::Entry recorded{standing.take_event(), device_, use.stream, nullptr};
-  if (recorded.event == nullptr) recorded.event = heap.awaited.take_idle_event();
-  lock.unlock();
-  const CUresult result = record_event(use, &recorded, false, true);
-  lock.lock();
+  const StreamIdentity user = use.stream;
+  CUevent event = standing.take_event();
+  if (event == nullptr) event = heap.awaited.take_idle_event();
+  heap.mutex.unlock();
+  const CUresult result = record_guard(surroundings_.contexts, surroundings_.event_pools, use, false, true, &event);
+  heap.mutex.lock();
   if (standing.is_recorded_by(recording)) [[likely]] {
-    if (result == CUDA_SUCCESS && recorded.event != nullptr) [[likely]] {
-      standing.await(recorded.event);
+    if (result == CUDA_SUCCESS && event != nullptr) [[likely]] {
+      standing.await(event);
+      heap.mutex.unlock();
       return true;
     }
     tell_standing_use(heap);
   }
+  std::unique_lock lock(heap.mutex, std::adopt_lock);
   std::shared_ptr<void> owner;
+  PendingFrees::Entry recorded{event, device_, user, nullptr};
   if (bring_event(heap, recording, recorded, result, lock, owner)) lock.unlock();
   return true;
 }
 
-// Requires: the stream's lock; the block that stands waits, and of all streams no other has frees that do.
-StreamHits::Asked StreamHits::ask_for_standing(StreamHeap& heap, std::uint64_t* at) noexcept {
+// Requires: the stream's lock; the block that stands waits, and of all streams no other has frees that do. Null: not
+// without the heap's lock.
+void* StreamHits::allocate_again(StreamHeap& heap, std::size_t bytes) noexcept {
   StandingUse& standing = heap.standing_use;
   if (!standing.has_event() || (awake_.awaiting() & AwakeStreams::kOfHeap) != 0) {
     tell_standing_use(heap);
-    return Asked::nothing;
+    return allocate_after_waits(heap, bytes);
   }
   const CUresult result = api_.event_query(standing.event());
   if (result != CUDA_SUCCESS) [[unlikely]] {
     tell_standing_use(heap);
-    if (result == CUDA_ERROR_NOT_READY) return Asked::all;
+    if (result == CUDA_ERROR_NOT_READY) return allocate_asked(heap, bytes, 0);
     if (result != CUDA_ERROR_INVALID_CONTEXT) heap.awaited.note_failure(result);  // as complete_awaited has it
-    return Asked::in_vain;
+    return nullptr;
   }
   standing.end();
   awake_.end_awaiting(heap.awake_bit.load(std::memory_order_relaxed), one_stream_serves_);
+  // From here on it is a turn like that of a pair.
   LazyFree& lazy = heap.lazy_free;
-  trace_completed(heap, lazy.block()->address, lazy.block()->requested, at);
-  lazy.go(false);  // a turn like that of a pair
-  return Asked::all;
+  const Block& block = *lazy.block();
+  if (block.requested == bytes && heap.returned.first() == 0 && !heap.recurrence.is_followed()) [[likely]] {
+    if (history_.is_on()) trace_turn(heap, block);
+    return reinterpret_cast<void*>(lazy.come_back_plainly());
+  }
+  std::uint64_t at = 0;
+  trace_completed(heap, block.address, block.requested, &at);
+  lazy.go(false);
+  return allocate_asked(heap, bytes, at);
+}
+
+// Both at one time: see trace_completed.
+void StreamHits::trace_turn(StreamHeap& heap, const Block& block) noexcept {
+  std::uint64_t at = 0;
+  trace_completed(heap, block.address, block.requested, &at);
+  write_by_stream_at<kAllocated>(heap, block.address, block.requested, at);
 }
 
 void StreamHits::write_standing_use_down(StreamHeap& heap) noexcept {

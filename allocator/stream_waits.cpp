@@ -20,7 +20,6 @@
 namespace cistern {
 namespace {
 
-constexpr auto kRequested = static_cast<std::uint64_t>(TraceAction::free_requested);
 constexpr auto kCompleted = static_cast<std::uint64_t>(TraceAction::free_completed);
 
 }  // namespace
@@ -67,14 +66,6 @@ std::uint64_t StreamHits::begin_entries(StreamHeap& heap, AwaitedFrees::Recordin
   const FreeThatWaits free = begin_wait(heap, recording.address, requested);
   for (const StreamUse& use : recording.uses) heap.awaited.add(device_, use.stream, recording, free.number, free.at);
   return free.at;
-}
-
-StreamHits::FreeThatWaits StreamHits::begin_wait(StreamHeap& heap, std::uint64_t address,
-                                                 std::size_t requested) noexcept {
-  const std::uint64_t now = history_.clock().now();
-  if (history_.is_on()) write_by_stream_at<kRequested>(heap, address, requested, now);
-  awake_.begin_awaiting(heap.awake_bit.load(std::memory_order_relaxed), one_stream_serves_);
-  return {awake_.next_number(one_stream_serves_), now};
 }
 
 // Gives the stream's lock up around each record, as the heap's is, and in the end: the block is nobody's meanwhile, for
@@ -159,9 +150,11 @@ void StreamHits::end_recording_by_heap(AwaitedFrees::Recording& recording, Pendi
 [[gnu::flatten]] void* StreamHits::allocate_after_waits(StreamHeap& heap, std::size_t bytes) noexcept {
   std::uint64_t completed_at = 0;
   const std::array<StreamHeap* const, 1> own = {&heap};
-  const Asked asked = heap.standing_use.waits() ? ask_for_standing(heap, &completed_at) : Asked::nothing;
-  if (asked == Asked::in_vain) return nullptr;
-  if (asked == Asked::nothing && !complete_awaited<1>(own, &completed_at)) return nullptr;
+  return complete_awaited<1>(own, &completed_at) ? allocate_asked(heap, bytes, completed_at) : nullptr;
+}
+
+// The same once the events were asked for. `completed_at`: when frees were complete that had waited; 0: none.
+void* StreamHits::allocate_asked(StreamHeap& heap, std::size_t bytes, std::uint64_t completed_at) noexcept {
   if (heap.recurrence.is_followed()) {
     if (void* const pointer = follow_request(heap, bytes)) return pointer;
     if (lacks_room(heap)) return nullptr;

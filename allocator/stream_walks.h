@@ -71,6 +71,15 @@ inline void* StreamHits::take_standing_or_hit(StreamHeap& heap, std::size_t byte
   return take_hit(heap, bytes);
 }
 
+// The free of a block that others used. Returns what is to be known of it.
+inline StreamHits::FreeThatWaits StreamHits::begin_wait(StreamHeap& heap, std::uint64_t address,
+                                                        std::size_t requested) noexcept {
+  const std::uint64_t now = history_.clock().now();
+  if (history_.is_on()) write_by_stream_at<kRequested>(heap, address, requested, now);
+  awake_.begin_awaiting(heap.awake_bit.load(std::memory_order_relaxed), one_stream_serves_);
+  return {awake_.next_number(one_stream_serves_), now};
+}
+
 // Whether the step is one of those that depend on the blocks of this stream alone, and not on a clock. Where streams
 // use each other's blocks they have each other's bytes, too, at places that are known by what all of them have: that is
 // hidden while steps are followed.
