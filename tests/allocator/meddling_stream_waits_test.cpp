@@ -321,7 +321,11 @@ TEST_P(MeddlingStreamWaitsTest, ADriverThatWantsAContextGetsOne) {
   meddling_.wants_context = true;
   std::thread([&] {
     void* const block = turn(meddled_, kKibi);
-    for (int i = 0; i < 3; ++i) EXPECT_EQ(turn(meddled_, kKibi), block);
+    for (int i = 0; i < 3; ++i) {
+      const std::uint64_t before = driver_.calls("cuEventRecord");
+      EXPECT_EQ(turn(meddled_, kKibi), block);
+      EXPECT_EQ(driver_.calls("cuEventRecord"), before + 1) << "with the free";
+    }
     CUcontext current = nullptr;
     EXPECT_EQ(driver_.api().ctx_get_current(&current), CUDA_SUCCESS);
     EXPECT_EQ(current, nullptr);

@@ -160,6 +160,7 @@ TEST_F(PendingFreesTest, ADriverThatWantsAContextForItsEventsGetsOne) {
     void* block = allocator.allocate(kMega, owner_);
     for (int i = 0; i < 3; ++i) {
       allocator.deallocate(block, reader_);
+      EXPECT_EQ(driver_.calls("cuEventRecord"), static_cast<std::uint64_t>(i + 1)) << "with the free";
       EXPECT_EQ(allocator.allocate(kMega, owner_), block);
     }
     CUcontext current = nullptr;

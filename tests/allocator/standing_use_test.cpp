@@ -16,6 +16,7 @@
 #include <memory>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "allocator/device_allocator.h"
@@ -175,6 +176,22 @@ TEST_P(StandingUseTest, ABlockThatIsUsedWhileAnotherWaitsWaitsBehindIt) {
   allocate(3000);
   allocate(3000);
   compare();
+}
+
+// What another thread returned is free before the next turn.
+TEST_P(StandingUseTest, WhatWasReturnedMeanwhileIsFreeFirst) {
+  static_cast<void>(standing_.allocate(9000, 0));
+  const auto turn = [&] {
+    static_cast<void>(standing_.allocate(3000, 0));
+    standing_.use(standing_.live() - 1, 1);
+    standing_.free(standing_.live() - 1);
+  };
+  for (int i = 0; i < 5; ++i) turn();
+  standing_.free_elsewhere(0);
+  turn();
+  const auto told = standing_.told();
+  const auto returned = std::find(told.begin(), told.end(), std::pair(TraceAction::free_completed, std::int64_t{9000}));
+  EXPECT_EQ(std::count(returned, told.end(), std::pair(TraceAction::alloc, std::int64_t{3000})), 1);
 }
 
 TEST_P(StandingUseTest, AUseByItsOwnStreamIsNone) {
