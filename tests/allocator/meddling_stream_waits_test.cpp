@@ -322,8 +322,10 @@ TEST_P(MeddlingStreamWaitsTest, ADriverThatWantsAContextGetsOne) {
   std::thread([&] {
     void* const block = turn(meddled_, kKibi);
     for (int i = 0; i < 3; ++i) {
+      EXPECT_EQ(meddled_.allocate(kKibi, owner_handle_), block);
+      meddled_.record_stream(block, reader_handle_);
       const std::uint64_t before = driver_.calls("cuEventRecord");
-      EXPECT_EQ(turn(meddled_, kKibi), block);
+      meddled_.deallocate(block);
       EXPECT_EQ(driver_.calls("cuEventRecord"), before + 1) << "with the free";
     }
     CUcontext current = nullptr;
