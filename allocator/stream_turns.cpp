@@ -4,6 +4,7 @@
 #include "allocator/guard_events.h"
 #include "allocator/stream_walks.h"
 
+#include <cassert>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -76,10 +77,11 @@ void* StreamHits::allocate_again(StreamHeap& heap, std::size_t bytes) noexcept {
   }
   standing.end();
   awake_.end_awaiting(heap.awake_bit.load(std::memory_order_relaxed), one_stream_serves_);
+  assert(!heap.recurrence.is_followed());  // else nothing stands
   // From here on it is a turn like that of a pair.
   LazyFree& lazy = heap.lazy_free;
   const Block& block = *lazy.block();
-  if (block.requested == bytes && heap.returned.first() == 0 && !heap.recurrence.is_followed()) [[likely]] {
+  if (block.requested == bytes && heap.returned.first() == 0) [[likely]] {
     if (history_.is_on()) trace_turn(heap, block);
     return reinterpret_cast<void*>(lazy.come_back_plainly());
   }

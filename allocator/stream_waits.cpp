@@ -153,7 +153,8 @@ void StreamHits::end_recording_by_heap(AwaitedFrees::Recording& recording, Pendi
   return complete_awaited<1>(own, &completed_at) ? allocate_asked(heap, bytes, completed_at) : nullptr;
 }
 
-// The same once the events were asked for. `completed_at`: when frees were complete that had waited; 0: none.
+// The same once the events were asked for. `completed_at`: when frees were complete that had waited; 0: none, or nobody
+// is told.
 void* StreamHits::allocate_asked(StreamHeap& heap, std::size_t bytes, std::uint64_t completed_at) noexcept {
   if (heap.recurrence.is_followed()) {
     if (void* const pointer = follow_request(heap, bytes)) return pointer;

@@ -7,6 +7,7 @@
 #include <cuda.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <memory>
 
 #include "allocator/event_pools.h"
@@ -43,16 +44,22 @@ class GuardEventsTest : public ::testing::Test {
     EXPECT_EQ(pools_.of(0).acquire(&next), CUDA_SUCCESS);
     EXPECT_EQ(next, idle_);
   }
-  void refuse_records_with(CUresult refusal) {
+  // `takes_in_context`: not where a context is current.
+  void refuse_records_with(CUresult refusal, bool takes_in_context = false) {
     refusal_ = refusal;
-    api_.event_record = {this, [](void* self, CUevent, CUstream) {
+    takes_in_context_ = takes_in_context;
+    api_.event_record = {this, [](void* self, CUevent event, CUstream stream) {
                            auto& test = *static_cast<GuardEventsTest*>(self);
+                           CUcontext current = nullptr;
+                           EXPECT_EQ(test.api_.ctx_get_current(&current), CUDA_SUCCESS);
+                           if (test.takes_in_context_ && current != nullptr)
+                             return test.driver_.api().event_record(event, stream);
                            ++test.refused_;
                            return test.refusal_;
                          }};
   }
 
-  SimulatedDriver driver_;
+  SimulatedDriver driver_{{.devices = 2, .backing = Backing::none}};
   DriverApi api_ = driver_.api();
   Contexts contexts_{api_};
   EventPools pools_{api_, contexts_.device_count()};
@@ -60,6 +67,7 @@ class GuardEventsTest : public ::testing::Test {
   CUevent idle_ = nullptr;
   CUevent event_ = nullptr;  // what the guard was asked with, and brought
   CUresult refusal_ = CUDA_SUCCESS;
+  bool takes_in_context_ = false;
   int refused_ = 0;
 };
 
@@ -81,22 +89,53 @@ TEST_F(GuardEventsTest, AStreamThatIsKeptNeedsNoContext) {
 
 TEST_F(GuardEventsTest, AnEventThatIsRefusedIsIdleAgain) {
   StreamUse use = use_of(stream_);
+  use.owner = std::make_shared<int>();
   refuse_records_with(CUDA_ERROR_OUT_OF_MEMORY);
-  for (const bool is_kept : {false, true}) {
-    if (is_kept) use.owner = std::make_shared<int>();
-    EXPECT_EQ(record(use), CUDA_ERROR_OUT_OF_MEMORY);
-    expect_idle();
-  }
-  EXPECT_EQ(refused_, 2) << "what is refused is not asked again";
+  EXPECT_EQ(record(use), CUDA_ERROR_OUT_OF_MEMORY);
+  expect_idle();
+  EXPECT_EQ(refused_, 1) << "what is refused is not asked again";
 }
 
-TEST_F(GuardEventsTest, WhatWantsAContextIsAskedWithOne) {
+TEST_F(GuardEventsTest, WhatWantsAContextGetsOne) {
+  StreamUse use = use_of(stream_);
+  use.owner = std::make_shared<int>();
+  refuse_records_with(CUDA_ERROR_INVALID_CONTEXT, true);
+  EXPECT_EQ(record(use), CUDA_SUCCESS);
+  EXPECT_EQ(event_, idle_);
+  EXPECT_EQ(refused_, 1);
+  CUcontext current = nullptr;
+  EXPECT_EQ(api_.ctx_get_current(&current), CUDA_SUCCESS);
+  EXPECT_EQ(current, nullptr);
+}
+
+TEST_F(GuardEventsTest, WhatIsRefusedInItsContextIsIdleAgain) {
   StreamUse use = use_of(stream_);
   use.owner = std::make_shared<int>();
   refuse_records_with(CUDA_ERROR_INVALID_CONTEXT);
   EXPECT_EQ(record(use), CUDA_ERROR_INVALID_CONTEXT);
   expect_idle();
   EXPECT_EQ(refused_, 2);
+}
+
+TEST_F(GuardEventsTest, AnEventOfThePoolThatIsRefusedGoesBackThere) {
+  refuse_records_with(CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_EQ(record_guard(contexts_, pools_, use_of(stream_), false, true, &event_), CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_EQ(event_, nullptr);
+  const auto made = driver_.calls("cuEventCreate");
+  const ContextGuard current(api_, contexts_.primary(0));
+  CUevent next = nullptr;
+  EXPECT_EQ(pools_.of(0).acquire(&next), CUDA_SUCCESS);
+  EXPECT_EQ(driver_.calls("cuEventCreate"), made);
+  pools_.of(0).release(next);
+}
+
+// The default streams are those of the context that is current: here of another device.
+TEST_F(GuardEventsTest, ADefaultStreamIsThatOfItsDevice) {
+  driver_.occupy(nullptr, std::chrono::milliseconds(10));
+  const ContextGuard current(api_, contexts_.primary(1));
+  EXPECT_EQ(record(StreamUse{}), CUDA_SUCCESS);
+  EXPECT_EQ(api_.event_query(idle_), CUDA_ERROR_NOT_READY);
+  driver_.run_until_idle();
 }
 
 TEST_F(GuardEventsTest, AStreamWithoutAHandleIsWaitedForWithoutAnEvent) {

@@ -33,6 +33,7 @@ struct Meddling {
   std::function<void()> when_asked = nullptr;
   std::function<void()> when_recorded = nullptr;
   bool wants_context = false;
+  bool wants_one_to_query = true;  // too
   std::int64_t active = 0;
   std::int64_t allocated = 0;
 
@@ -56,7 +57,7 @@ struct Meddling {
                         }};
     api.event_query = {this, [](void* self, CUevent event) {
                          auto& now = *static_cast<Meddling*>(self);
-                         if (now.lacks_context()) return CUDA_ERROR_INVALID_CONTEXT;
+                         if (now.wants_one_to_query && now.lacks_context()) return CUDA_ERROR_INVALID_CONTEXT;
                          if (const auto call = std::exchange(now.when_asked, nullptr)) call();
                          const CUresult failure = std::exchange(now.query, CUDA_SUCCESS);
                          return failure != CUDA_SUCCESS ? failure : now.driver.api().event_query(event);
@@ -77,6 +78,24 @@ class MeddlingStreamWaitsTest : public StreamWaitsTest {
     allocator.record_stream(block, reader_handle_);
     allocator.deallocate(block);
     return block;
+  }
+
+  // By a thread without a context.
+  void expect_records_with_frees() {
+    std::thread([&] {
+      void* const block = turn(meddled_, kKibi);
+      for (int i = 0; i < 8; ++i) {
+        EXPECT_EQ(meddled_.allocate(kKibi, owner_handle_), block);
+        meddled_.record_stream(block, reader_handle_);
+        const std::uint64_t before = driver_.calls("cuEventRecord");
+        meddled_.deallocate(block);
+        EXPECT_EQ(driver_.calls("cuEventRecord"), before + 1) << "with the free";
+      }
+      CUcontext current = nullptr;
+      EXPECT_EQ(driver_.api().ctx_get_current(&current), CUDA_SUCCESS);
+      EXPECT_EQ(current, nullptr);
+    }).join();
+    meddled_.check();
   }
 
   Meddling meddling_{.driver = driver_};
@@ -318,20 +337,24 @@ TEST_P(MeddlingFollowedWaitsTest, ABlockOfTwoReadersEndsWithBoth) {
 }
 
 TEST_P(MeddlingStreamWaitsTest, ADriverThatWantsAContextGetsOne) {
-  meddling_.wants_context = true;
-  std::thread([&] {
-    void* const block = turn(meddled_, kKibi);
-    for (int i = 0; i < 3; ++i) {
-      EXPECT_EQ(meddled_.allocate(kKibi, owner_handle_), block);
-      meddled_.record_stream(block, reader_handle_);
-      const std::uint64_t before = driver_.calls("cuEventRecord");
-      meddled_.deallocate(block);
-      EXPECT_EQ(driver_.calls("cuEventRecord"), before + 1) << "with the free";
-    }
-    CUcontext current = nullptr;
-    EXPECT_EQ(driver_.api().ctx_get_current(&current), CUDA_SUCCESS);
-    EXPECT_EQ(current, nullptr);
-  }).join();
+  for (const bool to_query : {true, false}) {
+    meddling_.wants_context = true;
+    meddling_.wants_one_to_query = to_query;
+    expect_records_with_frees();
+  }
+}
+
+// Nothing was recorded, for the work is done: nothing is asked for.
+TEST_P(MeddlingStreamWaitsTest, AStreamThatIsGoneWasWaitedForWithTheFree) {
+  for (int i = 0; i < 5; ++i) turn(meddled_, kKibi);
+  void* const block = meddled_.allocate(kKibi, owner_handle_);
+  meddled_.record_stream(block, reader_handle_);
+  driver_.destroy_stream(reader_handle_);
+  meddled_.deallocate(block);
+  EXPECT_EQ(driver_.calls("cuCtxSynchronize"), 1U);
+  const auto calls = calls_of([&] { EXPECT_EQ(meddled_.allocate(kKibi, owner_handle_), block); });
+  EXPECT_FALSE(calls.contains("cuEventQuery"));
+  meddled_.deallocate(block);
   meddled_.check();
 }
 

@@ -262,6 +262,23 @@ TEST_P(StreamsKeptTest, ALateEventIsAskedForOnce) {
   EXPECT_EQ(calls, (std::map<std::string, std::uint64_t>{{"cuEventQuery", 1}}));
 }
 
+// Which takes one reading of the clock: more of them would differ now and then.
+TEST_P(StreamsKeptTest, WhatComesBackAtOnceIsCompleteAndHandedOutAtOneTime) {
+  HistoryOptions history = HistoryOptions::always_on();
+  history.max_entries = 10'000;
+  allocator_.record_history(history);
+  turns(reader_, 2'500);
+  const Snapshot snapshot = allocator_.snapshot();
+  const std::vector<TraceEntry>& told = snapshot.device_traces.at(0);
+  std::size_t both = 0;
+  for (std::size_t i = 600; i < told.size(); ++i) {  // the first ones are written down
+    if (told[i - 1].action != TraceAction::free_completed || told[i].action != TraceAction::alloc) continue;
+    EXPECT_EQ(told[i - 1].time_us, told[i].time_us);
+    ++both;
+  }
+  EXPECT_GE(both, 2'290U);
+}
+
 // Who listens to uses, or to frees, hears of each.
 TEST_P(StreamsKeptTest, WhoListensHearsOfEachTurn) {
   for (BlockNote DriverApi::*const note : {&DriverApi::note_use, &DriverApi::note_free}) {
