@@ -6,12 +6,14 @@
 // turn in a row on the use and its event stay here: neither is written down with the block or among the frees that
 // wait, and nothing counts once more that the stream is in use, which lives as long as its use is kept. Whatever else
 // happens to the block, and whoever takes the heap's lock, has that done first (StreamHits::tell_standing_use).
-// O(1). Not thread-safe: guarded by the stream's lock, but for `use` while its event is recorded.
+// O(1). Not thread-safe: guarded by the stream's lock, but for `use` while its event is recorded, and for who only
+// looks whether that lock is worth taking.
 
 #include "allocator/awaited_frees.h"
 #include "allocator/block.h"
 #include "allocator/use_nodes.h"
 
+#include <atomic>
 #include <cstdint>
 #include <utility>
 
@@ -40,27 +42,30 @@ class StandingUse {
   [[nodiscard]] const StreamUse& use() const noexcept { return uses_.front(); }
 
   // In turn: it uses the block; the block is freed, and an event is recorded; that came.
-  void begin() noexcept { state_ = State::used; }
+  void begin() noexcept { be(State::used); }
   void free(AwaitedFrees::Recording& recording, std::uint64_t number, std::uint64_t freed_at) noexcept {
-    state_ = State::recording;
+    be(State::recording);
     recording_ = &recording;
     number_ = number;
     freed_at_ = freed_at;
   }
   // False: somebody told of it meanwhile.
   [[nodiscard]] bool is_recorded_by(const AwaitedFrees::Recording& recording) const noexcept {
-    return state_ == State::recording && recording_ == &recording;
+    return state() == State::recording && recording_ == &recording;
   }
   void await(CUevent event) noexcept {
-    state_ = State::awaited;
+    be(State::awaited);
     event_ = event;
   }
-  void end() noexcept { state_ = State::none; }
+  void end() noexcept { be(State::none); }
 
-  [[nodiscard]] bool is_used() const noexcept { return state_ == State::used; }
-  [[nodiscard]] bool waits() const noexcept { return state_ >= State::recording; }
-  [[nodiscard]] bool has_event() const noexcept { return state_ == State::awaited; }
-  [[nodiscard]] bool is_told() const noexcept { return state_ == State::none; }
+  [[nodiscard]] bool is_used() const noexcept { return state() == State::used; }
+  [[nodiscard]] bool waits() const noexcept { return state() >= State::recording; }
+  [[nodiscard]] bool has_event() const noexcept { return state() == State::awaited; }
+  [[nodiscard]] bool is_told() const noexcept { return state() == State::none; }
+  // The same at some time, without the lock.
+  [[nodiscard]] bool may_be_used() const noexcept { return is_used(); }
+  [[nodiscard]] bool may_wait() const noexcept { return has_event(); }
   // Who records; what is to be known of the free that waits.
   [[nodiscard]] AwaitedFrees::Recording& recording() const noexcept { return *recording_; }
   [[nodiscard]] std::uint64_t number() const noexcept { return number_; }
@@ -74,6 +79,9 @@ class StandingUse {
  private:
   enum class State : std::uint8_t { none, used, recording, awaited };
 
+  [[nodiscard]] State state() const noexcept { return state_.load(std::memory_order_relaxed); }
+  void be(State state) noexcept { state_.store(state, std::memory_order_relaxed); }
+
   StreamUses uses_;  // one at most
   CUevent event_ = nullptr;
   std::uint64_t number_ = 0;
@@ -81,7 +89,7 @@ class StandingUse {
   AwaitedFrees::Recording* recording_ = nullptr;
   std::uint64_t freed_at_ = 0;
   std::uint64_t last_user_ = 0;
-  State state_ = State::none;
+  std::atomic<State> state_{State::none};
 };
 
 }  // namespace cistern

@@ -30,7 +30,12 @@ class StreamHits : public PairHits {
   // block's stream where that suffices, else with the heap's. False: no live block begins there. Ends with a call: for
   // that nothing is saved.
   [[nodiscard, gnu::always_inline]] bool free_beside_pairs(StreamHeap& of_page, std::uint64_t address) noexcept {
-    return follows_frees(of_page) ? free_by_steps(of_page, address) : free_beside_steps(of_page, address);
+    // First what does not change with each request, as in let_stand.
+    if (of_page.allocates.load(std::memory_order_relaxed) == ThreadMark::if_known()) {
+      if (of_page.recurrence.is_followed()) return free_by_steps(of_page, address);
+      if (of_page.standing_use.may_be_used()) return free_again(of_page, address);
+    }
+    return free_beside_steps(of_page, address);
   }
   // What is live at exactly `address`, likewise.
   struct LiveBlock {
@@ -49,8 +54,9 @@ class StreamHits : public PairHits {
   // `heap`: the stream's, if it is known, for which take_back did nothing. Ends with a call: for that nothing is saved.
   [[nodiscard, gnu::always_inline]] void* allocate_beside_pairs(StreamHeap* heap, std::size_t bytes,
                                                                 StreamIdentity stream, bool at_hand = false) {
-    return heap != nullptr && follows_requests(*heap) ? allocate_by_steps(*heap, bytes, stream, at_hand)
-                                                      : allocate_beside_steps(heap, bytes, stream, at_hand);
+    if (heap != nullptr && follows_requests(*heap)) return allocate_by_steps(*heap, bytes, stream, at_hand);
+    return heap != nullptr && heap->standing_use.may_wait() ? take_again(*heap, bytes, stream, at_hand)
+                                                            : allocate_beside_steps(heap, bytes, stream, at_hand);
   }
   // The walks with the heap's lock. Not among the calls of a walk without it, which are one piece of code.
   [[nodiscard]] virtual void* allocate_by_heap(std::size_t bytes, StreamIdentity stream) = 0;
@@ -283,7 +289,13 @@ class StreamHits : public PairHits {
   [[nodiscard]] static Block* used_before(const StreamHeap& heap, std::uint64_t address) noexcept;
   void know_blocks(StreamHeap& heap) noexcept;
 
-  // stream_turns.cpp: a block that stands, and that another stream uses in each turn.
+  // stream_turns.cpp: a block that stands, and that another stream uses in each turn. The first two are the doors,
+  // where the look without the lock said that it may be so.
+  [[nodiscard, gnu::noinline]] bool free_again(StreamHeap& heap, std::uint64_t address) noexcept;
+  [[nodiscard, gnu::noinline]] void* take_again(StreamHeap& heap, std::size_t bytes, StreamIdentity stream,
+                                                bool at_hand);
+  [[nodiscard, gnu::noinline]] void* allocate_after_asking(StreamHeap& heap, std::size_t bytes,
+                                                           const StreamIdentity& stream, bool at_hand);
   [[nodiscard]] bool keep_use(StreamHeap& heap, StreamUse& use);
   // Gives the stream's lock up.
   [[nodiscard, gnu::noinline]] bool await_again(StreamHeap& heap) noexcept;

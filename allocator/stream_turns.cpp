@@ -23,6 +23,39 @@ bool StreamHits::keep_use(StreamHeap& heap, StreamUse& use) {
   return true;
 }
 
+bool StreamHits::free_again(StreamHeap& heap, std::uint64_t address) noexcept {
+  if (heap.mutex.try_enter()) {
+    const bool is_used = heap.lazy_free.is_of(address) && heap.standing_use.is_used();
+    if (!is_used || !has_place_for_entry(heap)) [[unlikely]]
+      heap.mutex.leave();
+    else if (await_again(heap))
+      return true;
+  }
+  return free_beside_steps(heap, address);
+}
+
+void* StreamHits::take_again(StreamHeap& heap, std::size_t bytes, StreamIdentity stream, bool at_hand) {
+  const AwakeStreams::Bits own = heap.awake_bit.load(std::memory_order_relaxed);
+  if (awake_.awaiting() != own || current_tag() != kUntagged || !heap.mutex.try_enter())
+    return allocate_beside_steps(&heap, bytes, stream, at_hand);
+  // It may be another stream's than it was found as.
+  const bool waits = heap.standing_use.has_event() && heap.stream.id == stream.id && has_place_for_entry(heap);
+  void* const pointer = waits ? allocate_again(heap, bytes) : nullptr;
+  heap.mutex.leave();
+  if (pointer != nullptr) [[likely]]
+    return pointer;
+  return waits ? allocate_after_asking(heap, bytes, stream, at_hand)
+               : allocate_beside_steps(&heap, bytes, stream, at_hand);
+}
+
+// The stream's lock did not suffice.
+void* StreamHits::allocate_after_asking(StreamHeap& heap, std::size_t bytes, const StreamIdentity& stream,
+                                        bool at_hand) {
+  if (at_hand) return nullptr;
+  void* const pointer = allocate_with_room(heap, bytes, stream);
+  return pointer != nullptr ? pointer : allocate_by_heap(bytes, stream);
+}
+
 // Requires: the stream's lock, and that the use that is kept is the block's. Gives the lock up around the record, as
 // record_events does, and in the end: by hand, for what ends on all ways out costs each of them.
 bool StreamHits::await_again(StreamHeap& heap) noexcept {
