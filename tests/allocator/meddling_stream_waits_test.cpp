@@ -156,11 +156,15 @@ TEST_P(MeddlingStreamWaitsTest, ARefusedEventIsTriedAgainAndTold) {
 }
 
 TEST_P(MeddlingStreamWaitsTest, AFailingQueryIsToldToTheRequestThatMadeIt) {
-  void* const block = turn(meddled_, kKibi);
-  meddling_.query = CUDA_ERROR_LAUNCH_FAILED;
-  EXPECT_THROW(static_cast<void>(meddled_.allocate(kKibi, owner_handle_)), DriverError);
-  EXPECT_EQ(meddled_.memory_stats().active.all.current, 1);
-  EXPECT_EQ(meddled_.allocate(kKibi, owner_handle_), block);
+  for (const int warm : {0, 200}) {  // then the stream's lock leans towards the thread
+    for (int i = 0; i < warm; ++i) turn(meddled_, kKibi);
+    void* const block = turn(meddled_, kKibi);
+    meddling_.query = CUDA_ERROR_LAUNCH_FAILED;
+    EXPECT_THROW(static_cast<void>(meddled_.allocate(kKibi, owner_handle_)), DriverError);
+    EXPECT_EQ(meddled_.memory_stats().active.all.current, 1);
+    EXPECT_EQ(meddled_.allocate(kKibi, owner_handle_), block);
+    meddled_.deallocate(block);
+  }
   meddled_.check();
 }
 

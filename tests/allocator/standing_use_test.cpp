@@ -1,6 +1,7 @@
 // A block that stands, and that another stream uses in each turn: nobody can tell that this was not written down.
 #include <cistern/allocator.h>
 #include <cistern/history.h>
+#include <cistern/scope.h>
 #include <cistern/simulated.h>
 #include <cistern/stats.h>
 #include <cistern/stream.h>
@@ -279,6 +280,30 @@ TEST_P(StreamsKeptTest, WhatComesBackAtOnceIsCompleteAndHandedOutAtOneTime) {
   EXPECT_GE(both, 2'290U);
 }
 
+// As often as the stream's lock takes to lean towards the thread: from then on turns have doors of their own.
+TEST_P(StreamsKeptTest, ATaggedRequestIsItsTags) {
+  turns(reader_, 200);
+  void* tagged = nullptr;
+  {
+    const TagScope scope("optimizer");
+    tagged = allocator_.allocate(kKibi, owner_);
+  }
+  std::int64_t live = 0;
+  for (const TagStats& each : allocator_.tag_stats())
+    if (each.tag == "optimizer") live = each.allocated_bytes.current;
+  EXPECT_EQ(live, std::int64_t{kKibi});
+  allocator_.deallocate(tagged);
+}
+
+TEST_P(StreamsKeptTest, WhatOthersWaitForIsAskedForToo) {
+  for (int i = 0; i < 3; ++i) allocator_.deallocate(allocator_.allocate(kKibi, other_));
+  void* const of_other = allocator_.allocate(kKibi, other_);
+  turns(reader_, 200);
+  free_behind(allocator_, of_other, reader_);
+  const auto calls = calls_of([&] { static_cast<void>(allocator_.allocate(kKibi, owner_)); });
+  EXPECT_EQ(calls, (std::map<std::string, std::uint64_t>{{"cuEventQuery", 2}}));
+}
+
 // Who listens to uses, or to frees, hears of each.
 TEST_P(StreamsKeptTest, WhoListensHearsOfEachTurn) {
   for (BlockNote DriverApi::*const note : {&DriverApi::note_use, &DriverApi::note_free}) {
@@ -349,6 +374,34 @@ TEST_P(StreamsKeptTest, ItsEventComesBack) {
   };
   come_and_go();
   EXPECT_EQ(calls_of(come_and_go)["cuEventCreate"], 0U);
+}
+
+class TurnsAtTheDoor : public HeapOfStreams<DeviceAllocator> {
+ protected:
+  TurnsAtTheDoor() : HeapOfStreams("policy:classic", {.enabled = HistoryEnabled::none}) {}
+};
+
+// No other block serves it.
+TEST_F(TurnsAtTheDoor, ARequestAtHandGetsNothingElseThanWhatComesBack) {
+  const StreamIdentity owner = make_stream();
+  StreamUse use;
+  use.stream = make_stream();
+  const auto turn = [&] {
+    const std::uint64_t address = take(30 * kMega, owner);
+    StreamUse again = use;
+    StreamHeap* const of_page = heap_.find_by_page(address);
+    EXPECT_TRUE((of_page != nullptr && heap_.use_again(*of_page, address, use.stream, 0, false)) ||
+                heap_.record_use(address, again));
+    give(address);
+    return reinterpret_cast<void*>(address);
+  };
+  for (int i = 0; i < 200; ++i) turn();
+  driver_.occupy(use.stream.handle, std::chrono::milliseconds(10));
+  void* const block = turn();
+  EXPECT_EQ(heap_.allocate_at_hand(30 * kMega, owner), nullptr);
+  EXPECT_EQ(driver_.calls("cuMemAlloc"), 1U);
+  driver_.run_until_idle();
+  EXPECT_EQ(heap_.allocate_at_hand(30 * kMega, owner), block);
 }
 
 // Turns within a round that comes again.
