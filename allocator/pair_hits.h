@@ -86,14 +86,12 @@ class PairHits : public HeapBlocks {
            !api_.note_use && !gathering().includes(HistoryContext::state);
   }
 
-  // Whether the history takes an entry without more to do.
+ private:
   [[nodiscard, gnu::always_inline]] bool has_place_for_entry(const StreamHeap& heap) const noexcept {
     if (!history_.is_on()) return true;
     return one_stream_serves_ ? history_.adds_own_at_once() : !heap.stage.is_full();
   }
-
- private:
-  // Requires: has_place_for_entry.
+  // Requires: that.
   template <std::uint64_t kAction>
   [[gnu::always_inline]] void add_entry(StreamHeap& heap, std::uint64_t address, std::size_t requested) noexcept {
     if (!history_.is_on()) return;

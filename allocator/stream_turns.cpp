@@ -24,9 +24,10 @@ bool StreamHits::keep_use(StreamHeap& heap, StreamUse& use) {
 }
 
 bool StreamHits::free_again(StreamHeap& heap, std::uint64_t address) noexcept {
+  history_.provide();
   if (heap.mutex.try_enter()) {
     assert(heap.standing_use.is_used());  // nobody was inside since this thread was
-    if (!heap.lazy_free.is_of(address) || !has_place_for_entry(heap)) [[unlikely]]
+    if (!heap.lazy_free.is_of(address)) [[unlikely]]
       heap.mutex.leave();
     else if (await_again(heap))
       return true;
@@ -35,12 +36,13 @@ bool StreamHits::free_again(StreamHeap& heap, std::uint64_t address) noexcept {
 }
 
 void* StreamHits::take_again(StreamHeap& heap, std::size_t bytes, StreamIdentity stream, bool at_hand) {
+  history_.provide();
   const AwakeStreams::Bits own = heap.awake_bit.load(std::memory_order_relaxed);
   if (awake_.awaiting() != own || current_tag() != kUntagged || !heap.mutex.try_enter())
     return allocate_beside_steps(&heap, bytes, stream, at_hand);
   assert(heap.standing_use.has_event());
   // It may be another stream's than it was found as.
-  const bool waits = heap.stream.id == stream.id && has_place_for_entry(heap);
+  const bool waits = heap.stream.id == stream.id;
   void* const pointer = waits ? allocate_again(heap, bytes) : nullptr;
   heap.mutex.leave();
   if (pointer != nullptr) [[likely]]
