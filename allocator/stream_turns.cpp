@@ -24,7 +24,7 @@ bool StreamHits::keep_use(StreamHeap& heap, StreamUse& use) {
 }
 
 bool StreamHits::free_again(StreamHeap& heap, std::uint64_t address) noexcept {
-  history_.provide();
+  history_.provide();  // for the request that follows, too
   if (heap.mutex.try_enter()) {
     assert(heap.standing_use.is_used());  // nobody was inside since this thread was
     if (!heap.lazy_free.is_of(address)) [[unlikely]]
@@ -36,7 +36,6 @@ bool StreamHits::free_again(StreamHeap& heap, std::uint64_t address) noexcept {
 }
 
 void* StreamHits::take_again(StreamHeap& heap, std::size_t bytes, StreamIdentity stream, bool at_hand) {
-  history_.provide();
   const AwakeStreams::Bits own = heap.awake_bit.load(std::memory_order_relaxed);
   if (awake_.awaiting() != own || current_tag() != kUntagged || !heap.mutex.try_enter())
     return allocate_beside_steps(&heap, bytes, stream, at_hand);

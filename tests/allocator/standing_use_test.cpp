@@ -317,7 +317,7 @@ TEST_P(StreamsKeptTest, ATaggedRequestIsItsTags) {
 }
 
 TEST_P(StreamsKeptTest, WhatOthersWaitForIsAskedForToo) {
-  for (int i = 0; i < 3; ++i) allocator_.deallocate(allocator_.allocate(kKibi, other_));
+  for (int i = 0; i < 5; ++i) free_behind(allocator_, allocator_.allocate(kKibi, other_), reader_);
   void* const of_other = allocator_.allocate(kKibi, other_);
   turns(reader_, 200);
   free_behind(allocator_, of_other, reader_);
