@@ -280,26 +280,6 @@ TEST_P(StreamsKeptTest, WhatComesBackAtOnceIsCompleteAndHandedOutAtOneTime) {
   EXPECT_GE(both, 2'290U);
 }
 
-// Whatever entry a chunk of the history ends with. Beyond a million entries chunks are made as they are needed.
-TEST_P(StreamsKeptTest, NoEntryIsLost) {
-  HistoryOptions history = HistoryOptions::always_on();
-  history.max_entries = std::size_t{1} << 22;
-  allocator_.record_history(history);
-  const auto eight_entries = [&](int times) {
-    for (; times != 0; --times) {
-      turns(reader_, 2);
-      allocator_.deallocate(allocator_.allocate(kKibi, owner_));
-    }
-  };
-  eight_entries((1 << 20) / 8);
-  for (int i = 0; i < 8; ++i) {
-    turns(reader_, 1);
-    eight_entries(1024);
-  }
-  EXPECT_GT(allocator_.history_info().entries, std::size_t{1} << 20);
-  EXPECT_EQ(allocator_.history_info().lost, 0U);
-}
-
 // As often as the stream's lock takes to lean towards the thread: from then on turns have doors of their own.
 TEST_P(StreamsKeptTest, ATaggedRequestIsItsTags) {
   turns(reader_, 200);
@@ -398,30 +378,62 @@ TEST_P(StreamsKeptTest, ItsEventComesBack) {
 
 class TurnsAtTheDoor : public HeapOfStreams<DeviceAllocator> {
  protected:
-  TurnsAtTheDoor() : HeapOfStreams("policy:classic", {.enabled = HistoryEnabled::none}) {}
+  explicit TurnsAtTheDoor(const HistoryOptions& history = {.enabled = HistoryEnabled::none})
+      : HeapOfStreams("policy:classic", history) {}
+  std::uint64_t turn(std::size_t bytes) {
+    const std::uint64_t address = take(bytes, owner_);
+    StreamHeap* const of_page = heap_.find_by_page(address);
+    if (of_page == nullptr || !heap_.use_again(*of_page, address, user_, 0, false)) {
+      StreamUse use;
+      use.stream = user_;
+      EXPECT_TRUE(heap_.record_use(address, use));
+    }
+    give(address);
+    return address;
+  }
+
+  const StreamIdentity owner_ = make_stream();
+  const StreamIdentity user_ = make_stream();
 };
 
 // No other block serves it.
 TEST_F(TurnsAtTheDoor, ARequestAtHandGetsNothingElseThanWhatComesBack) {
-  const StreamIdentity owner = make_stream();
-  StreamUse use;
-  use.stream = make_stream();
-  const auto turn = [&] {
-    const std::uint64_t address = take(30 * kMega, owner);
-    StreamUse again = use;
-    StreamHeap* const of_page = heap_.find_by_page(address);
-    EXPECT_TRUE((of_page != nullptr && heap_.use_again(*of_page, address, use.stream, 0, false)) ||
-                heap_.record_use(address, again));
-    give(address);
-    return reinterpret_cast<void*>(address);
-  };
-  for (int i = 0; i < 200; ++i) turn();
-  driver_.occupy(use.stream.handle, std::chrono::milliseconds(10));
-  void* const block = turn();
-  EXPECT_EQ(heap_.allocate_at_hand(30 * kMega, owner), nullptr);
+  for (int i = 0; i < 200; ++i) turn(30 * kMega);
+  driver_.occupy(user_.handle, std::chrono::milliseconds(10));
+  const std::uint64_t block = turn(30 * kMega);
+  EXPECT_EQ(heap_.allocate_at_hand(30 * kMega, owner_), nullptr);
   EXPECT_EQ(driver_.calls("cuMemAlloc"), 1U);
   driver_.run_until_idle();
-  EXPECT_EQ(heap_.allocate_at_hand(30 * kMega, owner), block);
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(heap_.allocate_at_hand(30 * kMega, owner_)), block);
+}
+
+class LongHistoryOfTurns : public TurnsAtTheDoor {
+ protected:
+  LongHistoryOfTurns() : TurnsAtTheDoor(long_history()) {}
+  [[nodiscard]] static HistoryOptions long_history() {
+    HistoryOptions history = HistoryOptions::always_on();
+    history.max_entries = std::size_t{1} << 22;
+    return history;
+  }
+};
+
+// Whatever entry a chunk ends with. Beyond a million entries chunks are made as they are needed.
+TEST_F(LongHistoryOfTurns, NoEntryIsLost) {
+  const auto eight_entries = [&](int times) {
+    for (; times != 0; --times) {
+      turn(kKibi);
+      turn(kKibi);
+      const std::uint64_t address = take(kKibi, owner_);
+      if (!heap_.let_stand(*heap_.find_by_page(address), address)) give(address);
+    }
+  };
+  eight_entries((1 << 20) / 8);
+  for (int i = 0; i < 8; ++i) {
+    turn(kKibi);
+    eight_entries(1024);
+  }
+  EXPECT_GT(heap_.history_info().recorded, std::uint64_t{1} << 20);
+  EXPECT_EQ(heap_.history_info().lost, 0U);
 }
 
 // Turns within a round that comes again.
