@@ -20,7 +20,7 @@ void DeviceAllocator::end_stream(const StreamUse& stream) noexcept {
   const bool during_capture = !routing_.empty();
   const bool may_wait = !routing_.capture_under_way(true);
   lock.unlock();
-  const CUresult result = record_event(stream, &last, during_capture, may_wait);
+  const CUresult result = record_event(stream, &last.event, during_capture, may_wait);
   lock.lock();
   // Nobody may be waiting for the stream when its owner destroys it: from here on nobody begins to.
   reclaimed_.wait(lock, [&] { return !is_waited_for(stream.stream.id); });

@@ -116,7 +116,7 @@ CUresult HeapBlocks::guard(Block* block, Lock& lock) noexcept {
     const bool during_capture = !routing_.empty();
     const bool may_wait = !routing_.capture_under_way(true);
     lock.unlock();
-    const CUresult result = record_event(use, &entry, during_capture, may_wait);
+    const CUresult result = record_event(use, &entry.event, during_capture, may_wait);
     lock.lock();
     if (result == CUDA_SUCCESS) {
       recorded.splice_after(recorded.before_begin(), uses, before);
@@ -141,9 +141,8 @@ void HeapBlocks::retire(StreamUses& uses, StreamHeap& owner) noexcept {
 }
 
 // See guard_events.h.
-CUresult HeapBlocks::record_event(const StreamUse& use, PendingFrees::Entry* entry, bool during_capture,
-                                  bool may_wait) noexcept {
-  return record_guard(surroundings_.contexts, surroundings_.event_pools, use, during_capture, may_wait, &entry->event);
+CUresult HeapBlocks::record_event(const StreamUse& use, CUevent* event, bool during_capture, bool may_wait) noexcept {
+  return record_guard(surroundings_.contexts, surroundings_.event_pools, use, during_capture, may_wait, event);
 }
 
 bool HeapBlocks::names_its_stream(const StreamUse& use) const { return cistern::names_its_stream(api_, use); }

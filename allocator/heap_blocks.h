@@ -70,7 +70,7 @@ class HeapBlocks : public HeapReports {
   void provide_for_awaited(StreamHeap& owner) noexcept;
   CUresult guard(Block* block, Lock& lock) noexcept;
   void retire(StreamUses& uses, StreamHeap& owner) noexcept;
-  [[nodiscard]] CUresult record_event(const StreamUse& use, PendingFrees::Entry* entry, bool during_capture,
+  [[nodiscard]] CUresult record_event(const StreamUse& use, CUevent* event, bool during_capture,
                                       bool may_wait) noexcept;
   [[nodiscard]] bool names_its_stream(const StreamUse& use) const;
   [[nodiscard]] bool wait_for_device_of(const StreamUse& use) const noexcept;

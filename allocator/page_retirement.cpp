@@ -78,6 +78,7 @@ void PagePlacement::give_room_to_settle() noexcept {
   const std::int64_t more = std::max<std::int64_t>(table_.pages() / kShareToSettle, 1);
   settling_pages_ = std::min(table_.pages() + more, kMostToSettle * settled_from_);
 }
+
 void PagePlacement::end_room_to_settle() noexcept {
   settling_pages_ = 0;
   if (table_.pages() <= settled_from_) settled_from_ = 0;

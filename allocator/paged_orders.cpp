@@ -105,7 +105,7 @@ CUresult DeviceAllocator::record_ends(std::vector<PlanOrder>& orders, bool durin
       if (order.end == nullptr) return CUDA_ERROR_INVALID_HANDLE;
     } else {
       PendingFrees::Entry entry{nullptr, device_, order.owner.stream, nullptr};
-      const CUresult result = record_event(order.owner, &entry, during_capture, false);
+      const CUresult result = record_event(order.owner, &entry.event, during_capture, false);
       order.end->event = entry.event;
       if (result != CUDA_SUCCESS) return result;
     }

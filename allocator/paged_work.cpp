@@ -29,7 +29,7 @@ bool DeviceAllocator::record(PagedWork& work, Lock& lock) noexcept {
   for (std::size_t i = 0; i < work.orders.size(); ++i) {
     if (work.orders[i].heap->is_ended) continue;
     PendingFrees::Entry entry{nullptr, device_, work.orders[i].owner.stream, nullptr};
-    const bool is_recorded = record_event(work.orders[i].owner, &entry, during_capture, false) == CUDA_SUCCESS;
+    const bool is_recorded = record_event(work.orders[i].owner, &entry.event, during_capture, false) == CUDA_SUCCESS;
     work.ends[i].end->event = entry.event;
     if (!is_recorded) work.ends[i].end.reset();
   }

@@ -128,7 +128,7 @@ void DeviceAllocator::order_behind_uses(const PrivatePool& pool, Lock& lock) {
   lock.unlock();
   for (const auto& [user, owner] : orders) {
     PendingFrees::Entry entry{nullptr, user.device, user.stream, nullptr};
-    CUresult result = record_event(user, &entry, during_capture, may_wait);
+    CUresult result = record_event(user, &entry.event, during_capture, may_wait);
     if (result == CUDA_SUCCESS && entry.event != nullptr) {
       const DriverScope scope(api_, context_, during_capture);
       result = api_.stream_wait_event(owner.stream.handle, entry.event, 0);

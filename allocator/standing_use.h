@@ -63,9 +63,6 @@ class StandingUse {
   [[nodiscard]] bool waits() const noexcept { return state() >= State::recording; }
   [[nodiscard]] bool has_event() const noexcept { return state() == State::awaited; }
   [[nodiscard]] bool is_told() const noexcept { return state() == State::none; }
-  // The same at some time, without the lock.
-  [[nodiscard]] bool may_be_used() const noexcept { return is_used(); }
-  [[nodiscard]] bool may_wait() const noexcept { return has_event(); }
   // Who records; what is to be known of the free that waits.
   [[nodiscard]] AwaitedFrees::Recording& recording() const noexcept { return *recording_; }
   [[nodiscard]] std::uint64_t number() const noexcept { return number_; }

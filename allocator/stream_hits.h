@@ -33,7 +33,7 @@ class StreamHits : public PairHits {
     // First what does not change with each request, as in let_stand.
     if (of_page.allocates.load(std::memory_order_relaxed) == ThreadMark::if_known()) {
       if (of_page.recurrence.is_followed()) return free_by_steps(of_page, address);
-      if (of_page.standing_use.may_be_used()) return free_again(of_page, address);
+      if (of_page.standing_use.is_used()) return free_again(of_page, address);
     }
     return free_beside_steps(of_page, address);
   }
@@ -55,8 +55,8 @@ class StreamHits : public PairHits {
   [[nodiscard, gnu::always_inline]] void* allocate_beside_pairs(StreamHeap* heap, std::size_t bytes,
                                                                 StreamIdentity stream, bool at_hand = false) {
     if (heap != nullptr && follows_requests(*heap)) return allocate_by_steps(*heap, bytes, stream, at_hand);
-    return heap != nullptr && heap->standing_use.may_wait() ? take_again(*heap, bytes, stream, at_hand)
-                                                            : allocate_beside_steps(heap, bytes, stream, at_hand);
+    return heap != nullptr && heap->standing_use.has_event() ? take_again(*heap, bytes, stream, at_hand)
+                                                             : allocate_beside_steps(heap, bytes, stream, at_hand);
   }
   // The walks with the heap's lock. Not among the calls of a walk without it, which are one piece of code.
   [[nodiscard]] virtual void* allocate_by_heap(std::size_t bytes, StreamIdentity stream) = 0;

@@ -1,7 +1,6 @@
 // Turns of the block that stands, which another stream uses each time (StandingUse): with the lock of the block's
 // stream alone. They take the place of the walks of stream_waits.cpp, which are told as soon as anything else happens.
 
-#include "allocator/guard_events.h"
 #include "allocator/stream_walks.h"
 
 #include <cassert>
@@ -78,7 +77,7 @@ bool StreamHits::await_again(StreamHeap& heap) noexcept {
   CUevent event = standing.take_event();
   if (event == nullptr) event = heap.awaited.take_idle_event();
   heap.mutex.unlock();
-  const CUresult result = record_guard(surroundings_.contexts, surroundings_.event_pools, use, false, true, &event);
+  const CUresult result = record_event(use, &event, false, true);
   heap.mutex.lock();
   if (standing.is_recorded_by(recording)) [[likely]] {
     if (result == CUDA_SUCCESS && event != nullptr) [[likely]] {

@@ -79,7 +79,7 @@ void StreamHits::record_events(StreamHeap& heap, AwaitedFrees::Recording& record
     PendingFrees::Entry recorded{heap.awaited.take_idle_event(), device_, use.stream, nullptr};
     lock.unlock();
     owner.reset();
-    const CUresult result = record_event(use, &recorded, false, true);
+    const CUresult result = record_event(use, &recorded.event, false, true);
     lock.lock();
     if (!bring_event(heap, recording, recorded, result, lock, owner)) return;
   }

@@ -31,6 +31,11 @@ class GuardEventsTest : public ::testing::Test {
     EXPECT_EQ(identify_stream(api_, handle, &use.stream), CUDA_SUCCESS);
     return use;
   }
+  [[nodiscard]] StreamUse kept_use() {
+    StreamUse use = use_of(stream_);
+    use.owner = std::make_shared<int>();
+    return use;
+  }
   // By a thread whose current context is none.
   CUresult record(const StreamUse& use, bool may_wait = true) {
     event_ = idle_;
@@ -79,8 +84,7 @@ TEST_F(GuardEventsTest, AnIdleEventIsTheOneThatIsRecorded) {
 }
 
 TEST_F(GuardEventsTest, AStreamThatIsKeptNeedsNoContext) {
-  StreamUse use = use_of(stream_);
-  use.owner = std::make_shared<int>();
+  const StreamUse use = kept_use();
   const auto before = driver_.calls("cuCtxGetCurrent");
   EXPECT_EQ(record(use), CUDA_SUCCESS);
   EXPECT_EQ(driver_.calls("cuCtxGetCurrent"), before);
@@ -88,8 +92,7 @@ TEST_F(GuardEventsTest, AStreamThatIsKeptNeedsNoContext) {
 }
 
 TEST_F(GuardEventsTest, AnEventThatIsRefusedIsIdleAgain) {
-  StreamUse use = use_of(stream_);
-  use.owner = std::make_shared<int>();
+  const StreamUse use = kept_use();
   refuse_records_with(CUDA_ERROR_OUT_OF_MEMORY);
   EXPECT_EQ(record(use), CUDA_ERROR_OUT_OF_MEMORY);
   expect_idle();
@@ -97,8 +100,7 @@ TEST_F(GuardEventsTest, AnEventThatIsRefusedIsIdleAgain) {
 }
 
 TEST_F(GuardEventsTest, WhatWantsAContextGetsOne) {
-  StreamUse use = use_of(stream_);
-  use.owner = std::make_shared<int>();
+  const StreamUse use = kept_use();
   refuse_records_with(CUDA_ERROR_INVALID_CONTEXT, true);
   EXPECT_EQ(record(use), CUDA_SUCCESS);
   EXPECT_EQ(event_, idle_);
@@ -109,8 +111,7 @@ TEST_F(GuardEventsTest, WhatWantsAContextGetsOne) {
 }
 
 TEST_F(GuardEventsTest, WhatIsRefusedInItsContextIsIdleAgain) {
-  StreamUse use = use_of(stream_);
-  use.owner = std::make_shared<int>();
+  const StreamUse use = kept_use();
   refuse_records_with(CUDA_ERROR_INVALID_CONTEXT);
   EXPECT_EQ(record(use), CUDA_ERROR_INVALID_CONTEXT);
   expect_idle();
@@ -149,8 +150,7 @@ TEST_F(GuardEventsTest, AStreamWithoutAHandleIsWaitedForWithoutAnEvent) {
 }
 
 TEST_F(GuardEventsTest, AStreamThatCapturesGetsNoEvent) {
-  StreamUse use = use_of(stream_);
-  use.owner = std::make_shared<int>();
+  const StreamUse use = kept_use();
   {
     const ContextGuard current(api_, contexts_.primary(0));
     ASSERT_EQ(api_.stream_begin_capture(stream_, CU_STREAM_CAPTURE_MODE_RELAXED), CUDA_SUCCESS);

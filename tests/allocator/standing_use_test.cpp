@@ -20,10 +20,8 @@
 #include <utility>
 #include <vector>
 
-#include "allocator/device_allocator.h"
 #include "runtime/driver_api.h"
 #include "runtime/stream_access.h"
-#include "tests/allocator/heap_of_streams.h"
 #include "tests/allocator/stream_waits_fixture.h"
 #include "tests/allocator/used_heap.h"
 #include "tests/byte_units.h"
@@ -374,105 +372,6 @@ TEST_P(StreamsKeptTest, ItsEventComesBack) {
   };
   come_and_go();
   EXPECT_EQ(calls_of(come_and_go)["cuEventCreate"], 0U);
-}
-
-class TurnsAtTheDoor : public HeapOfStreams<DeviceAllocator> {
- protected:
-  explicit TurnsAtTheDoor(const HistoryOptions& history = {.enabled = HistoryEnabled::none})
-      : HeapOfStreams("policy:classic", history) {}
-  std::uint64_t turn(std::size_t bytes) {
-    const std::uint64_t address = take(bytes, owner_);
-    StreamHeap* const of_page = heap_.find_by_page(address);
-    if (of_page == nullptr || !heap_.use_again(*of_page, address, user_, 0, false)) {
-      StreamUse use;
-      use.stream = user_;
-      EXPECT_TRUE(heap_.record_use(address, use));
-    }
-    give(address);
-    return address;
-  }
-
-  const StreamIdentity owner_ = make_stream();
-  const StreamIdentity user_ = make_stream();
-};
-
-// No other block serves it.
-TEST_F(TurnsAtTheDoor, ARequestAtHandGetsNothingElseThanWhatComesBack) {
-  for (int i = 0; i < 200; ++i) turn(30 * kMega);
-  driver_.occupy(user_.handle, std::chrono::milliseconds(10));
-  const std::uint64_t block = turn(30 * kMega);
-  EXPECT_EQ(heap_.allocate_at_hand(30 * kMega, owner_), nullptr);
-  EXPECT_EQ(driver_.calls("cuMemAlloc"), 1U);
-  driver_.run_until_idle();
-  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(heap_.allocate_at_hand(30 * kMega, owner_)), block);
-}
-
-class LongHistoryOfTurns : public TurnsAtTheDoor {
- protected:
-  LongHistoryOfTurns() : TurnsAtTheDoor(long_history()) {}
-  [[nodiscard]] static HistoryOptions long_history() {
-    HistoryOptions history = HistoryOptions::always_on();
-    history.max_entries = std::size_t{1} << 22;
-    return history;
-  }
-};
-
-// Whatever entry a chunk ends with. Beyond a million entries chunks are made as they are needed.
-TEST_F(LongHistoryOfTurns, NoEntryIsLost) {
-  const auto eight_entries = [&](int times) {
-    for (; times != 0; --times) {
-      turn(kKibi);
-      turn(kKibi);
-      const std::uint64_t address = take(kKibi, owner_);
-      if (!heap_.let_stand(*heap_.find_by_page(address), address)) give(address);
-    }
-  };
-  eight_entries((1 << 20) / 8);
-  for (int i = 0; i < 8; ++i) {
-    turn(kKibi);
-    eight_entries(1024);
-  }
-  EXPECT_GT(heap_.history_info().recorded, std::uint64_t{1} << 20);
-  EXPECT_EQ(heap_.history_info().lost, 0U);
-}
-
-// Turns within a round that comes again.
-class TurnsWithinARound : public HeapOfStreams<DeviceAllocator> {
- protected:
-  TurnsWithinARound() : HeapOfStreams("policy:classic", {.enabled = HistoryEnabled::none}) {}
-  std::uint64_t take_and_use(std::size_t bytes) {
-    const std::uint64_t address = take(bytes, owner_);
-    StreamUse use;
-    use.stream = user_;
-    StreamHeap* const of_page = heap_.find_by_page(address);
-    EXPECT_TRUE((of_page != nullptr && heap_.use_again(*of_page, address, user_, 0, false)) ||
-                heap_.record_use(address, use));
-    return address;
-  }
-  // Whether all of its turns were followed.
-  bool round() {
-    bool are_followed = true;
-    for (int i = 0; i < 5; ++i) {
-      const std::uint64_t address = take_and_use(kKibi);
-      are_followed = are_followed && heap_.find_by_page(address)->recurrence.is_followed();
-      give(address);
-    }
-    const std::uint64_t first = take(2 * kKibi, owner_);
-    const std::uint64_t second = take_and_use(3 * kKibi);
-    give(first);
-    give(second);
-    return are_followed;
-  }
-
-  const StreamIdentity owner_ = make_stream();
-  const StreamIdentity user_ = make_stream();
-};
-
-TEST_F(TurnsWithinARound, AreLearnedEachAndFollowed) {
-  for (int i = 0; i < 2000; ++i) round();
-  int followed = 0;
-  for (int i = 0; i < 100; ++i) followed += round() ? 1 : 0;
-  EXPECT_EQ(followed, 100);
 }
 
 INSTANTIATE_TEST_SUITE_P(Each, StandingUseTest,
