@@ -17,7 +17,7 @@ namespace {
 
 class UsedTurns : public HeapOfStreams<DeviceAllocator> {
  protected:
-  explicit UsedTurns(const HistoryOptions& history) : HeapOfStreams("policy:classic", history) {}
+  UsedTurns() : HeapOfStreams("policy:classic", {.enabled = HistoryEnabled::none}) {}
   std::uint64_t take_and_use(std::size_t bytes) {
     const std::uint64_t address = take(bytes, owner_);
     StreamUse use;
@@ -34,7 +34,6 @@ class UsedTurns : public HeapOfStreams<DeviceAllocator> {
 
 class TurnsAtTheDoor : public UsedTurns {
  protected:
-  explicit TurnsAtTheDoor(const HistoryOptions& history = {.enabled = HistoryEnabled::none}) : UsedTurns(history) {}
   std::uint64_t turn(std::size_t bytes) {
     const std::uint64_t address = take_and_use(bytes);
     give(address);
@@ -53,39 +52,9 @@ TEST_F(TurnsAtTheDoor, ARequestAtHandGetsNothingElseThanWhatComesBack) {
   EXPECT_EQ(reinterpret_cast<std::uintptr_t>(heap_.allocate_at_hand(30 * kMega, owner_)), block);
 }
 
-class LongHistoryOfTurns : public TurnsAtTheDoor {
- protected:
-  LongHistoryOfTurns() : TurnsAtTheDoor(long_history()) {}
-  [[nodiscard]] static HistoryOptions long_history() {
-    HistoryOptions history = HistoryOptions::always_on();
-    history.max_entries = std::size_t{1} << 22;
-    return history;
-  }
-};
-
-// Whatever entry a chunk ends with. Beyond a million entries chunks are made as they are needed.
-TEST_F(LongHistoryOfTurns, NoEntryIsLost) {
-  const auto eight_entries = [&](int times) {
-    for (; times != 0; --times) {
-      turn(kKibi);
-      turn(kKibi);
-      const std::uint64_t address = take(kKibi, owner_);
-      if (!heap_.let_stand(*heap_.find_by_page(address), address)) give(address);
-    }
-  };
-  eight_entries((1 << 20) / 8);
-  for (int i = 0; i < 8; ++i) {
-    turn(kKibi);
-    eight_entries(1024);
-  }
-  EXPECT_GT(heap_.history_info().recorded, std::uint64_t{1} << 20);
-  EXPECT_EQ(heap_.history_info().lost, 0U);
-}
-
 // Turns within a round that comes again.
 class TurnsWithinARound : public UsedTurns {
  protected:
-  TurnsWithinARound() : UsedTurns({.enabled = HistoryEnabled::none}) {}
   // Whether all of its turns were followed.
   bool round() {
     bool are_followed = true;
