@@ -16,8 +16,8 @@ ThreadSanitizer (tsan). The last line sums all runs.
                 CISTERN_TEST_SCALE (a share of the full counts, here 0.1) cuts them; under the
                 sanitizers random programs on one thread are a tenth of that
   --preset P    only this build; may be given again for another
-  -R NAME, ...  anything else goes to ctest. Under the sanitizers many cases share a process, which is called after its
-                program: allocator.allocator_test.3_of_24
+  -R NAME, ...  anything else goes to ctest. Without that, and under the sanitizers always, many cases share a process,
+                which is called after its program: allocator.allocator_test.3_of_24
 USAGE
 }
 
@@ -61,6 +61,9 @@ export TSAN_OPTIONS="atexit_sleep_ms=0 halt_on_error=1 ${TSAN_OPTIONS:-}"
 left_out() {
   sed -n 's/^CISTERN_TEST_FOLDERS_WITHOUT:[A-Z]*=//p' "$root/build/$1/CMakeCache.txt" | tr ';' ' '
 }
+
+# Where something is asked for by name, cases are by their own names as far as there are such (cistern_add_cases).
+((${#ctest_arguments[@]} > 0)) || ctest_arguments=(--build-config together --label-exclude '^case$')
 
 total=0 failed=0 skipped=0
 ran="" names=""
