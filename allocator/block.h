@@ -106,10 +106,11 @@ struct alignas(64) Block {
   bool has_uses = false;            // `uses` may have some; since it was handed out, it has
   // Whose it was when it was handed out: a number of the tag registry. Says nothing of a free block.
   TagId tag = kUntagged;
+  bool is_held = false;  // it stays allocated although it is freed: see DeviceAllocator::hold
   bool freed_while_held = false;
   StackId stack = kNoStackId;  // of the allocation; counted by the history's stack table
-  // For whom it stays allocated although it is freed: see DeviceAllocator::hold.
-  std::uint32_t holds = 0;
+  // Of a block in paged memory, the number of its place there: see KnownPlaces.
+  std::uint32_t paged_place = 0;
 
   // The index of free blocks: a treap, see block_pool.h.
   Block* left = nullptr;
@@ -118,8 +119,7 @@ struct alignas(64) Block {
   std::uint32_t priority = 0;  // fixed when the object is made
   // Events that a freed block still waits for.
   std::uint32_t pending_events = 0;
-  // Of a block in paged memory, the number of its place there: see KnownPlaces.
-  std::uint32_t paged_place = 0;
+  std::uint32_t holds = 0;           // how many hold it
   std::uint64_t freed_in_grant = 0;  // see Recorder::grants
   // When the free was requested that other streams keep waiting, in ticks of the history's clock.
   std::uint64_t freed_at = 0;

@@ -1,37 +1,29 @@
 #include "allocator/creation_harm.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <cstdint>
 
 namespace cistern {
-namespace {
 
-constexpr std::size_t kParts = 8;
-constexpr int kScale = 52;  // sizes are compared as fractions of this many bits
-
-// 2^(i/8), for i from 1 to 7.
-const std::array<std::uint64_t, kParts - 1> kRoots = [] {
-  std::array<std::uint64_t, kParts - 1> roots{};
+const std::array<std::uint64_t, CreationHarm::kParts + 1> CreationHarm::kRoots = [] {
+  std::array<std::uint64_t, kParts + 1> roots{};
   for (std::size_t i = 0; i < roots.size(); ++i)
-    roots[i] = static_cast<std::uint64_t>(std::exp2(static_cast<double>(i + 1) / kParts + kScale));
+    roots[i] = static_cast<std::uint64_t>(std::exp2(static_cast<double>(i) / kParts + kScale));
   return roots;
 }();
 
-}  // namespace
+const std::array<std::uint8_t, CreationHarm::kCells> CreationHarm::kBegun = [] {
+  std::array<std::uint8_t, kCells> begun{};
+  for (std::size_t cell = 0; cell < kCells; ++cell) {
+    const std::uint64_t begin = (kCells + cell) << (kScale - kCellBits);
+    begun[cell] = static_cast<std::uint8_t>(std::upper_bound(kRoots.begin(), kRoots.end(), begin) - kRoots.begin() - 1);
+  }
+  return begun;
+}();
 
-std::size_t CreationHarm::class_of(Sectors sectors) {
-  const auto bits = static_cast<std::uint64_t>(sectors);
-  const int octave = static_cast<int>(std::bit_width(bits)) - 1;
-  const std::uint64_t scaled = octave <= kScale ? bits << (kScale - octave) : bits >> (octave - kScale);
-  std::size_t part = 0;  // without a jump, which nothing could foresee
-  for (const std::uint64_t root : kRoots) part += scaled >= root ? 1 : 0;
-  return std::min(kParts * static_cast<std::size_t>(octave) + part, kClasses - 1);
-}
-
-void CreationHarm::add_stream(StreamNumber stream) {
-  while (streams_.size() <= static_cast<std::size_t>(stream))
+void CreationHarm::add_streams(StreamNumber last) {
+  while (streams_.size() <= static_cast<std::size_t>(last))
     streams_.emplace_back().fill(static_cast<std::uint16_t>(kAll));
 }
 

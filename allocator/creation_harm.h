@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -23,10 +24,19 @@ class CreationHarm {
   static constexpr std::size_t kClasses = 8 * 48;
 
   // The class of a size of at least one sector: floor(8 log2(sectors)).
-  [[nodiscard]] static std::size_t class_of(Sectors sectors);
+  [[nodiscard]] static std::size_t class_of(Sectors sectors) noexcept {
+    const auto bits = static_cast<std::uint64_t>(sectors);
+    const auto octave = static_cast<std::size_t>(std::bit_width(bits)) - 1;
+    const std::uint64_t scaled = octave <= kScale ? bits << (kScale - octave) : bits >> (octave - kScale);
+    const std::size_t begun = kBegun[(scaled >> (kScale - kCellBits)) % kCells];
+    const std::size_t part = begun + (scaled >= kRoots[begun + 1] ? 1 : 0);
+    return std::min(kParts * octave + part, kClasses - 1);
+  }
 
   // The stream's classes can be kept, so that `ended` needs no host memory. Throws std::bad_alloc, unchanged.
-  void add_stream(StreamNumber stream);
+  void add_stream(StreamNumber stream) {
+    if (streams_.size() <= static_cast<std::size_t>(stream)) add_streams(stream);
+  }
   // A block of this size ended.
   void ended(Sectors sectors, StreamNumber stream, bool memory_was_created) {
     ended_of_class(class_of(sectors), stream, memory_was_created);
@@ -41,6 +51,17 @@ class CreationHarm {
   [[nodiscard]] double of(Sectors sectors, StreamNumber stream) const;
 
  private:
+  // An octave's parts begin at 2^(i/8), for i from 0 to 8, which are compared as fractions of so many bits. Which of
+  // them has begun where a 64th does; none has two that begin.
+  static constexpr std::size_t kParts = 8;
+  static constexpr std::size_t kScale = 52;
+  static constexpr std::size_t kCellBits = 6;
+  static constexpr std::size_t kCells = std::size_t{1} << kCellBits;
+  static const std::array<std::uint64_t, kParts + 1> kRoots;
+  static const std::array<std::uint8_t, kCells> kBegun;
+
+  void add_streams(StreamNumber last);
+
   // In parts of kAll: a floating-point number would become subnormal in the end, which takes a processor a hundred
   // times as long.
   static constexpr std::int32_t kAll = 1 << 15;

@@ -157,7 +157,7 @@ bool DeviceAllocator::free(std::uint64_t address, const StreamUse* last_use) noe
     // The lock may have been given up: another thread's free of the same address is found here.
     if (find_live(address) != block) return false;
   }
-  if (block->holds != 0) return !std::exchange(block->freed_while_held, true);
+  if (block->is_held) return !std::exchange(block->freed_while_held, true);
   map_of(*block).erase(address);
   // Before the block can serve another request.
   api_.note_free(address, block->bytes, block->segment->stream.handle);

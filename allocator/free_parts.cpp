@@ -145,27 +145,34 @@ void FreeParts::for_each_edge(OfStream& stream, Visit&& visit) {
   visit(IndexedRun::kBeginning, beginning_of, stream.beginnings, begins_handle);
 }
 
-// Most runs change at one end alone.
+// Many runs lie within a page, or go before what they offer was ever looked for; most others change at one end alone.
 void FreeParts::change_edges(std::span<const IndexedRun> gone, std::span<IndexedRun> come) noexcept {
+  constexpr std::uint32_t kEdges = IndexedRun::kEnding | IndexedRun::kBeginning;
   const PageSize page = table_.page();
-  const FreeRun& any = gone.empty() ? come.front().run : gone.front().run;
-  for_each_edge(of(any.stream), [&](IndexedRun::Part edge, auto part_of, Fragments& fragments, auto is_of_handle) {
-    std::array<PagePart, 2> parts;  // of those that come
-    for (std::size_t i = 0; i < come.size(); ++i) {
-      parts[i] = part_of(come[i].run, page);
-      if (parts[i].sectors == 0) come[i].found |= edge;
-    }
-    for (const IndexedRun& run : gone) {
-      if ((run.found & edge) == 0) continue;
-      const PagePart part = part_of(run.run, page);
-      if (part.sectors == 0) continue;
-      const auto stays = std::find(parts.begin(), parts.end(), part);
-      if (stays != parts.end())
-        come[static_cast<std::size_t>(stays - parts.begin())].found |= edge;
-      else if (const PageTable::Slot slot = table_.slot_at(part.address); is_of_handle(slot))
-        fragments.remove({part.sectors, part.address, slot});
-    }
-  });
+  const auto has_edges = [page](const IndexedRun& run) { return page.up(run.run.address) <= run.run.end(); };
+  for (IndexedRun& run : come)
+    if (!has_edges(run)) run.found |= kEdges;
+  if (std::none_of(gone.begin(), gone.end(),
+                   [&](const IndexedRun& run) { return (run.found & kEdges) != 0 && has_edges(run); }))
+    return;
+  for_each_edge(of(gone.front().run.stream),
+                [&](IndexedRun::Part edge, auto part_of, Fragments& fragments, auto is_of_handle) {
+                  std::array<PagePart, 2> parts;  // of those that come
+                  for (std::size_t i = 0; i < come.size(); ++i) {
+                    parts[i] = part_of(come[i].run, page);
+                    if (parts[i].sectors == 0) come[i].found |= edge;
+                  }
+                  for (const IndexedRun& run : gone) {
+                    if ((run.found & edge) == 0) continue;
+                    const PagePart part = part_of(run.run, page);
+                    if (part.sectors == 0) continue;
+                    const auto stays = std::find(parts.begin(), parts.end(), part);
+                    if (stays != parts.end())
+                      come[static_cast<std::size_t>(stays - parts.begin())].found |= edge;
+                    else if (const PageTable::Slot slot = table_.slot_at(part.address); is_of_handle(slot))
+                      fragments.remove({part.sectors, part.address, slot});
+                  }
+                });
 }
 
 void FreeParts::find_edges(IndexedRun& run) noexcept {

@@ -72,6 +72,10 @@ class FreeRuns {
   // How many pieces `take` adds. Requires: is_free.
   [[nodiscard]] std::size_t pieces(Sectors address, Sectors count) const;
 
+  // Has the processor bring what a give there looks at first.
+  void fetch(Sectors address) const noexcept { by_address_.fetch(address); }
+  // And what it looks at next. Requires: that is there by now, or it is waited for.
+  void fetch_first(Sectors address) const noexcept { by_address_.fetch_first(address); }
   // The run that holds the address; none: no run does.
   [[nodiscard]] RunNumber holding(Sectors address) const noexcept {
     const RunNumber number = by_address_.last_up_to(address);

@@ -9,6 +9,7 @@ std::optional<std::size_t> DeviceAllocator::hold(std::uint64_t address) {
   Block* block = find_live(address);
   if (block == nullptr || block->freed_while_held) return std::nullopt;
   ++block->holds;
+  block->is_held = true;
   return block->requested;
 }
 
@@ -16,7 +17,8 @@ void DeviceAllocator::let_go(std::uint64_t address) noexcept {
   {
     const Lock lock(mutex_);
     Block& block = *find_live(address);
-    if (--block.holds != 0 || !block.freed_while_held) return;
+    block.is_held = --block.holds != 0;
+    if (block.is_held || !block.freed_while_held) return;
     block.freed_while_held = false;
   }
   static_cast<void>(free(address, nullptr));

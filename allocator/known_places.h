@@ -17,6 +17,7 @@
 #include "allocator/hash_index.h"
 #include "allocator/page_size.h"
 #include "allocator/placement_log.h"
+#include "allocator/prefetch.h"
 
 namespace cistern {
 
@@ -26,12 +27,15 @@ struct alignas(64) KnownPlace {
   PlacementLog::Key mark;
   // When a block came there last without the free runs being looked at; 0: not since.
   std::uint64_t came_at = 0;
-  StreamNumber stream = 0;       // whose blocks come there
-  std::uint32_t less = 0;        // sectors that its block has less than the log's place
-  std::int32_t pages_then = 0;   // how many there were when its block came
-  std::uint16_t size_class = 0;  // of CreationHarm
-  std::uint8_t room = 0;         // for so many free runs is kept
-  bool covers_handles = false;   // whole ones
+  StreamNumber stream = 0;          // whose blocks come there
+  std::uint32_t less = 0;           // sectors that its block has less than the log's place
+  std::int32_t pages_then = 0;      // how many there were when its block came
+  std::uint16_t size_class = 0;     // of CreationHarm
+  std::uint8_t room = 0;            // for so many free runs is kept
+  bool covers_handles : 1 = false;  // whole ones
+  // Its bytes were at home there when they were taken from the free runs, and are as long as they are taken: nobody
+  // else covers their handles.
+  bool is_at_home : 1 = false;
   bool is_live = false;
   bool is_taken = false;    // in the free runs: its bytes are not free there
   bool is_changed = false;  // in the list of these
@@ -55,6 +59,7 @@ class KnownPlaces {
   [[nodiscard]] bool has_room(std::size_t places, std::size_t most) const noexcept;
   // Has the processor bring what `obtain` looks at first: where many places are known it lies in no cache.
   void fetch(Sectors address, Sectors sectors) const noexcept;
+  void fetch(Number number) const noexcept { prefetch(&places_[number]); }
   // The place; a new one if it is not known. Requires: provide.
   [[nodiscard]] Number obtain(Sectors address, Sectors sectors) noexcept;
   // A place that nobody will look for: known by its number alone, until it changed and no block has it. Requires:

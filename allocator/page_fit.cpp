@@ -35,16 +35,19 @@ bool PagePlacement::has_room_for(const OwnBytes& own) const {
 }
 
 bool PagePlacement::find_own(OwnBytes& own) noexcept {
-  if (!is_open() || retires() || may_begin_retirement() || !log_.has_room()) return false;
+  if (!is_open() || retires() || may_begin_retirement()) return false;
   const PageRequest& request = own.request;
   own.position = log_.own_position(request.stream);
+  const bool is_named = log_.keeps(own.position);
+  if (is_named && !log_.has_room()) return false;
   // What is handed over once more is had without a look at the free runs, by who has the heap's lock.
   if (find_hand_over(request).record != nullptr && log_.exact(own.position, request.sectors) == PlacementLog::kNone)
     return false;
   log_.fetch(own.position, request.sectors);
+  windows_.fetch(request.sectors, request.stream);
   catch_up();
   if (!places_.has_room(1, most_places()) || !choose_own_bytes(own) || !has_room_for(own)) return false;
-  if (log_.keeps(own.position)) places_.fetch(own.choice.address, request.sectors);
+  if (is_named) places_.fetch(own.choice.address, request.sectors);
   return true;
 }
 
@@ -70,10 +73,12 @@ KnownPlaces::Number PagePlacement::take_own(const OwnBytes& own, bool moves_peak
     log_.follow(choice.logged);
   }
   note_fit(request, fit);
-  // Where the log has nothing to do with the state, it will not name the place.
-  const KnownPlaces::Number known = log_.keeps(position) ? places_.obtain(choice.address, request.sectors)
-                                                         : places_.add(choice.address, request.sectors);
-  know(known, request.stream, bring_home(choice.address, request.sectors, is_at_home));
+  // Where the log has nothing to do with the state, it will not name the place: no block comes there again.
+  const bool is_named = log_.keeps(position);
+  const KnownPlaces::Number known =
+      is_named ? places_.obtain(choice.address, request.sectors) : places_.add(choice.address, request.sectors);
+  const bool covers_handles = (is_named || !is_at_home) && bring_home(choice.address, request.sectors, is_at_home);
+  know(known, request.stream, covers_handles, is_at_home);
   tell_log({position, place, request.sectors, known, choice.logged, is_exact, with_less_ == 0});
   count_come(places_[known], static_cast<std::uint32_t>(place.sectors - request.sectors), moves_peak);
   return known;

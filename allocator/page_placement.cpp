@@ -232,6 +232,7 @@ void PagePlacement::note(const PagePlan& plan, const LoggedPlace& place, KnownPl
 }
 
 void PagePlacement::tell_log(const Told& told) noexcept {
+  if (!log_.keeps(told.position)) return log_.pass();
   // Where much is told, what is taken now makes way for what was: other requests need the room.
   const bool has_room = 2 * log_.size() < log_.capacity();
   const bool is_of_its_key = log_.has(told.entry) && log_.entry(told.entry).position.key == told.position.key;
@@ -254,9 +255,11 @@ void PagePlacement::describe(KnownPlace& place, bool covers_handles) noexcept {
 }
 
 // All of the place is its stream's from here on, until bytes go to another stream.
-void PagePlacement::know(KnownPlaces::Number number, StreamNumber stream, bool covers_handles) noexcept {
+void PagePlacement::know(KnownPlaces::Number number, StreamNumber stream, bool covers_handles,
+                         bool is_at_home) noexcept {
   KnownPlace& place = places_[number];
   describe(place, covers_handles);
+  place.is_at_home = is_at_home;
   place.stream = stream;
   place.room = kRunsOfBlock;
   place.is_live = place.is_taken = true;
@@ -280,7 +283,7 @@ PagedBlock PagePlacement::commit(PagePlan& plan, bool moves_peak) {
   if (!plan.gather.empty()) adopt(plan);
   note_fit(plan.request, plan.fit);
   const KnownPlaces::Number known = places_.obtain(plan.address, sectors);
-  know(known, plan.request.stream, bring_home(plan.address, sectors, plan.is_at_home));
+  know(known, plan.request.stream, bring_home(plan.address, sectors, plan.is_at_home), plan.is_at_home);
   const LoggedPlace place{plan.address, plan.logged_sectors != 0 ? plan.logged_sectors : sectors};
   mark_handed_over(plan);
   note(plan, place, known);
@@ -311,6 +314,8 @@ void PagePlacement::freed(KnownPlaces::Number known) {
   log_.left(place.stream, is_whole ? place.mark : PlacementLog::mark_of({place.address, place.sectors + place.less}));
   log_.fetch_state_of(place.stream);
   harm_.ended_of_class(place.size_class, place.stream, table_.pages() > place.pages_then);
+  // What nobody will find by its place is given to the free runs with the next request.
+  if (!place.is_named) free_.fetch(place.address);
 }
 
 void PagePlacement::begin_peaks() noexcept {
@@ -349,12 +354,17 @@ void PagePlacement::audit() const {
   free_.find_parts();
   parts_.audit(free_);
   log_.audit();
-  free_.for_each([this](const FreeRun& run) {
+  const auto is_at_home = [this](Sectors address, Sectors sectors) {
+    return table_.for_each_piece(address, sectors,
+                                 [&](Sectors home, Sectors length) { return home == address && length == sectors; });
+  };
+  free_.for_each([&](const FreeRun& run) {
     if (!table_.is_mapped(run.address, run.sectors)) throw std::logic_error("free bytes where nothing is mapped");
-    table_.for_each_piece(run.address, run.sectors, [&](Sectors home, Sectors length) {
-      if (home != run.address || length != run.sectors) throw std::logic_error("free bytes that are not at home");
-      return true;
-    });
+    if (!is_at_home(run.address, run.sectors)) throw std::logic_error("free bytes that are not at home");
+  });
+  places_.for_each_live([&](const KnownPlace& place) {
+    if (place.is_at_home && (!place.is_taken || !is_at_home(place.address, place.sectors)))
+      throw std::logic_error("a block that was at home is not");
   });
 }
 

@@ -107,6 +107,8 @@ class PagePlacement {
   // The block at a place, which is known as long as it is there.
   [[nodiscard]] PagedBlock block_at(KnownPlaces::Number known) const;
   [[nodiscard]] const KnownPlace& place(KnownPlaces::Number known) const { return places_[known]; }
+  // Has the processor bring what `freed` looks at first.
+  void fetch(KnownPlaces::Number known) const noexcept { places_.fetch(known); }
   void freed(KnownPlaces::Number known);
   void settle(KnownPlaces::Number known);
   void freed(const PagedBlock& block) { freed(block.known); }
@@ -274,7 +276,7 @@ class PagePlacement {
   };
   void tell_log(const Told& told) noexcept;
   [[nodiscard]] bool bring_home(Sectors address, Sectors sectors, bool is_at_home) noexcept;
-  void know(KnownPlaces::Number number, StreamNumber stream, bool covers_handles) noexcept;
+  void know(KnownPlaces::Number number, StreamNumber stream, bool covers_handles, bool is_at_home) noexcept;
   static void describe(KnownPlace& place, bool covers_handles) noexcept;
 
   // page_hand_over.cpp

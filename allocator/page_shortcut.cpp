@@ -18,7 +18,7 @@ bool PagePlacement::is_place_of(const PlacementLog::Entry& entry, KnownPlaces::N
 }
 
 PlacementLog::Number PagePlacement::find_known(const PageRequest& request) const {
-  if (!is_open()) return PlacementLog::kNone;
+  if (!is_open() || !log_.keeps_own(request.stream)) return PlacementLog::kNone;
   const PlacementLog::Number number = log_.exact(log_.own_position(request.stream), request.sectors);
   if (number == PlacementLog::kNone) return number;
   const PlacementLog::Entry& entry = log_.entry(number);
@@ -52,7 +52,7 @@ KnownPlaces::Number PagePlacement::take_again(Sectors address, Sectors sectors, 
 // of these places blocks have now, if they had all of them then; if no bytes became another stream's since, and none
 // wait.
 PlacementLog::Number PagePlacement::find_larger(const PageRequest& request) const {
-  if (!is_open() || freed_ != 0 || bytes_changed_hands_) return PlacementLog::kNone;
+  if (!is_open() || freed_ != 0 || bytes_changed_hands_ || !log_.keeps_own(request.stream)) return PlacementLog::kNone;
   const PlacementLog::Position position = log_.own_position(request.stream);
   const PlacementLog::Number number = log_.expected(position, request.sectors);
   if (number == PlacementLog::kNone || !log_.entry(number).is_beside_whole) return PlacementLog::kNone;
@@ -118,6 +118,7 @@ void PagePlacement::settle(KnownPlaces::Number known) {
   place.is_live = false;
   place.left_at = mark_;
   log_.came_free(place.stream, place.mark);
+  if (!place.is_named) free_.fetch_first(place.address);
   places_.change(known);
   --blocks_;
   --freed_;
@@ -180,11 +181,14 @@ void PagePlacement::give_left_bytes(bool of_live_ones) const noexcept {
   for (const KnownPlaces::Number number : places_.changed()) {
     KnownPlace& place = places_[number];
     if (!place.is_taken || (place.is_live && !of_live_ones)) continue;
-    table_.for_each_piece(place.address, place.sectors, [&](Sectors home, Sectors length) {
-      free_.give(home, length, place.stream);
-      return true;
-    });
-    place.is_taken = false;
+    if (place.is_at_home)
+      free_.give(place.address, place.sectors, place.stream);
+    else
+      table_.for_each_piece(place.address, place.sectors, [&](Sectors home, Sectors length) {
+        free_.give(home, length, place.stream);
+        return true;
+      });
+    place.is_taken = place.is_at_home = false;
   }
 }
 

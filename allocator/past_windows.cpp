@@ -3,7 +3,14 @@
 namespace cistern {
 
 void PastWindows::note_exact(Sectors sectors, StreamNumber stream, Sectors address) {
-  std::vector<Sectors>& windows = exact_[{sectors, stream}];
+  HashIndex::Number number = find(sectors, stream);
+  if (number == HashIndex::kNone) {
+    sizes_.provide(1);
+    number = static_cast<HashIndex::Number>(exact_.size());
+    exact_.push_back({sectors, stream, {}});
+    if (!sizes_.add(tag_of(sectors, stream), number)) return exact_.pop_back();
+  }
+  std::vector<Sectors>& windows = exact_[number].windows;
   if (windows.size() == kKept) windows.erase(windows.begin());
   windows.push_back(address);
 }

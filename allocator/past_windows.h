@@ -9,33 +9,36 @@
 #include <cstdint>
 #include <optional>
 #include <set>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "allocator/free_runs.h"
+#include "allocator/hash_index.h"
 #include "allocator/page_size.h"
 
 namespace cistern {
 
 class PastWindows {
  public:
-  // A window for requests of just this size.
+  // A window for requests of just this size. Throws std::bad_alloc, with what there was as it was.
   void note_exact(Sectors sectors, StreamNumber stream, Sectors address);
   // One that may serve smaller requests, too.
   void note_length(Sectors sectors, StreamNumber stream, Sectors address);
 
   void forget() {
+    sizes_.clear();
     exact_.clear();
     by_length_.clear();
   }
 
+  // Has the processor bring what `exact` looks at first: most sizes have none, and are looked for in no cache.
+  void fetch(Sectors sectors, StreamNumber stream) const noexcept { sizes_.fetch(tag_of(sectors, stream)); }
   // The newest of the last 8 of this size for which is_usable(address) holds.
   template <class IsUsable>
   [[nodiscard]] std::optional<Sectors> exact(Sectors sectors, StreamNumber stream, IsUsable&& is_usable) const {
-    const auto found = exact_.find({sectors, stream});
-    if (found == exact_.end()) return std::nullopt;
-    const std::vector<Sectors>& windows = found->second;
+    const HashIndex::Number found = find(sectors, stream);
+    if (found == HashIndex::kNone) return std::nullopt;
+    const std::vector<Sectors>& windows = exact_[found].windows;
     for (std::size_t i = 0; i < windows.size(); ++i)
       if (const Sectors address = windows[windows.size() - 1 - i]; is_usable(address)) return address;
     return std::nullopt;
@@ -58,15 +61,25 @@ class PastWindows {
   static constexpr std::size_t kKept = 8;
   static constexpr int kTries = 16;
 
-  struct Hash {
-    [[nodiscard]] std::size_t operator()(const std::pair<Sectors, StreamNumber>& of) const noexcept {
-      const auto bits = static_cast<std::uint64_t>(of.first) + (static_cast<std::uint64_t>(of.second) << 48);
-      return bits * 0x9E3779B97F4A7C15ULL >> 16;
-    }
+  struct OfSize {
+    Sectors sectors;
+    StreamNumber stream;
+    std::vector<Sectors> windows;  // oldest first
   };
+  [[nodiscard]] static HashIndex::Tag tag_of(Sectors sectors, StreamNumber stream) noexcept {
+    const auto bits = static_cast<std::uint64_t>(sectors) + (static_cast<std::uint64_t>(stream) << 48);
+    return static_cast<HashIndex::Tag>(bits * 0x9E3779B97F4A7C15ULL >> 32);
+  }
+  // Which of `exact_` has the windows of this size; none: there are none.
+  [[nodiscard]] HashIndex::Number find(Sectors sectors, StreamNumber stream) const {
+    return sizes_.find(tag_of(sectors, stream), [&](HashIndex::Number number) {
+      return exact_[number].sectors == sectors && exact_[number].stream == stream;
+    });
+  }
 
-  std::unordered_map<std::pair<Sectors, StreamNumber>, std::vector<Sectors>, Hash> exact_;  // oldest first
-  std::vector<ByLength> by_length_;                                                         // a stream
+  HashIndex sizes_;  // which of the next list is of a size
+  std::vector<OfSize> exact_;
+  std::vector<ByLength> by_length_;  // a stream
 };
 
 }  // namespace cistern

@@ -13,6 +13,7 @@
 #include "allocator/bit_tree.h"
 #include "allocator/growing_table.h"
 #include "allocator/page_size.h"
+#include "allocator/prefetch.h"
 #include "allocator/run_tree.h"
 
 namespace cistern {
@@ -57,6 +58,16 @@ class RunsByAddress {
       if (found != kNoRun) return found;
     }
     return last_before_region(address);
+  }
+  // Has the processor bring what that looks at first.
+  void fetch(Sectors address) const noexcept {
+    if (is_provided(address)) prefetch(&arenas_[arena_of(address)].roots[region_of(address)]);
+  }
+  // And what it looks at next, as far as that is known then.
+  void fetch_first(Sectors address) const noexcept {
+    if (!is_provided(address)) return;
+    if (const RunNumber root = arenas_[arena_of(address)].roots[region_of(address)]; root != kNoRun)
+      prefetch(&nodes_[root]);
   }
   // Throws std::logic_error where the index is not in order. Returns how many runs there are. O(n), and O(regions).
   [[nodiscard]] std::size_t audit() const;

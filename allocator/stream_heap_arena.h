@@ -101,7 +101,7 @@ class StreamHeapArena {
   }
   // Whether a block of the stream there would be found. O(1).
   [[nodiscard]] bool has_room_for_block(std::uint64_t address, const StreamHeap& heap) const noexcept {
-    return find_by_page(address) == &heap || guests_.has_room(1) || guests_.contains(address);
+    return guests_.has_room(1) || find_by_page(address) == &heap || guests_.contains(address);
   }
   // A block of the stream begins there. Requires: room. O(1).
   void add_block(std::uint64_t address, StreamHeap& heap) noexcept {

@@ -250,11 +250,11 @@ bool StreamHits::take_returned(StreamHeap& heap) noexcept {
 void StreamHits::free_returned(StreamHeap& heap) noexcept {
   for (std::uint64_t address = heap.returned.first(); address != 0; address = heap.returned.drop_first()) {
     Block* const block = find_live(address);
-    if (block == nullptr || (block->holds != 0 && std::exchange(block->freed_while_held, true))) {
+    if (block == nullptr || (block->is_held && std::exchange(block->freed_while_held, true))) {
       say_nothing_was_freed(address);
       continue;
     }
-    if (block->holds != 0) continue;
+    if (block->is_held) continue;
     map_of(*block).erase(address);
     if (!block->has_uses) {
       recorder_.trace_freed([&] { return point_of(*block, kNoStackId); });

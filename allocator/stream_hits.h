@@ -214,7 +214,7 @@ class StreamHits : public PairHits {
   }
   void free_returned(StreamHeap& heap) noexcept;
   [[nodiscard]] static bool is_free_at_once(const Block* block) noexcept {
-    return block != nullptr && !block->oversize && !block->has_uses && block->holds == 0 && block->stack == kNoStackId;
+    return block != nullptr && !block->oversize && !block->has_uses && !block->is_held && block->stack == kNoStackId;
   }
   void settle_lazy_free(StreamHeap& heap) noexcept;
 

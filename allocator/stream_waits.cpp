@@ -115,7 +115,7 @@ void StreamHits::leave_place(StreamHeap& heap, const Block& block) noexcept {
 
 // Whether events on other streams of the device are all that a free of the block waits for.
 bool StreamHits::can_await(const StreamHeap& heap, const Block* block) const noexcept {
-  return block != nullptr && block->has_uses && block->state == BlockState::active_allocated && block->holds == 0 &&
+  return block != nullptr && block->has_uses && block->state == BlockState::active_allocated && !block->is_held &&
          block->stack == kNoStackId && !block->oversize && can_await(heap, block->uses);
 }
 

@@ -59,6 +59,13 @@ std::int64_t fewest_pages(Range run, Sectors sectors, PageSize page) {
 
 // Looks at the run's ends and its first and last page edge. Runs come by size.
 void look_at(RunNumber number, Range run, Sectors sectors, PageSize page, std::optional<Best>& best) {
+  const Sectors size = run.end - run.begin;
+  const auto consider = [&](std::int64_t pages, int change, Sectors begin) {
+    if (!best || std::tie(pages, change, size, begin) < std::tie(best->pages, best->change, best->size, best->begin))
+      best = {pages, change, size, begin, number};
+  };
+  // Within a page all positions are alike.
+  if (page.up(run.begin) > run.end) return consider(0, 0, run.begin);
   const int before = fragments_of(run, page);
   for (const Sectors begin : {run.begin, run.end - sectors, page.up(run.begin), page.down(run.end) - sectors}) {
     const Range block{begin, begin + sectors};
@@ -66,9 +73,7 @@ void look_at(RunNumber number, Range run, Sectors sectors, PageSize page, std::o
     const std::int64_t pages = touched_whole_pages(run, block, page);
     if (best && pages > best->pages) continue;
     const int change = fragments_of({run.begin, block.begin}, page) + fragments_of({block.end, run.end}, page) - before;
-    const Sectors size = run.end - run.begin;
-    if (!best || std::tie(pages, change, size, begin) < std::tie(best->pages, best->change, best->size, best->begin))
-      best = {pages, change, size, begin, number};
+    consider(pages, change, begin);
   }
 }
 
