@@ -33,8 +33,8 @@ struct alignas(64) KnownPlace {
   std::uint16_t size_class = 0;     // of CreationHarm
   std::uint8_t room = 0;            // for so many free runs is kept
   bool covers_handles : 1 = false;  // whole ones
-  // Its bytes were at home there when they were taken from the free runs, and are as long as they are taken: nobody
-  // else covers their handles.
+  // Of one that is taken: its bytes were at home there when they were taken from the free runs, and so they still are,
+  // for nobody else covers their handles.
   bool is_at_home : 1 = false;
   bool is_live = false;
   bool is_taken = false;    // in the free runs: its bytes are not free there

@@ -71,7 +71,6 @@ void PagePlacement::abandon_known(const PagePlan& plan) {
     place.came_at = plan.came_before;
     place.stream = plan.stream_before;
   }
-  place.is_at_home = false;
   if (std::exchange(place.is_taken, false))
     for (const FreeRun& piece : plan.taken)
       table_.for_each_piece(piece.address, piece.sectors, [&](Sectors home, Sectors length) {

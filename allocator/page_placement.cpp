@@ -363,7 +363,7 @@ void PagePlacement::audit() const {
     if (!is_at_home(run.address, run.sectors)) throw std::logic_error("free bytes that are not at home");
   });
   places_.for_each_live([&](const KnownPlace& place) {
-    if (place.is_at_home && (!place.is_taken || !is_at_home(place.address, place.sectors)))
+    if (place.is_taken && place.is_at_home && !is_at_home(place.address, place.sectors))
       throw std::logic_error("a block that was at home is not");
   });
 }

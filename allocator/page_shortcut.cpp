@@ -188,7 +188,7 @@ void PagePlacement::give_left_bytes(bool of_live_ones) const noexcept {
         free_.give(home, length, place.stream);
         return true;
       });
-    place.is_taken = place.is_at_home = false;
+    place.is_taken = false;
   }
 }
 
@@ -257,6 +257,7 @@ void PagePlacement::take_known_bytes() const noexcept {
       return true;
     });
     place.is_taken = true;
+    place.is_at_home = false;  // not all of it, as far as is known
   }
 }
 

@@ -251,6 +251,31 @@ TEST(PastWindowsTest, TheNewestOfTheSizeThatIsUsable) {
   EXPECT_EQ(windows.exact(64, 1, all), std::nullopt);
 }
 
+// Sizes and streams whose hashes are the same in all bits that the index looks at.
+TEST(PastWindowsTest, WindowsOfSizesThatHashAlikeAreApart) {
+  constexpr std::uint64_t kFactor = 0x9E3779B97F4A7C15ULL;  // of PastWindows::tag_of
+  std::uint64_t inverse = kFactor;
+  for (int i = 0; i < 5; ++i) inverse *= 2 - kFactor * inverse;
+  ASSERT_EQ(inverse * kFactor, 1U);
+  std::uint64_t more = 0;  // sectors, of which the hash has no more than in its low half
+  for (std::uint64_t hash = 1; more == 0; ++hash)
+    if (const std::uint64_t sectors = inverse * hash; sectors >> 48 == 0) more = sectors;
+  constexpr Sectors kSize = 4096;
+  ASSERT_EQ(kSize * kFactor >> 32, (kSize + more) * kFactor >> 32);
+  const auto alike = kSize + static_cast<Sectors>(more);
+  constexpr StreamNumber kAlike = 1 << 16;  // whose hash is that of stream 0
+  const auto is_usable = [](Sectors /*address*/) { return true; };
+  PastWindows windows;
+  windows.note_exact(kSize, 0, 128);
+  EXPECT_EQ(windows.exact(alike, 0, is_usable), std::nullopt);
+  EXPECT_EQ(windows.exact(kSize, kAlike, is_usable), std::nullopt);
+  windows.note_exact(alike, 0, 256);
+  windows.note_exact(kSize, kAlike, 384);
+  EXPECT_EQ(windows.exact(kSize, 0, is_usable), 128);
+  EXPECT_EQ(windows.exact(alike, 0, is_usable), 256);
+  EXPECT_EQ(windows.exact(kSize, kAlike, is_usable), 384);
+}
+
 TEST(PastWindowsTest, TheShortestThatIsAQuarterLongerAtMost) {
   PastWindows windows;
   windows.note_length(126, 2, 7);
