@@ -91,7 +91,7 @@ struct Segment {
 };
 
 // Its first cache line is what a hit and a free look at, of the block itself and of its neighbours; the second is for
-// blocks that are in a tree of free ones, or whose free somebody waits for.
+// blocks that are in a tree of free ones, whose free somebody waits for, or that are held.
 struct alignas(64) Block {
   std::uint64_t address = 0;
   std::size_t bytes = 0;

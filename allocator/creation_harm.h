@@ -51,14 +51,24 @@ class CreationHarm {
   [[nodiscard]] double of(Sectors sectors, StreamNumber stream) const;
 
  private:
-  // An octave's parts begin at 2^(i/8), for i from 0 to 8, which are compared as fractions of so many bits. Which of
-  // them has begun where a 64th does; none has two that begin.
+  // An octave has eight parts. Sizes are compared as fractions of so many bits with where parts begin, rounded up:
+  // 2^(i/8), for i from 0 to 8.
   static constexpr std::size_t kParts = 8;
   static constexpr std::size_t kScale = 52;
+  static constexpr std::array<std::uint64_t, kParts + 1> kRoots = {
+      0x10'0000'0000'0000, 0x11'72B8'3C7D'517B, 0x13'06FE'0A31'B716, 0x14'BFDA'D536'2A28, 0x16'A09E'667F'3BCD,
+      0x18'ACE5'422A'A0DC, 0x1A'E89F'995A'D3AE, 0x1D'5818'DCFB'A488, 0x20'0000'0000'0000};
+  // Of each 64th of an octave, which part has begun where it begins. In none of them two begin.
   static constexpr std::size_t kCellBits = 6;
   static constexpr std::size_t kCells = std::size_t{1} << kCellBits;
-  static const std::array<std::uint64_t, kParts + 1> kRoots;
-  static const std::array<std::uint8_t, kCells> kBegun;
+  static constexpr std::array<std::uint8_t, kCells> kBegun = [] {
+    std::array<std::uint8_t, kCells> begun{};
+    for (std::size_t cell = 0, part = 0; cell < kCells; ++cell) {
+      while (kRoots[part + 1] <= (kCells + cell) << (kScale - kCellBits)) ++part;
+      begun[cell] = static_cast<std::uint8_t>(part);
+    }
+    return begun;
+  }();
 
   void add_streams(StreamNumber last);
 

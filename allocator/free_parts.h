@@ -59,7 +59,7 @@ class FreeParts {
 
   // Runs make way for others of the same stream, one at least on either side: what was found of those that go is not
   // any more, but for edges that stay as they were. Says which edges of those that come are found: the ones that stay,
-  // and those without a fragment.
+  // and those of runs within a page, which have none.
   void change_edges(std::span<const IndexedRun> gone, std::span<IndexedRun> come) noexcept;
   // Likewise of their handles, where a run gets bytes and those of the runs beside it; and where bytes of a run are
   // taken, which leaves the rests before and behind them. Found are those of a long run, and where there are none.

@@ -74,7 +74,7 @@ class FreeRuns {
 
   // Has the processor bring what a give there looks at first.
   void fetch(Sectors address) const noexcept { by_address_.fetch(address); }
-  // And what it looks at next. Requires: that is there by now, or it is waited for.
+  // And what it looks at next. Waits for the former.
   void fetch_first(Sectors address) const noexcept { by_address_.fetch_first(address); }
   // The run that holds the address; none: no run does.
   [[nodiscard]] RunNumber holding(Sectors address) const noexcept {

@@ -32,9 +32,9 @@ struct alignas(64) KnownPlace {
   std::int32_t pages_then = 0;      // how many there were when its block came
   std::uint16_t size_class = 0;     // of CreationHarm
   std::uint8_t room = 0;            // for so many free runs is kept
-  bool covers_handles : 1 = false;  // whole ones
+  bool covers_handles : 1 = false;  // whole ones; unknown of a place without a name, where no block comes again
   // Of one that is taken: its bytes were at home there when they were taken from the free runs, and so they still are,
-  // for nobody else covers their handles.
+  // for before a home moves they are given back.
   bool is_at_home : 1 = false;
   bool is_live = false;
   bool is_taken = false;    // in the free runs: its bytes are not free there

@@ -39,7 +39,8 @@ bool PagePlacement::find_own(OwnBytes& own) noexcept {
   const PageRequest& request = own.request;
   own.position = log_.own_position(request.stream);
   const bool is_named = log_.keeps(own.position);
-  if (is_named && !log_.has_room()) return false;
+  // What is found by the state of all may be told of this one's, and that the log keeps both then.
+  if ((is_named || knows_hand_overs_) && !log_.has_room()) return false;
   // What is handed over once more is had without a look at the free runs, by who has the heap's lock.
   if (find_hand_over(request).record != nullptr && log_.exact(own.position, request.sectors) == PlacementLog::kNone)
     return false;

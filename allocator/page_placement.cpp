@@ -315,7 +315,7 @@ void PagePlacement::freed(KnownPlaces::Number known) {
   log_.fetch_state_of(place.stream);
   harm_.ended_of_class(place.size_class, place.stream, table_.pages() > place.pages_then);
   // What nobody will find by its place is given to the free runs with the next request.
-  if (!place.is_named) free_.fetch(place.address);
+  if (!place.is_named && place.is_at_home) free_.fetch(place.address);
 }
 
 void PagePlacement::begin_peaks() noexcept {

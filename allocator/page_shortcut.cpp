@@ -118,7 +118,7 @@ void PagePlacement::settle(KnownPlaces::Number known) {
   place.is_live = false;
   place.left_at = mark_;
   log_.came_free(place.stream, place.mark);
-  if (!place.is_named) free_.fetch_first(place.address);
+  if (!place.is_named && place.is_at_home) free_.fetch_first(place.address);
   places_.change(known);
   --blocks_;
   --freed_;

@@ -135,7 +135,7 @@ bool StreamHits::is_look_due(StreamHeap& heap) const noexcept {
 // False, with nothing changed: it takes the heap's lock. Requires: it is free at once.
 bool StreamHits::free_paged_hit(StreamHeap& heap, const BlockMap::Place& place) noexcept {
   Block* const block = place.block;
-  paged_->placement.fetch(PagedMemory::place_of(*block));
+  if (one_stream_serves_) paged_->placement.fetch(PagedMemory::place_of(*block));  // else that takes a turn
   prefetch(block->previous);
   prefetch(block->next);
   if (!count_free(heap, *block, {})) return false;

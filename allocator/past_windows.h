@@ -20,7 +20,8 @@ namespace cistern {
 
 class PastWindows {
  public:
-  // A window for requests of just this size. Throws std::bad_alloc, with what there was as it was.
+  // A window for requests of just this size, if the index has room for that. Throws std::bad_alloc, with what there was
+  // as it was.
   void note_exact(Sectors sectors, StreamNumber stream, Sectors address);
   // One that may serve smaller requests, too.
   void note_length(Sectors sectors, StreamNumber stream, Sectors address);

@@ -16,8 +16,8 @@ ThreadSanitizer (tsan). The last line sums all runs.
                 CISTERN_TEST_SCALE (a share of the full counts, here 0.1) cuts them; under the
                 sanitizers random programs on one thread are a tenth of that
   --preset P    only this build; may be given again for another
-  -R NAME, ...  anything else goes to ctest. Without that, and under the sanitizers always, many cases share a process,
-                which is called after its program: allocator.allocator_test.3_of_24
+  -R NAME, ...  anything else goes to ctest. Without that and --long, and under the sanitizers always, many cases share a
+                process, which is called after its program: allocator.allocator_test.3_of_24
 USAGE
 }
 
@@ -62,8 +62,12 @@ left_out() {
   sed -n 's/^CISTERN_TEST_FOLDERS_WITHOUT:[A-Z]*=//p' "$root/build/$1/CMakeCache.txt" | tr ';' ' '
 }
 
-# Where something is asked for by name, cases are by their own names as far as there are such (cistern_add_cases).
-((${#ctest_arguments[@]} > 0)) || ctest_arguments=(--build-config together --label-exclude '^case$')
+# Cases share processes where all are run, but for --long, and where such a process is asked for: which tests ctest
+# numbers, and so which failed, depends on that. Else they are by their own names (cistern_add_cases).
+case ${ctest_arguments[*]} in
+  '') [[ $scale == 1 ]] || ctest_arguments=(--build-config together --label-exclude '^case$') ;;
+  *_of_* | *--rerun-failed*) ctest_arguments+=(--build-config together) ;;
+esac
 
 total=0 failed=0 skipped=0
 ran="" names=""
