@@ -155,24 +155,24 @@ void FreeParts::change_edges(std::span<const IndexedRun> gone, std::span<Indexed
   if (std::none_of(gone.begin(), gone.end(),
                    [&](const IndexedRun& run) { return (run.found & kEdges) != 0 && has_edges(run); }))
     return;
-  for_each_edge(of(gone.front().run.stream),
-                [&](IndexedRun::Part edge, auto part_of, Fragments& fragments, auto is_of_handle) {
-                  std::array<PagePart, 2> parts;  // of those that come
-                  for (std::size_t i = 0; i < come.size(); ++i) {
-                    parts[i] = part_of(come[i].run, page);
-                    if (parts[i].sectors == 0) come[i].found |= edge;
-                  }
-                  for (const IndexedRun& run : gone) {
-                    if ((run.found & edge) == 0) continue;
-                    const PagePart part = part_of(run.run, page);
-                    if (part.sectors == 0) continue;
-                    const auto stays = std::find(parts.begin(), parts.end(), part);
-                    if (stays != parts.end())
-                      come[static_cast<std::size_t>(stays - parts.begin())].found |= edge;
-                    else if (const PageTable::Slot slot = table_.slot_at(part.address); is_of_handle(slot))
-                      fragments.remove({part.sectors, part.address, slot});
-                  }
-                });
+  OfStream& stream = of(gone.front().run.stream);
+  for_each_edge(stream, [&](IndexedRun::Part edge, auto part_of, Fragments& fragments, auto is_of_handle) {
+    std::array<PagePart, 2> parts;  // of those that come
+    for (std::size_t i = 0; i < come.size(); ++i) {
+      parts[i] = part_of(come[i].run, page);
+      if (parts[i].sectors == 0) come[i].found |= edge;
+    }
+    for (const IndexedRun& run : gone) {
+      if ((run.found & edge) == 0) continue;
+      const PagePart part = part_of(run.run, page);
+      if (part.sectors == 0) continue;
+      const auto stays = std::find(parts.begin(), parts.end(), part);
+      if (stays != parts.end())
+        come[static_cast<std::size_t>(stays - parts.begin())].found |= edge;
+      else if (const PageTable::Slot slot = table_.slot_at(part.address); is_of_handle(slot))
+        fragments.remove({part.sectors, part.address, slot});
+    }
+  });
 }
 
 void FreeParts::find_edges(IndexedRun& run) noexcept {

@@ -35,12 +35,9 @@ bool PagePlacement::has_room_for(const OwnBytes& own) const {
 }
 
 bool PagePlacement::find_own(OwnBytes& own) noexcept {
-  if (!is_open() || retires() || may_begin_retirement()) return false;
+  if (!is_open() || retires() || may_begin_retirement() || !log_.has_room()) return false;
   const PageRequest& request = own.request;
   own.position = log_.own_position(request.stream);
-  const bool is_named = log_.keeps(own.position);
-  // What is found by the state of all may be told of this one's, and that the log keeps both then.
-  if ((is_named || knows_hand_overs_) && !log_.has_room()) return false;
   // What is handed over once more is had without a look at the free runs, by who has the heap's lock.
   if (find_hand_over(request).record != nullptr && log_.exact(own.position, request.sectors) == PlacementLog::kNone)
     return false;
@@ -48,7 +45,7 @@ bool PagePlacement::find_own(OwnBytes& own) noexcept {
   windows_.fetch(request.sectors, request.stream);
   catch_up();
   if (!places_.has_room(1, most_places()) || !choose_own_bytes(own) || !has_room_for(own)) return false;
-  if (is_named) places_.fetch(own.choice.address, request.sectors);
+  if (log_.keeps(own.position)) places_.fetch(own.choice.address, request.sectors);
   return true;
 }
 

@@ -232,7 +232,6 @@ void PagePlacement::note(const PagePlan& plan, const LoggedPlace& place, KnownPl
 }
 
 void PagePlacement::tell_log(const Told& told) noexcept {
-  if (!log_.keeps(told.position)) return log_.pass();
   // Where much is told, what is taken now makes way for what was: other requests need the room.
   const bool has_room = 2 * log_.size() < log_.capacity();
   const bool is_of_its_key = log_.has(told.entry) && log_.entry(told.entry).position.key == told.position.key;

@@ -18,7 +18,7 @@ bool PagePlacement::is_place_of(const PlacementLog::Entry& entry, KnownPlaces::N
 }
 
 PlacementLog::Number PagePlacement::find_known(const PageRequest& request) const {
-  if (!is_open() || !log_.keeps_own(request.stream)) return PlacementLog::kNone;
+  if (!is_open()) return PlacementLog::kNone;
   const PlacementLog::Number number = log_.exact(log_.own_position(request.stream), request.sectors);
   if (number == PlacementLog::kNone) return number;
   const PlacementLog::Entry& entry = log_.entry(number);
@@ -52,7 +52,7 @@ KnownPlaces::Number PagePlacement::take_again(Sectors address, Sectors sectors, 
 // of these places blocks have now, if they had all of them then; if no bytes became another stream's since, and none
 // wait.
 PlacementLog::Number PagePlacement::find_larger(const PageRequest& request) const {
-  if (!is_open() || freed_ != 0 || bytes_changed_hands_ || !log_.keeps_own(request.stream)) return PlacementLog::kNone;
+  if (!is_open() || freed_ != 0 || bytes_changed_hands_) return PlacementLog::kNone;
   const PlacementLog::Position position = log_.own_position(request.stream);
   const PlacementLog::Number number = log_.expected(position, request.sectors);
   if (number == PlacementLog::kNone || !log_.entry(number).is_beside_whole) return PlacementLog::kNone;

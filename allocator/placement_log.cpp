@@ -133,9 +133,10 @@ void PlacementLog::make_unfound(Number place) {
 }
 
 void PlacementLog::append(const Position& position, const LoggedPlace& place, Number known, const Served& by) {
-  if (!keeps(position)) return pass();
   if (capacity_ == 0) return;
-  reach_.comes(true);
+  const bool is_kept = keeps(position);
+  reach_.comes(is_kept);
+  if (!is_kept) return;
   Number served_by = has(by.entry) ? origin_of(by.entry) : kNone;
   if (room_ < length_ || (size_ == length_ && room_ != size_)) resize(room_, served_by);
   provide(std::min(size_ + 1, length_));

@@ -123,8 +123,6 @@ class PlacementLog {
   // Whether the log has to do with the state: `candidates` and `exact` find nothing of others, and `append` does
   // nothing.
   [[nodiscard]] bool keeps(const Position& position) const { return reach_.is_kept(position.key.check); }
-  // The same of the position that the stream is in.
-  [[nodiscard]] bool keeps_own(StreamNumber stream) const { return keeps(own_position(stream)); }
   // Has the processor bring what `candidates` and `append` look at, before they do: most of it lies in no cache.
   void fetch(const Position& position, Sectors sectors) const noexcept;
 
@@ -162,10 +160,6 @@ class PlacementLog {
   // The place was found free in this position. Throws std::bad_alloc, with all entries as they were.
   void append(const Position& position, const LoggedPlace& place, Number known = kNone,
               const Served& by = {0, kNone, false});
-  // The same of one that is not kept.
-  void pass() noexcept {
-    if (capacity_ != 0) reach_.comes(false);
-  }
   // The same of an entry, if it is still that of the key and place, and what the owner knows of it now.
   void note_free(Number number, const Position& position, const LoggedPlace& place, Number known, bool is_beside_whole);
   // What `exact` finds is not to be found by it; another one of the same position and size is, if it is not far.
