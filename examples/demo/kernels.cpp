@@ -175,6 +175,7 @@ void adam(const AdamStep<Real>& step, const Real* gradient, std::size_t count, R
 
 INSTANTIATE(float);
 INSTANTIATE(double);
+#undef INSTANTIATE
 // NOLINTEND(bugprone-macro-parentheses)
 
 }  // namespace cistern::demo::kernels

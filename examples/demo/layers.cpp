@@ -181,5 +181,6 @@ void Block<Real>::append_parameters(std::vector<Parameter<Real>*>& parameters) {
 
 INSTANTIATE(float);
 INSTANTIATE(double);
+#undef INSTANTIATE
 
 }  // namespace cistern::demo

@@ -220,5 +220,6 @@ Tensor<Real> cross_entropy_backward(const Context& context, const Tensor<Real>& 
 
 INSTANTIATE(float);
 INSTANTIATE(double);
+#undef INSTANTIATE
 
 }  // namespace cistern::demo

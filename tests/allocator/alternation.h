@@ -31,8 +31,9 @@ class Alternation {
  public:
   // serve(i) is flow i, 0 or 1: it begins when it goes on first.
   explicit Alternation(std::function<void(std::size_t)> serve) : serve_(std::move(serve)) {
+    ::getcontext(&contexts_[0]);  // not in the loop: it returns twice, as far as the compiler knows
+    ::getcontext(&contexts_[1]);
     for (std::size_t flow = 0; flow < 2; ++flow) {
-      ::getcontext(&contexts_[flow]);
       stacks_[flow] = std::make_unique<std::byte[]>(kStackBytes);
       contexts_[flow].uc_stack.ss_sp = stacks_[flow].get();
       contexts_[flow].uc_stack.ss_size = kStackBytes;

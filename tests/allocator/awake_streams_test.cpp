@@ -7,12 +7,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <string>
 #include <vector>
 
 #include "allocator/stream_heap.h"
 #include "allocator/stream_locks.h"
 #include "tests/allocator/every_order.h"
+#include "tests/races/choices.h"
 
 namespace cistern {
 namespace {
@@ -114,7 +114,7 @@ TEST(AwakeStreamsInterleaving, NoStreamTouchesAnothersBit) {
         world.come_and_go(1);
         world.awake.end_awaiting(world.bits[1], false);
       },
-      [](World& world, const std::string& order) {
+      [](World& world, const Choices& order) {
         EXPECT_TRUE(world.is_seen) << order;
         EXPECT_EQ(awaiting_of(world.awake), (std::vector<StreamHeap*>{world.heaps.data()})) << order;
         EXPECT_NE(world.numbers[0], world.numbers[1]) << order;
@@ -137,7 +137,7 @@ TEST(AwakeStreamsInterleaving, AStreamWhoseFreesWaitIsFoundByItsBit) {
           world.awake.for_each(world.awake.awaiting(),
                                [&](const StreamHeap& heap) { world.others += &heap != &world.heaps[1]; });
         },
-        [](World& world, const std::string& order) { EXPECT_EQ(world.others, 0) << order; });
+        [](World& world, const Choices& order) { EXPECT_EQ(world.others, 0) << order; });
 }
 
 // A bit that was read before may stand for another stream by now: that one is whole.
@@ -161,7 +161,7 @@ TEST(AwakeStreamsInterleaving, AStreamThatTakesABitIsWholeForWhoFindsItByThat) {
           if (&heap == &world.heaps[1] && world.of_second.load(std::memory_order_relaxed) != 1) ++world.not_whole;
         });
       },
-      [](World& world, const std::string& order) { EXPECT_EQ(world.not_whole, 0) << order; });
+      [](World& world, const Choices& order) { EXPECT_EQ(world.not_whole, 0) << order; });
 }
 
 }  // namespace

@@ -8,12 +8,12 @@
 #include <memory>
 #include <mutex>
 #include <set>
-#include <string>
 #include <thread>
 #include <vector>
 
 #include "tests/allocator/every_order.h"
 #include "tests/property.h"
+#include "tests/races/choices.h"
 
 namespace cistern {
 namespace {
@@ -67,7 +67,7 @@ void expect_no_entry_lost(int entries, const First& first, const Second& second)
         return guarded;
       },
       first, second,
-      [&](const Guarded& guarded, const std::string& order) {
+      [&](const Guarded& guarded, const Choices& order) {
         EXPECT_FALSE(guarded.broken) << order;
         EXPECT_EQ(guarded.count.load(std::memory_order_relaxed), entries) << order;
       });
@@ -139,7 +139,7 @@ TEST(BiasedMutex, WhoCannotBeToldFromOthersIsNotTakenForTheOneThatItBeginsToLean
           world.enter();
         },
         stranger,
-        [](World& world, const std::string& order) {
+        [](World& world, const Choices& order) {
           EXPECT_FALSE(world.entered) << order;
           EXPECT_TRUE(world.are_apart) << order;
         });

@@ -6,7 +6,6 @@
 
 #include <cstddef>
 #include <cstdio>
-#include <string>
 #include <utility>
 
 #include "tests/allocator/delaying_processors.h"
@@ -15,7 +14,7 @@
 namespace cistern::testing {
 
 // make() returns what points to a new world; first(world) and second(world) run on it, one step at a time, and
-// check(world, order) sees what is left, and which order it was. Stops at the first that fails. Fails where there are
+// check(world, choices) sees what is left, and which order it was. Stops at the first that fails. Fails where there are
 // few: the steps of the two are not apart then. Returns the number of orders, and prints it.
 template <class Make, class First, class Second, class Check>
 std::size_t in_every_order(int most_stops, const Make& make, const First& first, const Second& second,
@@ -27,7 +26,7 @@ std::size_t in_every_order(int most_stops, const Make& make, const First& first,
     auto world = make();
     machine.run(
         choices, most_stops, [&] { first(*world); }, [&] { second(*world); });
-    check(*world, choices.to_string());
+    check(*world, choices);
     ++orders;
   } while (!::testing::Test::HasFailure() && choices.advance());
   std::printf("%zu orders\n", orders);

@@ -4,9 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <memory>
-#include <string>
 
 #include "tests/allocator/every_order.h"
+#include "tests/races/choices.h"
 
 namespace cistern {
 namespace {
@@ -57,7 +57,7 @@ TEST(LatestFindsInterleaving, AKeyThatComesNeverFindsWhatGoes) {
   in_every_order(
       kLatestStops, new_latest_world, [](LatestWorld& world) { world.finds.put(17, &world.after); },
       [](LatestWorld& world) { world.found = world.finds.find(17); },
-      [](LatestWorld& world, const std::string& order) {
+      [](LatestWorld& world, const Choices& order) {
         EXPECT_TRUE(world.found == nullptr || world.found == &world.after) << order;
         EXPECT_EQ(world.finds.find(17), &world.after) << order;
       });
@@ -74,7 +74,7 @@ TEST(LatestFindsInterleaving, AKeyThatGoesFindsWhatItHadOrWhatComes) {
         world.found = world.finds.find(1);
         if (world.found != nullptr) world.is_whole = world.found->load(std::memory_order_relaxed) == 1;
       },
-      [](LatestWorld& world, const std::string& order) {
+      [](LatestWorld& world, const Choices& order) {
         EXPECT_TRUE(world.found == nullptr || world.found == &world.before || world.found == &world.after) << order;
         EXPECT_TRUE(world.is_whole) << order;
         EXPECT_EQ(world.finds.find(1), nullptr) << order;

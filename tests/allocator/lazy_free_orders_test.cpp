@@ -4,12 +4,12 @@
 #include <array>
 #include <cstddef>
 #include <memory>
-#include <string>
 
 #include "allocator/biased_mutex.h"
 #include "allocator/lazy_free.h"
 #include "tests/allocator/every_order.h"
 #include "tests/property.h"
+#include "tests/races/choices.h"
 
 namespace cistern {
 namespace {
@@ -80,7 +80,7 @@ void expect_no_stale_word_is_believed(const What& what, int most_stops = kSaniti
   const std::size_t orders = in_every_order(
       most_stops, at_the_door, [](AtTheDoor& stream) { stream.come_and_go(); },
       [&](AtTheDoor& stream) { stream.do_with_the_lock([&] { what(stream.lazy, stream.another); }); },
-      [](AtTheDoor& stream, const std::string& order) { EXPECT_EQ(stream.stale, 0) << order; });
+      [](AtTheDoor& stream, const Choices& order) { EXPECT_EQ(stream.stale, 0) << order; });
   EXPECT_GT(orders, 50U);
 }
 

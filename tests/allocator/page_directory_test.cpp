@@ -9,11 +9,11 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <string>
 #include <vector>
 
 #include "tests/allocator/every_order.h"
 #include "tests/property.h"
+#include "tests/races/choices.h"
 
 namespace cistern {
 namespace {
@@ -111,7 +111,7 @@ TEST(PageDirectoryInterleaving, AReaderFindsWhatWasOrWhatComes) {
         world.coming = world.directory.find(600);
         world.changing = world.directory.find(1);
       },
-      [](World& world, const std::string& order) {
+      [](World& world, const Choices& order) {
         EXPECT_TRUE(world.changing == nullptr || world.changing == &world.before || world.changing == &world.after)
             << order;
         EXPECT_TRUE(world.coming == nullptr || world.coming == &world.after) << order;
@@ -150,7 +150,7 @@ TEST(PageDirectoryInterleaving, AReaderFindsNoValueThatIsNotWhole) {
           if (const Value* const found = (world.directory.*find)(1))
             if (found->load(std::memory_order_relaxed) != 1) ++world.not_whole;
         },
-        [](World& world, const std::string& order) { EXPECT_EQ(world.not_whole, 0) << order; });
+        [](World& world, const Choices& order) { EXPECT_EQ(world.not_whole, 0) << order; });
 }
 
 }  // namespace

@@ -11,12 +11,12 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <string>
 #include <thread>
 #include <vector>
 
 #include "tests/allocator/every_order.h"
 #include "tests/property.h"
+#include "tests/races/choices.h"
 
 namespace cistern {
 namespace {
@@ -101,7 +101,7 @@ void read_during(const Change& change, std::size_t sought, std::size_t keys, boo
   testing::in_every_order(
       most_stops, [&] { return std::make_unique<NeighboursWorld>(keys); }, change,
       [&](NeighboursWorld& world) { world.found = world.map.find(world.numbers[sought]); },
-      [&](NeighboursWorld& world, const std::string& order) {
+      [&](NeighboursWorld& world, const Choices& order) {
         EXPECT_TRUE((may_miss && world.found == nullptr) || world.found == &world.values[sought]) << order;
       });
 }
@@ -158,7 +158,7 @@ TEST(PublishedMapInterleaving, AReaderFindsNoValueThatIsNotWhole) {
           if (const Value* const found = world.map.find(key))
             if (found->load(std::memory_order_relaxed) != 1) ++world.not_whole;
       },
-      [](World& world, const std::string& order) { EXPECT_EQ(world.not_whole, 0) << order; });
+      [](World& world, const Choices& order) { EXPECT_EQ(world.not_whole, 0) << order; });
 }
 
 TEST(PublishedMapInterleaving, AReaderOfAnOutgrownTableDoesNotKnow) {

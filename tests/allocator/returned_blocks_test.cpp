@@ -7,13 +7,13 @@
 #include <array>
 #include <cstdint>
 #include <memory>
-#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "tests/allocator/every_order.h"
 #include "tests/property.h"
+#include "tests/races/choices.h"
 
 namespace cistern {
 namespace {
@@ -93,7 +93,7 @@ TEST(ReturnedBlocksInterleaving, TwoThatReturnAtOnceLoseNothing) {
         EXPECT_TRUE(world.returned.put(3));
         EXPECT_TRUE(world.returned.put(4));
       },
-      [](ReturningWorld& world, const std::string& order) {
+      [](ReturningWorld& world, const Choices& order) {
         take_all(world.returned, world.taken);
         std::sort(world.taken.begin(), world.taken.end());
         EXPECT_EQ(world.taken, (std::vector<std::uint64_t>{1, 2, 3, 4})) << order;
@@ -118,7 +118,7 @@ TEST(ReturnedBlocksInterleaving, OneReturnsInAFullRingWhileItIsEmptied) {
           world.returned.drop_first();
         }
       },
-      [](ReturningWorld& world, const std::string& order) {
+      [](ReturningWorld& world, const Choices& order) {
         take_all(world.returned, world.taken);
         EXPECT_EQ(world.taken.size() + static_cast<std::size_t>(world.refused), Returned::kPlaces + 2) << order;
         EXPECT_TRUE(std::is_sorted(world.taken.begin(), world.taken.end())) << order;
@@ -140,7 +140,7 @@ TEST(ReturnedBlocksInterleaving, OneThatStopsInTheMiddleHoldsUpNobody) {
           world.is_found &= std::count(world.taken.begin(), world.taken.end(), address) == 1;
         }
       },
-      [](ReturningWorld& world, const std::string& order) {
+      [](ReturningWorld& world, const Choices& order) {
         EXPECT_TRUE(world.is_found) << order;
         take_all(world.returned, world.taken);
         std::sort(world.taken.begin(), world.taken.end());
@@ -168,7 +168,7 @@ TEST(ReturnedBlocksInterleaving, WhatWasReturnedIsWholeForWhoTakesIt) {
         for (std::uint64_t address = world.returned.first(); address != 0; address = world.returned.drop_first())
           world.not_whole += world.uses[address].load(std::memory_order_relaxed) != 1;
       },
-      [](World& world, const std::string& order) { EXPECT_EQ(world.not_whole, 0) << order; });
+      [](World& world, const Choices& order) { EXPECT_EQ(world.not_whole, 0) << order; });
 }
 
 // Who empties returns one itself, so that what it saw of the empty places is there for the other.
@@ -185,7 +185,7 @@ TEST(ReturnedBlocksInterleaving, AnEmptyPlaceThatAnotherSawIsEmpty) {
       [](ReturningWorld& world) {
         if (!world.returned.put(Returned::kPlaces + 2)) ++world.refused;
       },
-      [](ReturningWorld& world, const std::string& order) {
+      [](ReturningWorld& world, const Choices& order) {
         take_all(world.returned, world.taken);
         EXPECT_EQ(world.taken.size() + static_cast<std::size_t>(world.refused), Returned::kPlaces + 2) << order;
       });
@@ -201,7 +201,7 @@ TEST(ReturnedBlocksInterleaving, WhoReturnedOneFindsItBehindOneThatStopped) {
         if (!world.returned.is_surely_empty()) take_all(world.returned, world.taken);
         world.is_found = std::count(world.taken.begin(), world.taken.end(), 2) == 1;
       },
-      [](ReturningWorld& world, const std::string& order) { EXPECT_TRUE(world.is_found) << order; });
+      [](ReturningWorld& world, const Choices& order) { EXPECT_TRUE(world.is_found) << order; });
 }
 
 // Both come when none did, and a third: who is told by that several return, has what that thread told before.
@@ -217,7 +217,7 @@ TEST(ReturnedBlocksInterleaving, WhoIsNotTheFirstToReturnFindsItBehindOneThatSto
         world.returned.stop_in_a_place();
         world.returned.tell_if_several_return();
       },
-      [](ReturningWorld& world, const std::string& order) { EXPECT_TRUE(world.is_found) << order; });
+      [](ReturningWorld& world, const Choices& order) { EXPECT_TRUE(world.is_found) << order; });
 }
 
 template <class Make>
@@ -232,7 +232,7 @@ void expect_one_of_both_sees_it(const Make& make) {
         Returned::put_to_sleep(world.is_awake);
         take_all(world.returned, world.taken);
       },
-      [](ReturningWorld& world, const std::string& order) {
+      [](ReturningWorld& world, const Choices& order) {
         EXPECT_TRUE(world.found_asleep || !world.taken.empty()) << order;
       });
 }

@@ -6,9 +6,9 @@
 #include <array>
 #include <cstddef>
 #include <memory>
-#include <string>
 
 #include "tests/allocator/every_order.h"
+#include "tests/races/choices.h"
 
 namespace cistern {
 namespace {
@@ -53,7 +53,7 @@ TEST(StepGrantsInterleaving, TwoThatAskAtOnceGetNoMoreThanThereIs) {
   const std::size_t orders = in_every_order(
       8, [] { return std::make_unique<AskingWorld>(); }, [](AskingWorld& world) { world.come_and_go(0); },
       [](AskingWorld& world) { world.come_and_go(1); },
-      [](AskingWorld& world, const std::string& order) {
+      [](AskingWorld& world, const Choices& order) {
         EXPECT_FALSE(world.is_too_much) << order;
         EXPECT_EQ(world.grants.left_beside(0, kMostGranted), kMostGranted - world.has[0] - world.has[1]) << order;
       });

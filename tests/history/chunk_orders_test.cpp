@@ -7,12 +7,12 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
-#include <string>
 #include <vector>
 
 #include "stats/history_ring.h"
 #include "tests/allocator/every_order.h"
 #include "tests/history/watched_chunks.h"
+#include "tests/races/choices.h"
 
 namespace cistern {
 namespace {
@@ -60,7 +60,7 @@ TEST(HistoryChunkInterleaving, WhoAwaitsTheFillersComesBehindThem) {
         if (!is_whole(world.chunk.entries()[0]) || world.stored.load(std::memory_order_relaxed) != 1) ++world.broken;
         fill_in_pieces(world.chunk.entries()[0], 2);
       },
-      [](FilledWorld& world, const std::string& order) {
+      [](FilledWorld& world, const Choices& order) {
         EXPECT_EQ(world.broken, 0) << order;
         EXPECT_EQ(world.chunk.entries()[0].ticks, 2U) << order;
         EXPECT_EQ(world.chunk.entries()[0].size, 2) << order;
@@ -74,7 +74,7 @@ TEST(HistoryChunkInterleaving, FillersThatComeAndGoAtOnceAreCounted) {
         DelayedHold::Chunk* const own = world.chunk.begin_filling();
         DelayedHold::end_filling(own);
       },
-      [](FilledWorld& world, const std::string& order) {
+      [](FilledWorld& world, const Choices& order) {
         EXPECT_EQ(world.claimed->fillers.load(std::memory_order_relaxed), 0U) << order;
       });
 }
@@ -102,7 +102,7 @@ TEST(HistoryChunkInterleaving, TheLastHolderFreesIt) {
         let_pass();
         if (!world.chunks.is_live(another.entries())) ++world.broken;
       },
-      [](FilledWorld& world, const std::string& order) {
+      [](FilledWorld& world, const Choices& order) {
         EXPECT_EQ(world.broken, 0) << order;
         EXPECT_EQ(world.chunks.live(), 0U) << order;
         EXPECT_EQ(world.chunks.wrong_unmaps(), 0) << order;
@@ -129,7 +129,7 @@ TEST(HistoryChunkInterleaving, WhoFreesItComesBehindAllThatHeldIt) {
         world.stored.fetch_add(1, std::memory_order_relaxed);
         world.chunk.reset();
       },
-      [](FilledWorld& world, const std::string& order) {
+      [](FilledWorld& world, const Choices& order) {
         EXPECT_EQ(world.broken, 0) << order;
         EXPECT_EQ(world.chunks.live(), 0U) << order;
       });
@@ -172,7 +172,7 @@ TEST(HistoryRingInterleaving, WhatASnapshotReadsStaysWhileTheRingGoesOn) {
         for (std::uint64_t i = 1; i <= 2; ++i)
           fill_in_pieces(*world.ring.next(world.spare), SharingWorld::kEntries + i);
       },
-      [](SharingWorld& world, const std::string& order) {
+      [](SharingWorld& world, const Choices& order) {
         EXPECT_EQ(world.broken, 0) << order;
         EXPECT_EQ(world.ring.at(0).ticks, SharingWorld::kEntries + 1) << order;
         EXPECT_EQ(world.ring.at(2).ticks, 3U) << order;
@@ -223,7 +223,7 @@ TEST(HistoryRingInterleaving, ASnapshotHoldsWhatIsFilledAlone) {
         world.write_of_other(10, 2);
         world.look();
       },
-      [](ClaimingWorld& world, const std::string& order) {
+      [](ClaimingWorld& world, const Choices& order) {
         std::vector<std::uint64_t> numbers;
         world.cut.for_each([&](const HistoryEntry& entry) {
           EXPECT_TRUE(is_whole(entry)) << order;

@@ -4,11 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <memory>
-#include <string>
 #include <vector>
 
 #include "tests/allocator/every_order.h"
 #include "tests/history/watched_chunks.h"
+#include "tests/races/choices.h"
 
 namespace cistern {
 namespace {
@@ -44,7 +44,7 @@ std::unique_ptr<SpareWorld> world_that_wants() {
 }
 
 // Whatever came is held once: by the ring, or as the spare, which goes with its owner.
-void expect_nothing_lost(SpareWorld& world, const std::string& order) {
+void expect_nothing_lost(SpareWorld& world, const Choices& order) {
   EXPECT_EQ(world.shared, 0) << order;
   EXPECT_EQ(world.unwanted, 0) << order;
   for (DelayedHold& chunk : world.taken) {
@@ -85,7 +85,7 @@ TEST(SpareChunkInterleaving, WhatComesWhereHistoryWasTurnedOffGoes) {
         world.spare.provide();
       },
       [](SpareWorld& world) { world.turn_off(); },
-      [](SpareWorld& world, const std::string& order) {
+      [](SpareWorld& world, const Choices& order) {
         EXPECT_FALSE(world.spare.take()) << order << ": nobody wants one";
         expect_nothing_lost(world, order);
       });
@@ -96,7 +96,7 @@ TEST(SpareChunkInterleaving, TwoThatBringAtOnceBringOne) {
   in_every_order(
       kSpareStops, world_that_wants, [](SpareWorld& world) { world.spare.provide(); },
       [](SpareWorld& world) { world.spare.provide(); },
-      [](SpareWorld& world, const std::string& order) {
+      [](SpareWorld& world, const Choices& order) {
         EXPECT_EQ(world.chunks.mapped(), 1U) << order;
         world.take();
         EXPECT_EQ(world.taken.size(), 1U) << order;

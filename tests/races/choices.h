@@ -5,6 +5,7 @@
 // all have been given: a depth-first walk of the tree of its choices.
 
 #include <cstddef>
+#include <ostream>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -33,6 +34,9 @@ class Choices {
     std::string text;
     for (const Choice& choice : made_) text += (text.empty() ? "" : ",") + std::to_string(choice.taken);
     return "choices " + text;
+  }
+  friend std::ostream& operator<<(std::ostream& stream, const Choices& choices) {
+    return stream << choices.to_string();
   }
 
  private:
