@@ -68,11 +68,11 @@ double mean_share(long programs, std::uint64_t detours) {
   return sum / static_cast<double>(count);
 }
 
-TEST(RoundsWithinRoundsTest, AreFollowedWhole) { EXPECT_GT(mean_share(scaled(200), 0), 0.995); }
+TEST(RoundsWithinRoundsTest, AreFollowedWhole) { EXPECT_GT(mean_share(scaled_programs(200), 0), 0.995); }
 
 TEST(RoundsWithinRoundsTest, AreFollowedBetweenDetours) {
-  EXPECT_GT(mean_share(scaled(200), 5), 0.985);
-  EXPECT_GT(mean_share(scaled(200), 20), 0.96);
+  EXPECT_GT(mean_share(scaled_programs(200), 5), 0.985);
+  EXPECT_GT(mean_share(scaled_programs(200), 20), 0.96);
 }
 
 void round_of(FollowedHeap& heap, std::uint64_t detour) {

@@ -35,6 +35,7 @@ void require_equal(const std::string& what, const Stat& expected, const Stat& ac
 }
 
 void require_equal(const std::string& what, const MemoryStats& expected, const MemoryStats& actual) {
+  if (actual == expected) return;  // to name them all takes half of a run
   const auto values = actual.flat();
   for (const auto& [key, value] : expected.flat()) require_equal(what + ": " + key, value, values.at(key));
 }
