@@ -330,18 +330,10 @@ class Comparison {
       RC_FAIL(error.what());
     }
     if (paged_) return compare_paged();
-    const MemoryStats expected = model_.stats();
-    if (const MemoryStats actual = allocator_.memory_stats(); actual != expected) fail_naming(expected, actual);
+    model::require_equal("the device", model_.stats(), allocator_.memory_stats());
     RC_ASSERT(driver_.used_bytes() == static_cast<std::size_t>(model_.stats().reserved_bytes.all.current));
     ledgers_.compare();
     compare_blocks();
-  }
-
-  static void fail_naming(const MemoryStats& expected, const MemoryStats& actual) {
-    const auto values = actual.flat();
-    for (const auto& [key, value] : expected.flat())
-      if (values.at(key) != value)
-        RC_FAIL(key + ": the model has " + std::to_string(value) + ", the allocator " + std::to_string(values.at(key)));
   }
 
   // What is live and pending is as in expandable segments; every reserved byte is shown once, and the device has it.

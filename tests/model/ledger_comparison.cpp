@@ -34,13 +34,13 @@ void require_equal(const std::string& what, const Stat& expected, const Stat& ac
   require_equal(what + ".freed", expected.freed, actual.freed);
 }
 
+}  // namespace
+
 void require_equal(const std::string& what, const MemoryStats& expected, const MemoryStats& actual) {
   if (actual == expected) return;  // to name them all takes half of a run
   const auto values = actual.flat();
   for (const auto& [key, value] : expected.flat()) require_equal(what + ": " + key, value, values.at(key));
 }
-
-}  // namespace
 
 Tag LedgerComparison::tag(int number) { return number == 0 ? Tag{} : Tag("tag " + std::to_string(number)); }
 

@@ -4,14 +4,19 @@
 
 #include <cistern/allocator.h>
 #include <cistern/scope.h>
+#include <cistern/stats.h>
 
 #include <map>
+#include <string>
 #include <vector>
 
 #include "reference_allocator.h"
 #include "reference_ledger.h"
 
 namespace cistern::model {
+
+// Fails the property with `what` and the key of the first figure that differs.
+void require_equal(const std::string& what, const MemoryStats& expected, const MemoryStats& actual);
 
 class LedgerComparison {
  public:
