@@ -6,12 +6,13 @@
 // turn in a row on the use and its event stay here: neither is written down with the block or among the frees that
 // wait, and nothing counts once more that the stream is in use, which lives as long as its use is kept. Whatever else
 // happens to the block, and whoever takes the heap's lock, has that done first (StreamHits::tell_standing_use).
-// O(1). Not thread-safe: guarded by the stream's lock, but for `use` while its event is recorded, and for who only
-// looks whether that lock is worth taking.
+// O(1). Not thread-safe: guarded by the stream's lock, but for `use` while its event is recorded. `is_used` and
+// `has_event` may be asked without it, by whom BiasedMutex::try_enter lets in then: what they said holds inside.
 
 #include "allocator/awaited_frees.h"
 #include "allocator/block.h"
 #include "allocator/use_nodes.h"
+#include "stats/host_atomics.h"
 
 #include <atomic>
 #include <cstdint>
@@ -19,7 +20,8 @@
 
 namespace cistern {
 
-class StandingUse {
+template <class Processors>
+class BasicStandingUse {
  public:
   // The block that stands got its first use since it was handed out, which was written down. Whether the one before it
   // was of the same stream.
@@ -86,7 +88,9 @@ class StandingUse {
   AwaitedFrees::Recording* recording_ = nullptr;
   std::uint64_t freed_at_ = 0;
   std::uint64_t last_user_ = 0;
-  std::atomic<State> state_{State::none};
+  typename Processors::template Atomic<State> state_{State::none};
 };
+
+using StandingUse = BasicStandingUse<HostAtomics>;
 
 }  // namespace cistern

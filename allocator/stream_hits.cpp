@@ -249,13 +249,14 @@ bool StreamHits::take_returned(StreamHeap& heap) noexcept {
 // with the next request. A segment with a live block stays its stream's: what is not live there was not live.
 void StreamHits::free_returned(StreamHeap& heap) noexcept {
   for (std::uint64_t address = heap.returned.first(); address != 0; address = heap.returned.drop_first()) {
-    Block* const block = find_live(address);
+    const BlockMap::Place place = heap.live.place_of(address);
+    Block* const block = place.block;
     if (block == nullptr || (block->is_held && std::exchange(block->freed_while_held, true))) {
       say_nothing_was_freed(address);
       continue;
     }
     if (block->is_held) continue;
-    map_of(*block).erase(address);
+    heap.live.erase(place);
     if (!block->has_uses) {
       recorder_.trace_freed([&] { return point_of(*block, kNoStackId); });
       free_any_at_once(block);

@@ -239,8 +239,14 @@ void StreamHits::provide_for_steps(StreamHeap& heap) noexcept {
   {
     const std::lock_guard lock(heap.mutex);
     if (!may_serve(heap)) return;
-    const std::size_t left = granted_steps_.left_beside(heap.recurrence.room(), most_steps_);
+    const std::size_t had = heap.recurrence.room();
+    const std::size_t left = granted_steps_.left_beside(had, most_steps_);
     wanted = heap.recurrence.wanted(std::min(left, Recurrence::kMostSteps));
+    // Both at a time would be more than all are worth: what was written down goes first.
+    if (wanted != 0 && had + wanted > left) {
+      stop_following(heap);
+      take_back_room(heap);
+    }
   }
   Recurrence::Room room = wanted == 0 ? Recurrence::Room() : Recurrence::Room::of(wanted);
   const std::lock_guard lock(heap.mutex);
@@ -255,7 +261,7 @@ void StreamHits::provide_for_steps(StreamHeap& heap) noexcept {
   room = heap.recurrence.take(std::move(room));
 }
 
-// Of a stream that sleeps. Requires: the heap's lock.
+// Requires: the stream's lock, and nothing is followed.
 void StreamHits::take_back_room(StreamHeap& heap) noexcept {
   granted_steps_.take_back(heap.recurrence.room());
   heap.recurrence.give_up_room();

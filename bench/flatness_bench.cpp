@@ -1,8 +1,12 @@
 // Is a warm pair as cheap among a million free blocks as among none? In heaps of the same pool with N free blocks of
 // other sizes, in turn. None of them is looked at: a free and the same request after it cancel each other (LazyFree).
-// What a search among many takes is in mixed_sizes_bench.cpp.
+// So beside it blocks of random sizes come and go there, a few at a time, in no order that comes again: each is
+// searched for.
 
+#include <array>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "bench/comparison.h"
 #include "bench/hot_heap.h"
@@ -42,22 +46,58 @@ void scatter_free_blocks(HotHeap& heap, std::size_t count) {
   take_exact_ones(heap, kBytes);
 }
 
-void flat_pair(benchmark::State& state, Ring ring) {
-  constexpr std::size_t kKi = 1024;
+constexpr std::size_t kKi = 1024;
+constexpr std::array kFreeBlocks{std::size_t{0}, kKi, 32 * kKi, kKi* kKi};
+
+// A heap with so many free blocks for each of kFreeBlocks.
+std::vector<std::unique_ptr<HotHeap>> heaps_of_free_blocks(Ring ring) {
   std::vector<std::unique_ptr<HotHeap>> heaps;
-  std::vector<NamedWay> ways;
-  for (const std::size_t count : {std::size_t{0}, kKi, 32 * kKi, kKi * kKi}) {
+  for (const std::size_t count : kFreeBlocks) {
     HotHeap& heap = *heaps.emplace_back(std::make_unique<HotHeap>(ring));
     if (count != 0) scatter_free_blocks(heap, count);
+  }
+  return heaps;
+}
+
+std::string among(std::size_t count) { return "among_" + std::to_string(count) + "_ns"; }
+
+void flat_pair(benchmark::State& state, Ring ring) {
+  const auto heaps = heaps_of_free_blocks(ring);
+  std::vector<NamedWay> ways;
+  for (std::size_t i = 0; i < heaps.size(); ++i) {
+    HotHeap& heap = *heaps[i];
     run_pairs(heap, kBytes, 1);
-    ways.push_back({"among_" + std::to_string(count) + "_ns", [&heap] { return time_pairs(heap, kBytes, kPairs); }});
-    state.counters["free_" + std::to_string(count)] = static_cast<double>(free_blocks(heap));
+    ways.push_back({among(kFreeBlocks[i]), [&heap] { return time_pairs(heap, kBytes, kPairs); }});
+    state.counters["free_" + std::to_string(kFreeBlocks[i])] = static_cast<double>(free_blocks(heap));
+  }
+  compare(state, kRounds, std::move(ways));
+}
+
+// Requests of the same pool.
+std::vector<Replacement> small_replacements(std::size_t live) {
+  std::vector<Replacement> work = replacements(live, (kRounds + 2) * kPairs);
+  std::mt19937_64 random(43);
+  for (Replacement& replacement : work) replacement.bytes = log_uniform_size(uniform_of(random), 1024, 1 << 20);
+  return work;
+}
+
+void flat_search(benchmark::State& state, Ring ring) {
+  constexpr std::size_t kLive = 16;
+  const auto heaps = heaps_of_free_blocks(ring);
+  const std::vector<Replacement> work = small_replacements(kLive);
+  std::vector<std::unique_ptr<MixedSizes<HotHeap>>> searches;
+  std::vector<NamedWay> ways;
+  for (std::size_t i = 0; i < heaps.size(); ++i) {
+    MixedSizes<HotHeap>& sizes = *searches.emplace_back(std::make_unique<MixedSizes<HotHeap>>(*heaps[i], kLive, work));
+    ways.push_back({among(kFreeBlocks[i]), [&] { return nanoseconds_each(kPairs, [&] { sizes.run_some(kPairs); }); }});
   }
   compare(state, kRounds, std::move(ways));
 }
 
 BENCHMARK_CAPTURE(flat_pair, history_off, Ring::off)->Iterations(1)->UseManualTime();
 BENCHMARK_CAPTURE(flat_pair, history_on, Ring::on)->Iterations(1)->UseManualTime();
+BENCHMARK_CAPTURE(flat_search, history_off, Ring::off)->Iterations(1)->UseManualTime();
+BENCHMARK_CAPTURE(flat_search, history_on, Ring::on)->Iterations(1)->UseManualTime();
 
 }  // namespace
 }  // namespace cistern

@@ -1,6 +1,6 @@
 // What do the library's own books take, and does a hit take any? Host memory as it is asked for
-// (host_memory.h), without the driver's: on each trace at its peak, and in a heap of 10,000 mixed blocks,
-// beside what is reserved of the device; and how often warm operations ask for some.
+// (host_memory.h), without the driver's: on each trace at its peak, over as many passes as it takes to know them, and
+// in a heap of 10,000 mixed blocks, beside what is reserved of the device; and how often warm operations ask for some.
 
 #include <cistern/simulated.h>
 
@@ -81,6 +81,48 @@ void report(benchmark::State& state, const char* prefix, const WatchedHeap& heap
   state.counters["reserved_bytes"] = static_cast<double>(heap.reserved_bytes());
 }
 
+// A heap as a pass of a trace calls it, which counts the requests for host memory that its operations make without a
+// driver call: those of hits.
+class HitsOnly {
+ public:
+  explicit HitsOnly(WatchedHeap& heap) : heap_(heap) {}
+  [[nodiscard]] void* allocate(const TraceOperation& operation) {
+    const Count count(requests_);
+    return heap_.allocate(operation);
+  }
+  void record(void* block, const TraceOperation& operation) {
+    const Count count(requests_);
+    heap_.record(block, operation);
+  }
+  void release(void* block) {
+    const Count count(requests_);
+    heap_.release(block);
+  }
+  [[nodiscard]] std::uint64_t requests() const { return requests_; }
+
+ private:
+  class Count {
+   public:
+    explicit Count(std::uint64_t& sum) : sum_(sum) {}
+    ~Count() {
+      if (CountedCall::made == calls_) sum_ += host_memory().requests - before_;
+    }
+    Count(const Count&) = delete;
+    Count& operator=(const Count&) = delete;
+
+   private:
+    std::uint64_t& sum_;
+    std::uint64_t before_ = host_memory().requests;
+    std::uint64_t calls_ = CountedCall::made;
+  };
+
+  WatchedHeap& heap_;
+  std::uint64_t requests_ = 0;
+};
+
+// Steps that come again are known by then, and followed if there is room for them.
+constexpr int kWarmPasses = 8;
+
 void metadata_of_trace(benchmark::State& state, const std::string& path) {
   const Trace trace = read_trace(path);
   const std::size_t streams = trace.streams.empty() ? 1 : trace.streams.back() + std::size_t{1};
@@ -88,9 +130,13 @@ void metadata_of_trace(benchmark::State& state, const std::string& path) {
   while (state.KeepRunning()) {
     for (const auto& [name, ring] : {std::pair("cistern", Ring::off), std::pair("history", Ring::on)}) {
       WatchedHeap heap(ring, streams);
-      pass(trace, heap, blocks);
+      for (int i = 0; i < kWarmPasses; ++i) pass(trace, heap, blocks);
+      HitsOnly hits(heap);
+      pass(trace, hits, blocks);
       report(state, name, heap);
+      state.counters[std::string(name) + "_requests_of_hits"] = static_cast<double>(hits.requests());
     }
+    state.counters["operations"] = static_cast<double>(operations_of(trace));
     state.SetIterationTime(1e-9);  // nothing is timed
   }
 }

@@ -65,8 +65,14 @@ def flatness_rows(figures):
     off, on = (figures.bench("tcmalloc", f"flat_pair/{ring}") for ring in ("history_off", "history_on"))
     for title, count in (("1 Ki", 1024), ("32 Ki", 32 * 1024), ("1 Mi", 1024 * 1024)):
         counters = (f"among_{count}_ns", "among_0_ns")
-        note = f"{off.ns(counters[0])}, with none {off.ns(counters[1])}" if off else ""
+        note = f"{off.ns(counters[0])}, with none {off.ns(counters[1])}; none of them is looked at" if off else ""
         yield Row(f"warm pair among {title} free blocks of other sizes, over the pair with none", 1.25,
+                  off.ratio(*counters), on.ratio(*counters), note=note)
+    off, on = (figures.bench("tcmalloc", f"flat_search/{ring}") for ring in ("history_off", "history_on"))
+    for title, count in (("1 Ki", 1024), ("32 Ki", 32 * 1024), ("1 Mi", 1024 * 1024)):
+        counters = (f"among_{count}_ns", "among_0_ns")
+        note = f"{off.ns(counters[0])}, with none {off.ns(counters[1])}" if off else ""
+        yield Row(f"random sizes to 1 MiB, 16 live, among {title} free blocks, over the same with none", None,
                   off.ratio(*counters), on.ratio(*counters), note=note)
 
 
@@ -164,6 +170,11 @@ def metadata_note(bench):
     return f"{taken:.2f} MiB of {reserved:,.0f} MiB reserved"
 
 
+def summed(benches, counter):
+    each = [bench.values(counter) for bench in benches]
+    return None if any(values is None for values in each) else [sum(values) for values in zip(*each)]
+
+
 def metadata_rows(figures):
     traces = [figures.bench("metadata", name) for name in figures.names("metadata_of_trace/")]
     if traces:
@@ -183,6 +194,11 @@ def metadata_rows(figures):
     if misses := hits.median("cistern_misses"):
         some.append(f"{misses:.0f} that called the driver are left out")
     yield Row("host allocations on 50,000 hits", 0, *totals, note=", ".join(some))
+    if traces:
+        totals = [summed(traces, f"{who}_requests_of_hits") for who in ("cistern", "history")]
+        operations = sum(bench.median("operations") for bench in traces)
+        yield Row(f"host allocations in the ninth pass of {len(traces)} traces, where the driver is not called", 0,
+                  *totals, note=f"{operations:,.0f} operations")
 
 
 def instruction_rows(figures):

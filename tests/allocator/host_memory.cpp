@@ -1,9 +1,11 @@
 #include "tests/allocator/host_memory.h"
 
+#include <malloc.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdarg>
 #include <cstddef>
@@ -15,6 +17,8 @@ namespace cistern::testing_host {
 thread_local bool is_gone = false;
 thread_local int served_requests_left = 0;
 thread_local int refused_requests = 0;
+thread_local std::size_t bytes_in_use = 0;
+thread_local std::size_t most_in_use = 0;
 
 }  // namespace cistern::testing_host
 
@@ -63,8 +67,15 @@ void* mremap(void* address, std::size_t bytes, std::size_t bytes_then, int flags
 }
 
 void* operator new(std::size_t bytes) {
-  if (void* pointer = std::malloc(bytes == 0 ? 1 : bytes)) return pointer;
-  throw std::bad_alloc();
+  using namespace cistern::testing_host;
+  void* const pointer = std::malloc(bytes == 0 ? 1 : bytes);
+  if (pointer == nullptr) throw std::bad_alloc();
+  bytes_in_use += ::malloc_usable_size(pointer);
+  most_in_use = std::max(most_in_use, bytes_in_use);
+  return pointer;
 }
-void operator delete(void* pointer) noexcept { std::free(pointer); }
-void operator delete(void* pointer, std::size_t) noexcept { std::free(pointer); }
+void operator delete(void* pointer) noexcept {
+  cistern::testing_host::bytes_in_use -= ::malloc_usable_size(pointer);
+  std::free(pointer);
+}
+void operator delete(void* pointer, std::size_t) noexcept { operator delete(pointer); }
