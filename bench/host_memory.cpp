@@ -176,6 +176,8 @@ extern "C" [[gnu::visibility("default")]] int munmap(void* address, std::size_t 
 
 namespace cistern {
 
+std::uint64_t host_memory_requests() { return requests.load(std::memory_order_relaxed); }
+
 HostMemory host_memory() {
   HostMemory memory;
   memory.requests = requests.load(std::memory_order_relaxed);

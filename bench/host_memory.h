@@ -18,6 +18,8 @@ struct HostMemory {
   std::size_t mapped_bytes = 0;  // of mmap's mappings: the pages that are there now
 };
 [[nodiscard]] HostMemory host_memory();
+// HostMemory::requests alone, without a look at each mapping's pages.
+[[nodiscard]] std::uint64_t host_memory_requests();
 void reset_host_memory_peak();
 
 // Around a driver call, as DriverAround makes it.

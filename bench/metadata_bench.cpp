@@ -105,14 +105,14 @@ class HitsOnly {
    public:
     explicit Count(std::uint64_t& sum) : sum_(sum) {}
     ~Count() {
-      if (CountedCall::made == calls_) sum_ += host_memory().requests - before_;
+      if (CountedCall::made == calls_) sum_ += host_memory_requests() - before_;
     }
     Count(const Count&) = delete;
     Count& operator=(const Count&) = delete;
 
    private:
     std::uint64_t& sum_;
-    std::uint64_t before_ = host_memory().requests;
+    std::uint64_t before_ = host_memory_requests();
     std::uint64_t calls_ = CountedCall::made;
   };
 
@@ -160,9 +160,9 @@ template <class Work>
 double requests_of(Work&& work) {
   work();
   work();
-  const std::uint64_t before = host_memory().requests;
+  const std::uint64_t before = host_memory_requests();
   work();
-  return static_cast<double>(host_memory().requests - before);
+  return static_cast<double>(host_memory_requests() - before);
 }
 
 struct Replaced {
@@ -176,11 +176,11 @@ Replaced replace_again(MixedSizes<WatchedHeap>& sizes, const std::vector<Replace
   sizes.run();
   Replaced replaced;
   for (const Replacement& replacement : work) {
-    const std::uint64_t requests = host_memory().requests;
+    const std::uint64_t requests = host_memory_requests();
     const std::uint64_t calls = CountedCall::made;
     sizes.replace(replacement);
     if (CountedCall::made == calls)
-      replaced.requests_of_hits += host_memory().requests - requests;
+      replaced.requests_of_hits += host_memory_requests() - requests;
     else
       ++replaced.misses;
   }
