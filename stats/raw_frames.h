@@ -7,6 +7,8 @@
 // Thread safety: different holders may be used and destroyed by different threads. Frames are made and given
 // up, and holds shared, under the lock of the heap whose table it is.
 
+#include "stats/host_atomics.h"
+
 #include <algorithm>
 #include <atomic>
 #include <cstddef>
@@ -30,44 +32,67 @@ class RawFrames {
   [[nodiscard]] const std::uintptr_t* get() const noexcept { return words_.get() + 1; }
 
  private:
-  friend class FramesHold;
+  template <class Processors>
+  friend class BasicFramesHold;
   // Before the frames a word in which what is given up is linked: to give up takes no memory.
   std::unique_ptr<std::uintptr_t[]> words_;
 };
 
-class FramesHold {
+template <class Processors>
+class BasicFramesHold {
  public:
-  FramesHold() = default;
-  FramesHold(FramesHold&& other) noexcept : held_(std::exchange(other.held_, nullptr)) {}
-  FramesHold& operator=(FramesHold&& other) noexcept {
+  BasicFramesHold() = default;
+  BasicFramesHold(BasicFramesHold&& other) noexcept : held_(std::exchange(other.held_, nullptr)) {}
+  BasicFramesHold& operator=(BasicFramesHold&& other) noexcept {
     std::swap(held_, other.held_);
     other.reset();
     return *this;
   }
-  ~FramesHold() { reset(); }
+  ~BasicFramesHold() { reset(); }
 
   // The table's own. Throws std::bad_alloc.
-  [[nodiscard]] static FramesHold make() { return FramesHold(new Held); }
+  [[nodiscard]] static BasicFramesHold make() { return BasicFramesHold(new Held); }
   explicit operator bool() const noexcept { return held_ != nullptr; }
   // None if this is none.
-  [[nodiscard]] FramesHold share() const noexcept {
+  [[nodiscard]] BasicFramesHold share() const noexcept {
     if (held_ != nullptr) held_->holders.fetch_add(1, std::memory_order_relaxed);
-    return FramesHold(held_);
+    return BasicFramesHold(held_);
   }
-  // Frees frames as soon as nobody else holds: now or in a later call, or with the last hold. The table's alone.
-  void give_up(RawFrames frames) noexcept;
-  void reset() noexcept;
+  // Frees frames as soon as nobody else holds: now or in a later call, or with the last hold. The table's alone, for
+  // which who is alone stays so: others come by the table, under the lock.
+  void give_up(RawFrames frames) noexcept {
+    if (held_->holders.load(std::memory_order_acquire) == 1) {
+      free(std::exchange(held_->given_up, nullptr));
+      free(frames.words_.release());
+      return;
+    }
+    frames.words_[0] = reinterpret_cast<std::uintptr_t>(held_->given_up);
+    held_->given_up = frames.words_.release();
+  }
+  void reset() noexcept {
+    Held* const held = std::exchange(held_, nullptr);
+    if (held == nullptr || held->holders.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+    free(held->given_up);
+    delete held;
+  }
 
  private:
   struct Held {
-    std::atomic<std::uint32_t> holders{1};
+    typename Processors::template Atomic<std::uint32_t> holders{1};
     std::uintptr_t* given_up = nullptr;  // by the table alone while it holds
-    ~Held() { free_given_up(); }
-    void free_given_up() noexcept;
   };
-  explicit FramesHold(Held* held) noexcept : held_(held) {}
+  explicit BasicFramesHold(Held* held) noexcept : held_(held) {}
+  // These frames, and those that are linked behind them.
+  static void free(std::uintptr_t* words) noexcept {
+    while (words != nullptr) {
+      const std::unique_ptr<std::uintptr_t[]> freed(words);
+      words = reinterpret_cast<std::uintptr_t*>(freed[0]);
+    }
+  }
 
   Held* held_ = nullptr;
 };
+
+using FramesHold = BasicFramesHold<HostAtomics>;
 
 }  // namespace cistern
