@@ -193,10 +193,10 @@ Recurrence::Room Recurrence::take(Room room) noexcept {
   return room;
 }
 
-void Recurrence::give_up_room() noexcept {
-  log_.give_up_room();
+Recurrence::Room Recurrence::give_up_room() noexcept {
   wanted_.store(0, std::memory_order_relaxed);
   search(kFirstSteps);
+  return log_.give_up_room();
 }
 
 }  // namespace cistern

@@ -139,8 +139,8 @@ class Recurrence {
   [[nodiscard]] Room take(Room room) noexcept;
   // Steps that there is room for.
   [[nodiscard]] std::size_t room() const noexcept { return log_.room(); }
-  // Gives the room up, and what is known with it. Requires: nothing is followed.
-  void give_up_room() noexcept;
+  // The same without other room: what is known goes with it.
+  [[nodiscard]] Room give_up_room() noexcept;
 
  private:
   static constexpr std::uint64_t kFirstSteps = 512;  // that are not looked at; and that a state is looked for, at first

@@ -17,6 +17,7 @@
 #include <cstdint>
 #include <iterator>
 #include <memory>
+#include <utility>
 
 namespace cistern {
 
@@ -102,9 +103,9 @@ class StepLog {
   // Goes on in more room. Returns that from before, which goes without the lock. O(room that there was).
   [[nodiscard]] Room move_to(Room room) noexcept;
   // The same, with nothing in it.
-  void give_up_room() noexcept {
-    room_ = {};
+  [[nodiscard]] Room give_up_room() noexcept {
     begin();
+    return std::exchange(room_, {});
   }
 
  private:

@@ -194,7 +194,7 @@ class StreamHits : public PairHits {
     heap.recurrence.cut();
     free_returned(heap);
     heap.spares.move_to(arena_.spares(), spares_for_others(heap));
-    if (!is_awake) take_back_room(heap);
+    if (!is_awake) static_cast<void>(take_back_room(heap));
   }
   // What a stream had in use it will use again: others get of it where there would have to be more blocks, or when it
   // has gone to sleep.
@@ -277,7 +277,7 @@ class StreamHits : public PairHits {
   void count_laps(StreamHeap& heap, const StreamStep& step, std::int64_t laps) noexcept;
   // As many as are worth their host memory, of all streams. Requires: the heap's lock.
   [[nodiscard]] std::size_t worthwhile_steps() const noexcept;
-  [[gnu::noinline]] void take_back_room(StreamHeap& heap) noexcept;
+  [[nodiscard, gnu::noinline]] Recurrence::Room take_back_room(StreamHeap& heap) noexcept;
   // Takes host memory, and so requires that no lock is held.
   [[gnu::noinline]] void provide_for_steps(StreamHeap& heap) noexcept;
 

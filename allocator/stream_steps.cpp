@@ -236,6 +236,7 @@ std::size_t StreamHits::worthwhile_steps() const noexcept {
 
 void StreamHits::provide_for_steps(StreamHeap& heap) noexcept {
   std::size_t wanted = 0;
+  Recurrence::Room room;
   {
     const std::lock_guard lock(heap.mutex);
     if (!may_serve(heap)) return;
@@ -245,10 +246,11 @@ void StreamHits::provide_for_steps(StreamHeap& heap) noexcept {
     // Both at a time would be more than all are worth: what was written down goes first.
     if (wanted != 0 && had + wanted > left) {
       stop_following(heap);
-      take_back_room(heap);
+      room = take_back_room(heap);
     }
   }
-  Recurrence::Room room = wanted == 0 ? Recurrence::Room() : Recurrence::Room::of(wanted);
+  room = {};  // before the next one comes
+  if (wanted != 0) room = Recurrence::Room::of(wanted);
   const std::lock_guard lock(heap.mutex);
   if (!may_serve(heap)) return;
   stop_following(heap);
@@ -262,9 +264,9 @@ void StreamHits::provide_for_steps(StreamHeap& heap) noexcept {
 }
 
 // Requires: the stream's lock, and nothing is followed.
-void StreamHits::take_back_room(StreamHeap& heap) noexcept {
+Recurrence::Room StreamHits::take_back_room(StreamHeap& heap) noexcept {
   granted_steps_.take_back(heap.recurrence.room());
-  heap.recurrence.give_up_room();
+  return heap.recurrence.give_up_room();
 }
 
 }  // namespace cistern

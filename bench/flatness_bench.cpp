@@ -47,7 +47,7 @@ void scatter_free_blocks(HotHeap& heap, std::size_t count) {
 }
 
 constexpr std::size_t kKi = 1024;
-constexpr std::array kFreeBlocks{std::size_t{0}, kKi, 32 * kKi, kKi* kKi};
+constexpr std::array<std::size_t, 4> kFreeBlocks = {0, kKi, 32 * kKi, kKi* kKi};
 
 // A heap with so many free blocks for each of kFreeBlocks.
 std::vector<std::unique_ptr<HotHeap>> heaps_of_free_blocks(Ring ring) {

@@ -180,7 +180,6 @@ std::uint64_t host_memory_requests() { return requests.load(std::memory_order_re
 
 HostMemory host_memory() {
   HostMemory memory;
-  memory.requests = requests.load(std::memory_order_relaxed);
   memory.heap_bytes = heap_bytes.load(std::memory_order_relaxed);
   memory.peak_bytes = peak_bytes.load(std::memory_order_relaxed);
   const std::lock_guard lock(mappings_mutex);

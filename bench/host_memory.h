@@ -12,13 +12,12 @@
 namespace cistern {
 
 struct HostMemory {
-  std::uint64_t requests = 0;    // calls of operator new, mmap and mremap
   std::size_t heap_bytes = 0;    // asked of operator new and not given back
   std::size_t peak_bytes = 0;    // the most of that since reset_host_memory_peak
   std::size_t mapped_bytes = 0;  // of mmap's mappings: the pages that are there now
 };
 [[nodiscard]] HostMemory host_memory();
-// HostMemory::requests alone, without a look at each mapping's pages.
+// Calls of operator new, mmap and mremap.
 [[nodiscard]] std::uint64_t host_memory_requests();
 void reset_host_memory_peak();
 

@@ -81,43 +81,52 @@ void report(benchmark::State& state, const char* prefix, const WatchedHeap& heap
   state.counters["reserved_bytes"] = static_cast<double>(heap.reserved_bytes());
 }
 
-// A heap as a pass of a trace calls it, which counts the requests for host memory that its operations make without a
-// driver call: those of hits.
-class HitsOnly {
+// Operations that make no driver call are hits.
+struct HitCounts {
+  std::uint64_t requests = 0;  // of hits for host memory
+  std::uint64_t misses = 0;
+};
+
+// Counts an operation, as long as it is there.
+class CountOperation {
  public:
-  explicit HitsOnly(WatchedHeap& heap) : heap_(heap) {}
+  explicit CountOperation(HitCounts& counts) : counts_(counts) {}
+  ~CountOperation() {
+    if (CountedCall::made == calls_)
+      counts_.requests += host_memory_requests() - requests_;
+    else
+      ++counts_.misses;
+  }
+  CountOperation(const CountOperation&) = delete;
+  CountOperation& operator=(const CountOperation&) = delete;
+
+ private:
+  HitCounts& counts_;
+  std::uint64_t requests_ = host_memory_requests();
+  std::uint64_t calls_ = CountedCall::made;
+};
+
+// A heap as a pass of a trace calls it, each of whose operations is counted.
+class CountedHeap {
+ public:
+  explicit CountedHeap(WatchedHeap& heap) : heap_(heap) {}
   [[nodiscard]] void* allocate(const TraceOperation& operation) {
-    const Count count(requests_);
+    const CountOperation count(counts_);
     return heap_.allocate(operation);
   }
   void record(void* block, const TraceOperation& operation) {
-    const Count count(requests_);
+    const CountOperation count(counts_);
     heap_.record(block, operation);
   }
   void release(void* block) {
-    const Count count(requests_);
+    const CountOperation count(counts_);
     heap_.release(block);
   }
-  [[nodiscard]] std::uint64_t requests() const { return requests_; }
+  [[nodiscard]] const HitCounts& counts() const { return counts_; }
 
  private:
-  class Count {
-   public:
-    explicit Count(std::uint64_t& sum) : sum_(sum) {}
-    ~Count() {
-      if (CountedCall::made == calls_) sum_ += host_memory_requests() - before_;
-    }
-    Count(const Count&) = delete;
-    Count& operator=(const Count&) = delete;
-
-   private:
-    std::uint64_t& sum_;
-    std::uint64_t before_ = host_memory_requests();
-    std::uint64_t calls_ = CountedCall::made;
-  };
-
   WatchedHeap& heap_;
-  std::uint64_t requests_ = 0;
+  HitCounts counts_;
 };
 
 // Steps that come again are known by then, and followed if there is room for them.
@@ -131,10 +140,10 @@ void metadata_of_trace(benchmark::State& state, const std::string& path) {
     for (const auto& [name, ring] : {std::pair("cistern", Ring::off), std::pair("history", Ring::on)}) {
       WatchedHeap heap(ring, streams);
       for (int i = 0; i < kWarmPasses; ++i) pass(trace, heap, blocks);
-      HitsOnly hits(heap);
-      pass(trace, hits, blocks);
+      CountedHeap counted(heap);
+      pass(trace, counted, blocks);
       report(state, name, heap);
-      state.counters[std::string(name) + "_requests_of_hits"] = static_cast<double>(hits.requests());
+      state.counters[std::string(name) + "_requests_of_hits"] = static_cast<double>(counted.counts().requests);
     }
     state.counters["operations"] = static_cast<double>(operations_of(trace));
     state.SetIterationTime(1e-9);  // nothing is timed
@@ -165,26 +174,15 @@ double requests_of(Work&& work) {
   return static_cast<double>(host_memory_requests() - before);
 }
 
-struct Replaced {
-  std::uint64_t requests_of_hits = 0;
-  std::uint64_t misses = 0;  // that called the driver
-};
-
-// The same of each replacement that calls no driver.
-Replaced replace_again(MixedSizes<WatchedHeap>& sizes, const std::vector<Replacement>& work) {
+HitCounts replace_again(MixedSizes<WatchedHeap>& sizes, const std::vector<Replacement>& work) {
   sizes.run();
   sizes.run();
-  Replaced replaced;
+  HitCounts counts;
   for (const Replacement& replacement : work) {
-    const std::uint64_t requests = host_memory_requests();
-    const std::uint64_t calls = CountedCall::made;
+    const CountOperation count(counts);
     sizes.replace(replacement);
-    if (CountedCall::made == calls)
-      replaced.requests_of_hits += host_memory_requests() - requests;
-    else
-      ++replaced.misses;
   }
-  return replaced;
+  return counts;
 }
 
 void count_requests(benchmark::State& state, const std::string& prefix, Ring ring) {
@@ -203,8 +201,8 @@ void count_requests(benchmark::State& state, const std::string& prefix, Ring rin
   constexpr std::size_t kLive = 1000;
   const std::vector<Replacement> work = replacements(kLive, 20000);
   MixedSizes sizes(heap, kLive, work);
-  const Replaced replaced = replace_again(sizes, work);
-  count("_mixed_sizes", static_cast<double>(replaced.requests_of_hits));
+  const HitCounts replaced = replace_again(sizes, work);
+  count("_mixed_sizes", static_cast<double>(replaced.requests));
   count("_misses", static_cast<double>(replaced.misses));
 }
 

@@ -21,7 +21,7 @@ endfunction()
 function(cistern_compile_together target)
   if(PROJECT_IS_TOP_LEVEL AND NOT CMAKE_CXX_COMPILER_LAUNCHER MATCHES "ccache")
     set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 16)
-    # gcc looks for what it no longer needs from 128 MiB on, which takes a tenth of its time and frees a sixth.
+    # gcc looks for what it no longer needs from 128 MiB on, which takes up to a tenth of its time and frees a sixth.
     if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
       target_compile_options(${target} PRIVATE "SHELL:--param ggc-min-heapsize=1048576")
     endif()

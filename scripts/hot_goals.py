@@ -61,19 +61,19 @@ def pair_rows(figures):
         yield against_peer(bench, f"mixed sizes to 20 MiB, {live:,} live, over tcmalloc", 1, pytorch)
 
 
+def rows_among_free_blocks(figures, bench, title, others, goal, remark=""):
+    off, on = (figures.bench("tcmalloc", f"{bench}/{ring}") for ring in ("history_off", "history_on"))
+    for free, count in (("1 Ki", 1024), ("32 Ki", 32 * 1024), ("1 Mi", 1024 * 1024)):
+        counters = (f"among_{count}_ns", "among_0_ns")
+        note = f"{off.ns(counters[0])}, with none {off.ns(counters[1])}{remark}" if off else ""
+        yield Row(f"{title} among {free} free blocks{others}", goal, off.ratio(*counters), on.ratio(*counters), note=note)
+
+
 def flatness_rows(figures):
-    off, on = (figures.bench("tcmalloc", f"flat_pair/{ring}") for ring in ("history_off", "history_on"))
-    for title, count in (("1 Ki", 1024), ("32 Ki", 32 * 1024), ("1 Mi", 1024 * 1024)):
-        counters = (f"among_{count}_ns", "among_0_ns")
-        note = f"{off.ns(counters[0])}, with none {off.ns(counters[1])}; none of them is looked at" if off else ""
-        yield Row(f"warm pair among {title} free blocks of other sizes, over the pair with none", 1.25,
-                  off.ratio(*counters), on.ratio(*counters), note=note)
-    off, on = (figures.bench("tcmalloc", f"flat_search/{ring}") for ring in ("history_off", "history_on"))
-    for title, count in (("1 Ki", 1024), ("32 Ki", 32 * 1024), ("1 Mi", 1024 * 1024)):
-        counters = (f"among_{count}_ns", "among_0_ns")
-        note = f"{off.ns(counters[0])}, with none {off.ns(counters[1])}" if off else ""
-        yield Row(f"random sizes to 1 MiB, 16 live, among {title} free blocks, over the same with none", None,
-                  off.ratio(*counters), on.ratio(*counters), note=note)
+    yield from rows_among_free_blocks(figures, "flat_pair", "warm pair", " of other sizes, over the pair with none", 1.25,
+                                      "; none of them is looked at")
+    yield from rows_among_free_blocks(figures, "flat_search", "random sizes to 1 MiB, 16 live,",
+                                      ", over the same with none", None)
 
 
 def with_driver_calls(row, bench, digits):

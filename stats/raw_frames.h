@@ -58,9 +58,9 @@ class BasicFramesHold {
     if (held_ != nullptr) held_->holders.fetch_add(1, std::memory_order_relaxed);
     return BasicFramesHold(held_);
   }
-  // Frees frames as soon as nobody else holds: now or in a later call, or with the last hold. The table's alone, for
-  // which who is alone stays so: others come by the table, under the lock.
+  // Frees frames as soon as nobody else holds: now or in a later call, or with the last hold. The table's alone.
   void give_up(RawFrames frames) noexcept {
+    // Who is alone stays so: others come by the table, under the lock.
     if (held_->holders.load(std::memory_order_acquire) == 1) {
       free(std::exchange(held_->given_up, nullptr));
       free(frames.words_.release());
