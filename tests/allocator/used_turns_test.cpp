@@ -4,9 +4,11 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <thread>
 
 #include "allocator/device_allocator.h"
 #include "tests/allocator/heap_of_streams.h"
@@ -50,6 +52,24 @@ TEST_F(TurnsAtTheDoor, ARequestAtHandGetsNothingElseThanWhatComesBack) {
   EXPECT_EQ(driver_.calls("cuMemAlloc"), 1U);
   driver_.run_until_idle();
   EXPECT_EQ(reinterpret_cast<std::uintptr_t>(heap_.allocate_at_hand(30 * kMega, owner_)), block);
+}
+
+// Nothing but the stream's lock orders the step before and the look: ThreadSanitizer sees whether the door took it.
+TEST_F(TurnsAtTheDoor, WhoLooksBehindAUseSeesIt) {
+  std::atomic<bool> is_used{false};
+  std::atomic<bool> is_seen{false};
+  std::thread looker([&] {
+    while (!is_used.load(std::memory_order_relaxed)) std::this_thread::yield();
+    static_cast<void>(heap_.stream_stats());
+    is_seen.store(true, std::memory_order_relaxed);
+  });
+  for (int i = 0; i < 200; ++i) turn(kKibi);
+  const std::uint64_t address = take(kKibi, owner_);
+  EXPECT_TRUE(heap_.use_again(*heap_.find_by_page(address), address, user_, 0, false));
+  is_used.store(true, std::memory_order_relaxed);
+  while (!is_seen.load(std::memory_order_relaxed)) std::this_thread::yield();
+  give(address);
+  looker.join();
 }
 
 // Turns within a round that comes again.
