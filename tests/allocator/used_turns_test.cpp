@@ -72,6 +72,26 @@ TEST_F(TurnsAtTheDoor, WhoLooksBehindAUseSeesIt) {
   looker.join();
 }
 
+// Turns go on while the other looks: a door that took no lock would be seen within by ThreadSanitizer.
+TEST_F(TurnsAtTheDoor, WhoLooksWhileTheyGoOnWaits) {
+  constexpr int kLooks = 50;
+  std::atomic<int> wanted{0};
+  std::atomic<int> looked{0};
+  std::thread looker([&] {
+    for (int i = 1; i <= kLooks; ++i) {
+      while (wanted.load(std::memory_order_relaxed) < i) std::this_thread::yield();
+      static_cast<void>(heap_.stream_stats());
+      looked.store(i, std::memory_order_relaxed);
+    }
+  });
+  for (int i = 1; i <= kLooks; ++i) {
+    for (int warm = 0; warm < 200; ++warm) turn(kKibi);
+    wanted.store(i, std::memory_order_relaxed);
+    while (looked.load(std::memory_order_relaxed) < i) turn(kKibi);
+  }
+  looker.join();
+}
+
 // Turns within a round that comes again.
 class TurnsWithinARound : public UsedTurns {
  protected:
