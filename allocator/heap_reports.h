@@ -23,12 +23,12 @@ class HeapReports : protected HeapState {
  public:
   [[nodiscard]] int device() const { return device_; }
   // Whether anything was ever allocated: from then on the policy is fixed.
-  [[nodiscard]] bool is_used() const noexcept { return highest_address_.load(std::memory_order_acquire) != 0; }
+  [[nodiscard]] bool is_used() const noexcept { return highest_address_.load(std::memory_order_relaxed) != 0; }
   // False: no block of this heap ever began at `address`. Takes no lock: it tells which of
   // several heaps need not be asked.
   [[nodiscard]] bool may_own(std::uint64_t address) const noexcept {
-    return address >= lowest_address_.load(std::memory_order_acquire) &&
-           address < highest_address_.load(std::memory_order_acquire);
+    return address >= lowest_address_.load(std::memory_order_relaxed) &&
+           address < highest_address_.load(std::memory_order_relaxed);
   }
   // Whether the block was freed, and stays only because it is held.
   [[nodiscard]] bool is_freed_while_held(std::uint64_t address) const;

@@ -179,7 +179,8 @@ struct HeapState {
   std::unique_ptr<PageSource> pages_;
   std::unique_ptr<PagedMemory> paged_;
 
-  // The range that all segments ever lay in; written under the lock.
+  // The range that all segments ever lay in; written under the lock. They order nothing: who asks was given an address
+  // by who knew of it.
   std::atomic<std::uint64_t> lowest_address_{~std::uint64_t{0}};
   std::atomic<std::uint64_t> highest_address_{0};
 

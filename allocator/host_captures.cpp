@@ -47,7 +47,7 @@ void CUDA_CB HostCaptures::Share::end(void* pointer) noexcept {
     return;
   }
   share->next_ = std::exchange(ended->first, share);
-  ended->any.store(true, std::memory_order_release);
+  ended->any.store(true, std::memory_order_relaxed);
 }
 
 HostCaptures::Share* HostCaptures::take_all() noexcept {

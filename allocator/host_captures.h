@@ -33,7 +33,7 @@ class HostCaptures {
                                      DriverEntryId* failed) noexcept;
 
   // Whether any share has ended since the last take. O(1), without a lock.
-  [[nodiscard]] bool any_ended() const noexcept { return ended_->any.load(std::memory_order_acquire); }
+  [[nodiscard]] bool any_ended() const noexcept { return ended_->any.load(std::memory_order_relaxed); }
   // Calls ended(Block*) for each share that has ended. Without host memory.
   template <class OnEnd>
   void take_ended(OnEnd&& on_end);
@@ -43,7 +43,7 @@ class HostCaptures {
     std::mutex mutex;
     Share* first = nullptr;
     bool is_watched = true;  // by a heap
-    std::atomic<bool> any{false};
+    std::atomic<bool> any{false};  // stored with the mutex, which orders the shares
   };
   [[nodiscard]] Share* take_all() noexcept;
 

@@ -188,8 +188,9 @@ void DeviceAllocator::link_segment(Segment* segment) noexcept {
 }
 
 void DeviceAllocator::note_addresses(std::uint64_t begin, std::uint64_t end) noexcept {
-  if (begin < lowest_address_) lowest_address_ = begin;
-  if (end > highest_address_) highest_address_ = end;
+  const auto order = std::memory_order_relaxed;
+  if (begin < lowest_address_.load(order)) lowest_address_.store(begin, order);
+  if (end > highest_address_.load(order)) highest_address_.store(end, order);
 }
 
 void DeviceAllocator::unlink_segment(Segment* segment) noexcept {

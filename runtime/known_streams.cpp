@@ -47,6 +47,6 @@ void KnownStreams::remove(CUstream handle) noexcept {
 }
 
 // What threads remember is of the state before.
-void KnownStreams::change_state() noexcept { state_.store(next_state(), std::memory_order_release); }
+void KnownStreams::change_state() noexcept { state_.store(next_state(), std::memory_order_relaxed); }
 
 }  // namespace cistern

@@ -34,7 +34,7 @@ class KnownStreams {
   // stream was added or removed since.
   [[nodiscard]] bool find(CUstream handle, KnownStream* known) const noexcept {
     const Answer& answer = answers[place_of(handle)];
-    if (answer.handle != handle || answer.state != state_.load(std::memory_order_acquire)) [[unlikely]]
+    if (answer.handle != handle || answer.state != state_.load(std::memory_order_relaxed)) [[unlikely]]
       return look_up(handle, known);
     *known = answer.stream;
     return answer.is_known;
@@ -65,7 +65,7 @@ class KnownStreams {
 
   mutable std::mutex mutex_;
   std::unordered_map<CUstream, KnownStream> streams_;
-  // No two tables of the process ever have the same.
+  // No two tables of the process ever have the same. What it tells of is read with the lock: it orders nothing.
   std::atomic<std::uint64_t> state_;
 };
 

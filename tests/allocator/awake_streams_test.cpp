@@ -140,6 +140,27 @@ TEST(AwakeStreamsInterleaving, AStreamWhoseFreesWaitIsFoundByItsBit) {
         [](World& world, const Choices& order) { EXPECT_EQ(world.others, 0) << order; });
 }
 
+// And by who sees that the heap has frees that wait, too.
+TEST(AwakeStreamsInterleaving, AStreamIsFoundByItsBitBesideTheHeaps) {
+  struct World {
+    World() { awake.give_back(awake.take(heaps[0])); }
+    std::array<StreamHeap, 2> heaps;
+    Delayed awake;
+    int others = 0;
+  };
+  testing::in_every_order(
+      8, [] { return std::make_unique<World>(); },
+      [](World& world) {
+        world.awake.begin_awaiting(world.awake.take(world.heaps[1]), false);
+        world.awake.let_heap_await(true);
+      },
+      [](World& world) {
+        world.awake.for_each(world.awake.awaiting(),
+                             [&](const StreamHeap& heap) { world.others += &heap != &world.heaps[1]; });
+      },
+      [](World& world, const Choices& order) { EXPECT_EQ(world.others, 0) << order; });
+}
+
 // A bit that was read before may stand for another stream by now: that one is whole.
 TEST(AwakeStreamsInterleaving, AStreamThatTakesABitIsWholeForWhoFindsItByThat) {
   struct World {

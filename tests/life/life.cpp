@@ -210,6 +210,26 @@ int double_initialisation() {
   return 0;
 }
 
+// Nothing but how the driver and the heaps are made known orders what one thread made and another uses:
+// ThreadSanitizer sees it.
+int first_use_seen_by_another_thread() {
+  std::atomic<bool> is_loaded{false};
+  std::atomic<void*> allocated{nullptr};
+  std::thread second([&] {
+    while (!is_loaded.load(std::memory_order_relaxed)) std::this_thread::yield();
+    REQUIRE(device_count() == 1);
+    void* pointer = nullptr;
+    while ((pointer = allocated.load(std::memory_order_relaxed)) == nullptr) std::this_thread::yield();
+    deallocate(pointer);
+  });
+  REQUIRE(device_count() == 1);
+  is_loaded.store(true, std::memory_order_relaxed);
+  allocated.store(allocate(kMega), std::memory_order_relaxed);
+  second.join();
+  REQUIRE(memory_allocated() == 0);
+  return 0;
+}
+
 // The driver ended first, as CUDA's does when its own exit handler runs: frees become nothing.
 int driver_gone_at_exit() {
   fill_static_objects();
@@ -229,6 +249,7 @@ const std::map<std::string, std::function<int()>>& stories() {
       {"fork_while_others_allocate", fork_while_others_allocate},
       {"exceptions_in_observers", exceptions_in_observers},
       {"double_initialisation", double_initialisation},
+      {"first_use_seen_by_another_thread", first_use_seen_by_another_thread},
       {"driver_gone_at_exit", driver_gone_at_exit},
   };
   return all;
