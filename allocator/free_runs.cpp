@@ -18,9 +18,9 @@ constexpr std::size_t kFewestUnfound = 64;
 
 // By half at least, so that they are seldom moved.
 void FreeRuns::grow(std::size_t runs) {
-  if (const std::size_t most = unfound_.capacity(), wanted = runs / kRunsOfUnfound + kFewestUnfound;
+  if (const std::size_t most = unfound_.room(), wanted = runs / kRunsOfUnfound + kFewestUnfound;
       parts_ != nullptr && most < wanted)
-    unfound_.reserve(std::max(wanted, most + most / 2));
+    unfound_.expect(std::max(wanted, most + most / 2));
   nodes_.provide(runs);
 }
 
@@ -67,7 +67,7 @@ void FreeRuns::change(RunNumber number, const IndexedRun& to) noexcept {
 
 void FreeRuns::note_unfound(RunNumber number) noexcept {
   if (parts_ == nullptr) return;
-  if (unfound_.size() < unfound_.capacity())
+  if (unfound_.size() < unfound_.room())
     unfound_.push_back(number);
   else
     has_more_unfound_ = true;

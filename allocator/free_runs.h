@@ -16,6 +16,7 @@
 
 #include "allocator/free_parts.h"
 #include "allocator/free_run.h"
+#include "allocator/growing_table.h"
 #include "allocator/indexed_run.h"
 #include "allocator/page_size.h"
 #include "allocator/run_nodes.h"
@@ -135,7 +136,7 @@ class FreeRuns {
   Sectors sectors_ = 0;
   std::size_t kept_ = 0;  // room for so many runs is kept
   // Runs of which not all was found: as many as there is room for. They may be gone since, or others.
-  std::vector<RunNumber> unfound_;
+  GrowingList<RunNumber> unfound_;
   bool has_more_unfound_ = false;
 };
 

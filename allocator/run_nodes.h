@@ -3,8 +3,9 @@
 // RunNodes: what is known of each free run, in one cache line, with its links in the two indexes (RunTree) and to its
 // neighbours.
 //
-// Runs are known by numbers. Room for so many is brought before it is needed: what comes and goes takes no host memory.
-// Complexity: O(1); `provide` O(n) every now and then. Not thread-safe.
+// Runs are known by numbers. There are addresses for so many before they are needed, and pages as far as runs came, for
+// most room is never used: who keeps some for each change that may come asks for many times what comes.
+// Complexity: O(1); `provide`, and to take a run that is new, O(pages) every now and then. Not thread-safe.
 
 #include <algorithm>
 #include <cstddef>
@@ -59,22 +60,14 @@ class RunNodes {
  public:
   // Up to so many can be taken from here on. Throws std::bad_alloc, unchanged.
   void provide(std::size_t runs) {
-    if (runs <= nodes_.size()) return;
     // By half at least, so that it is seldom.
-    const std::size_t from = nodes_.size();
-    const std::size_t most = std::max({runs, from + from / 2, kFewest});
-    nodes_.provide(most);
-    nodes_.resize(most);
-    for (std::size_t i = most; i-- > from;) {
-      nodes_[i] = {};
-      nodes_[i].priority = priority_of(i) & kPriorities;
-      give(static_cast<RunNumber>(i));
-    }
+    if (!has_room_for(runs)) nodes_.expect(std::max({runs, nodes_.size() + nodes_.size() / 2, kFewest}));
   }
   [[nodiscard]] bool has_room_for(std::size_t runs) const noexcept { return runs <= nodes_.size(); }
 
   // Requires: there is room.
   [[nodiscard]] RunNumber take() noexcept {
+    if (spare_ == kNoRun) return take_new();
     const RunNumber number = spare_;
     spare_ = nodes_[number].behind;
     return number;
@@ -100,7 +93,16 @@ class RunNodes {
     return static_cast<std::uint32_t>(bits >> 32);
   }
 
-  GrowingList<RunNode> nodes_;
+  [[gnu::noinline]] RunNumber take_new() noexcept {
+    nodes_.provide(used_ + 1);  // their pages: there are addresses
+    RunNode& node = nodes_[static_cast<RunNumber>(used_)];
+    node = {};
+    node.priority = priority_of(used_) & kPriorities;
+    return static_cast<RunNumber>(used_++);
+  }
+
+  GrowingTable<RunNode> nodes_;
+  std::size_t used_ = 0;      // of these, ever
   RunNumber spare_ = kNoRun;  // a list by `behind`
 };
 

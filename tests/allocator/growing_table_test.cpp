@@ -22,17 +22,11 @@
 namespace cistern {
 namespace {
 
-constexpr std::size_t kHostPage = 4096;
 constexpr std::size_t kTableBytes = std::size_t{8} << 20;
 
+using testing_host::kHostPage;
 using testing_host::mapped_pages;
-
-std::size_t resident_pages(void* begin, std::size_t bytes) {
-  std::vector<unsigned char> pages(bytes / kHostPage);
-  EXPECT_EQ(::mincore(begin, bytes, pages.data()), 0);
-  return static_cast<std::size_t>(
-      std::count_if(pages.begin(), pages.end(), [](unsigned char page) { return (page & 1) != 0; }));
-}
+using testing_host::resident_pages;
 
 TEST(GrowingTable, KeepsWhatIsInItWhereverItGrows) {
   GrowingTable<std::uint32_t> table;
