@@ -28,7 +28,7 @@ inline std::int64_t mapped_pages() {
 
 // Requires: a page begins there.
 inline std::size_t resident_pages(void* begin, std::size_t bytes) {
-  std::vector<unsigned char> pages(bytes / kHostPage);
+  std::vector<unsigned char> pages((bytes + kHostPage - 1) / kHostPage);
   EXPECT_EQ(::mincore(begin, bytes, pages.data()), 0);
   return static_cast<std::size_t>(
       std::count_if(pages.begin(), pages.end(), [](unsigned char page) { return (page & 1) != 0; }));
