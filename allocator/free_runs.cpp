@@ -10,17 +10,15 @@
 namespace cistern {
 namespace {
 
-// Of so many runs one may be noted that is to be found; a walk over all takes less than finding more.
-constexpr std::size_t kRunsOfUnfound = 8;
-constexpr std::size_t kFewestUnfound = 64;
+// Of so many runs so many may be noted that are to be found; a walk over all takes less than finding more.
+std::size_t most_unfound(std::size_t runs) { return runs / 8 + 64; }
 
 }  // namespace
 
 // By half at least, so that they are seldom moved.
 void FreeRuns::grow(std::size_t runs) {
-  if (const std::size_t most = unfound_.room(), wanted = runs / kRunsOfUnfound + kFewestUnfound;
-      parts_ != nullptr && most < wanted)
-    unfound_.expect(std::max(wanted, most + most / 2));
+  if (const std::size_t room = unfound_.room(); parts_ != nullptr && room < most_unfound(runs))
+    unfound_.expect(std::max(most_unfound(runs), room + room / 2));
   nodes_.provide(runs);
 }
 
@@ -67,7 +65,7 @@ void FreeRuns::change(RunNumber number, const IndexedRun& to) noexcept {
 
 void FreeRuns::note_unfound(RunNumber number) noexcept {
   if (parts_ == nullptr) return;
-  if (unfound_.size() < unfound_.room())
+  if (unfound_.size() < most_unfound(size_))
     unfound_.push_back(number);
   else
     has_more_unfound_ = true;

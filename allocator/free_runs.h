@@ -135,7 +135,7 @@ class FreeRuns {
   std::size_t size_ = 0;
   Sectors sectors_ = 0;
   std::size_t kept_ = 0;  // room for so many runs is kept
-  // Runs of which not all was found: as many as there is room for. They may be gone since, or others.
+  // Runs of which not all was found, some of them. They may be gone since, or others.
   GrowingList<RunNumber> unfound_;
   bool has_more_unfound_ = false;
 };

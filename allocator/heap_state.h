@@ -179,8 +179,8 @@ struct HeapState {
   std::unique_ptr<PageSource> pages_;
   std::unique_ptr<PagedMemory> paged_;
 
-  // The range that all segments ever lay in; written under the lock. They order nothing: who asks was given an address
-  // by who knew of it.
+  // The range that all segments ever lay in; written under the lock. They order nothing: who asks for an address was
+  // given it by who knew of it, and whether there was any request is asked beside the first one as ever.
   std::atomic<std::uint64_t> lowest_address_{~std::uint64_t{0}};
   std::atomic<std::uint64_t> highest_address_{0};
 

@@ -8,6 +8,7 @@
 // Complexity: O(1); `provide`, and to take a run that is new, O(pages) every now and then. Not thread-safe.
 
 #include <algorithm>
+#include <cassert>
 #include <cstddef>
 #include <cstdint>
 
@@ -94,6 +95,7 @@ class RunNodes {
   }
 
   [[gnu::noinline]] RunNumber take_new() noexcept {
+    assert(has_room_for(used_ + 1));
     nodes_.provide(used_ + 1);  // their pages: there are addresses
     RunNode& node = nodes_[static_cast<RunNumber>(used_)];
     node = {};

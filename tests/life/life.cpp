@@ -210,22 +210,23 @@ int double_initialisation() {
   return 0;
 }
 
-// Nothing but how the driver and the heaps are made known orders what one thread made and another uses:
-// ThreadSanitizer sees it.
+// Nothing but how the driver and the heaps are made known orders what one thread made and another uses, if it sees it:
+// ThreadSanitizer knows.
 int first_use_seen_by_another_thread() {
   std::atomic<bool> is_loaded{false};
-  std::atomic<void*> allocated{nullptr};
+  std::atomic<bool> is_used{false};
   std::thread second([&] {
     while (!is_loaded.load(std::memory_order_relaxed)) std::this_thread::yield();
     REQUIRE(device_count() == 1);
-    void* pointer = nullptr;
-    while ((pointer = allocated.load(std::memory_order_relaxed)) == nullptr) std::this_thread::yield();
-    deallocate(pointer);
+    while (!is_used.load(std::memory_order_relaxed)) std::this_thread::yield();
+    deallocate(allocate(kMega));
   });
   REQUIRE(device_count() == 1);
   is_loaded.store(true, std::memory_order_relaxed);
-  allocated.store(allocate(kMega), std::memory_order_relaxed);
+  void* const pointer = allocate(kMega);
+  is_used.store(true, std::memory_order_relaxed);
   second.join();
+  deallocate(pointer);
   REQUIRE(memory_allocated() == 0);
   return 0;
 }
