@@ -65,7 +65,7 @@ void FreeRuns::change(RunNumber number, const IndexedRun& to) noexcept {
 
 void FreeRuns::note_unfound(RunNumber number) noexcept {
   if (parts_ == nullptr) return;
-  if (unfound_.size() < most_unfound(size_))
+  if (unfound_.size() < std::min(most_unfound(size_), unfound_.room()))
     unfound_.push_back(number);
   else
     has_more_unfound_ = true;

@@ -33,7 +33,7 @@ class FreeRuns {
   FreeRuns& operator=(const FreeRuns&) = delete;
 
   // From here on so many more runs can come, by a give or a take of part of one, without host memory; until
-  // drop_room. Throws std::bad_alloc, unchanged. O(1), and O(n) every now and then.
+  // drop_room. Throws std::bad_alloc, unchanged. O(1), and O(pages) every now and then.
   void keep_room(std::size_t runs) {
     provide(kept_ + runs);
     kept_ += runs;

@@ -10,6 +10,7 @@
 // thread-safe.
 
 #include <algorithm>
+#include <cassert>
 #include <cstddef>
 #include <limits>
 #include <new>
@@ -109,9 +110,15 @@ class GrowingList {
   [[nodiscard]] std::size_t room() const noexcept { return elements_.size(); }
 
   // Requires: there is room.
-  void push_back(const T& element) noexcept { elements_[size_++] = element; }
+  void push_back(const T& element) noexcept {
+    assert(size_ < room());
+    elements_[size_++] = element;
+  }
   // New ones are not initialised. Requires: there is room.
-  void resize(std::size_t elements) noexcept { size_ = elements; }
+  void resize(std::size_t elements) noexcept {
+    assert(elements <= room());
+    size_ = elements;
+  }
   void pop_back() noexcept { --size_; }
   void clear() noexcept { size_ = 0; }
 

@@ -121,44 +121,37 @@ TEST(AwakeStreamsInterleaving, NoStreamTouchesAnothersBit) {
       });
 }
 
-// Whose bit another stream had before.
+// A bit that is to be another stream's than it was, and what is found by it.
+struct BitOfAnother {
+  BitOfAnother() { awake.give_back(awake.take(heaps[0])); }
+  void begin_awaiting(bool alone) { awake.begin_awaiting(awake.take(heaps[1]), alone); }
+  void look() {
+    awake.for_each(awake.awaiting(), [this](const StreamHeap& heap) { others += &heap != &heaps[1]; });
+  }
+  std::array<StreamHeap, 2> heaps;
+  Delayed awake;
+  int others = 0;
+};
+
+void expect_the_other(const BitOfAnother& world, const Choices& order) { EXPECT_EQ(world.others, 0) << order; }
+
 TEST(AwakeStreamsInterleaving, AStreamWhoseFreesWaitIsFoundByItsBit) {
-  struct World {
-    World() { awake.give_back(awake.take(heaps[0])); }
-    std::array<StreamHeap, 2> heaps;
-    Delayed awake;
-    int others = 0;
-  };
   for (const bool alone : {true, false})
     testing::in_every_order(
-        8, [] { return std::make_unique<World>(); },
-        [alone](World& world) { world.awake.begin_awaiting(world.awake.take(world.heaps[1]), alone); },
-        [](World& world) {
-          world.awake.for_each(world.awake.awaiting(),
-                               [&](const StreamHeap& heap) { world.others += &heap != &world.heaps[1]; });
-        },
-        [](World& world, const Choices& order) { EXPECT_EQ(world.others, 0) << order; });
+        8, [] { return std::make_unique<BitOfAnother>(); },
+        [alone](BitOfAnother& world) { world.begin_awaiting(alone); }, [](BitOfAnother& world) { world.look(); },
+        expect_the_other);
 }
 
 // And by who sees that the heap has frees that wait, too.
 TEST(AwakeStreamsInterleaving, AStreamIsFoundByItsBitBesideTheHeaps) {
-  struct World {
-    World() { awake.give_back(awake.take(heaps[0])); }
-    std::array<StreamHeap, 2> heaps;
-    Delayed awake;
-    int others = 0;
-  };
   testing::in_every_order(
-      8, [] { return std::make_unique<World>(); },
-      [](World& world) {
-        world.awake.begin_awaiting(world.awake.take(world.heaps[1]), false);
+      8, [] { return std::make_unique<BitOfAnother>(); },
+      [](BitOfAnother& world) {
+        world.begin_awaiting(false);
         world.awake.let_heap_await(true);
       },
-      [](World& world) {
-        world.awake.for_each(world.awake.awaiting(),
-                             [&](const StreamHeap& heap) { world.others += &heap != &world.heaps[1]; });
-      },
-      [](World& world, const Choices& order) { EXPECT_EQ(world.others, 0) << order; });
+      [](BitOfAnother& world) { world.look(); }, expect_the_other);
 }
 
 // A bit that was read before may stand for another stream by now: that one is whole.

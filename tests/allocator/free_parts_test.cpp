@@ -228,6 +228,12 @@ TEST_F(FreePartsTest, WhatManyRunsThatCameAtOnceOfferIsFound) {
   }
 }
 
+// Room for runs grows by half, and room to note them as it is asked for: no more are noted than there is room for.
+TEST_F(FreePartsTest, NoMoreRunsAreNotedThanThereIsRoomFor) {
+  for (Sectors i = 0; i < 120'000; ++i) runs_.give(base_ + 2 * i, 1, 0);
+  runs_.audit();
+}
+
 TEST_F(FreePartsTest, TheAuditMissesNothing) {
   for (const int pages : {1, 2, 1}) settle(pages);
   runs_.give(base_ + 3, 27, 0);
