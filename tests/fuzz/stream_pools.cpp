@@ -10,18 +10,16 @@
 #include "allocator/observers.h"
 #include "allocator/out_of_memory_dump.h"
 #include "runtime/context.h"
+#include "tests/fuzz/plain_waking.h"
 #include "tests/fuzz/property.h"
 #include "tests/fuzz/steps.h"
 
 #include <algorithm>
 #include <array>
 #include <cstdint>
-#include <functional>
 #include <iterator>
 #include <map>
 #include <memory>
-#include <set>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -33,118 +31,15 @@ constexpr std::uint64_t kPage = std::uint64_t{2} << 20;
 constexpr std::uint64_t kPages = 24;
 constexpr std::uint64_t kBlocksOfPage = 8;
 
-// What the lock asks for what streams left for later: nothing here, so that one does for all programs.
-StreamHits& idle_heap() {
-  struct NoSnapshots final : SnapshotSource {
-    Written write_snapshot(int, int*) noexcept override { return Written::not_all; }
-  };
-  static SimulatedDriver driver({.backing = Backing::none});
-  static Contexts contexts(driver.api());
-  static EventPools event_pools(driver.api(), 1);
-  static Observers observers;
-  static NoSnapshots no_snapshots;
-  static DeviceAllocator heap({contexts, event_pools, observers, no_snapshots}, 0, AllocatorOptions{},
-                              HistoryOptions{});
-  return heap;
-}
+// What the lock asks for what streams left for later: nothing here.
+struct IdleHeap final : private SnapshotSource {
+  Written write_snapshot(int, int*) noexcept override { return Written::not_all; }
 
-using HeapSet = std::set<StreamHeap*, std::less<>>;  // by place in memory
-
-// Who may serve without the lock. A stream wakes that asks a second time, if one more may, with the next lock. Those
-// that did nothing alone since it was looked sleep, if others are more than a few; so do those that are too many.
-class PlainWaking {
- public:
-  void lock() {
-    locked_.merge(waking_);
-    std::erase_if(locked_, [this](StreamHeap* heap) {
-      Known& known = of(heap);
-      if (known.state == State::wants_to_wake) known.state = State::awake;
-      return known.state == State::asleep;
-    });
-  }
-  void request(StreamHeap& heap) {
-    Known& known = of(&heap);
-    const bool may_wake = heap.home == nullptr && !known.is_over;
-    if (may_wake && known.state == State::asleep && std::exchange(known.has_asked, true)) wake(heap);
-    if (counts_.note_request(awake())) look();
-  }
-  // Of those that serve alone.
-  bool serve_alone(StreamHeap& heap) {
-    Known& known = of(&heap);
-    known.served_alone = known.served_alone || known.state == State::awake;
-    return known.state == State::awake;
-  }
-  void end(StreamHeap& heap) {
-    Known& known = of(&heap);
-    if (std::exchange(known.is_over, true)) return;
-    if (known.state != State::asleep) sleep(known);
-    counts_.forget(known.refused_at);
-  }
-  // The storage is another stream's.
-  void begin(StreamHeap& heap) { of(&heap).is_over = of(&heap).has_asked = false; }
-
-  void compare(const StreamHeap& heap) {
-    const Known& known = of(&heap);
-    require(heap.is_awake == (known.state == State::awake), "who is awake");
-    require(heap.wants_to_wake == (known.state == State::wants_to_wake), "who wakes next");
-    require(heap.ledger.is_apart == (known.state != State::asleep), "who counts apart");
-    require(heap.was_asked == known.has_asked, "who has asked since it fell asleep");
-    require(heap.has_served_alone == known.served_alone, "who has served alone since it was looked");
-  }
-  void compare(const HeapMutex& mutex) const {
-    require(mutex.awake() == awake(), "how many are locked");
-    require(std::equal(locked_.begin(), locked_.end(), mutex.streams().begin(), mutex.streams().end()),
-            "who is locked, by place in memory");
-  }
-
- private:
-  enum class State { asleep, wants_to_wake, awake };
-  struct Known {
-    State state = State::asleep;
-    bool has_asked = false;
-    bool served_alone = false;
-    bool is_over = false;
-    std::uint64_t refused_at = 0;
-  };
-
-  [[nodiscard]] Known& of(const StreamHeap* heap) { return known_[heap]; }
-  [[nodiscard]] std::size_t awake() const { return locked_.size() + waking_.size(); }
-  void wake(StreamHeap& heap) {
-    Known& known = of(&heap);
-    if (!counts_.has_room(awake())) {
-      if (counts_.refuse(known.refused_at)) look();
-      return;
-    }
-    counts_.forget(known.refused_at);
-    if (counts_.note_wake()) look();
-    known.state = State::wants_to_wake;
-    known.served_alone = true;
-    if (!locked_.contains(&heap)) waking_.insert(&heap);
-  }
-  static void sleep(Known& known) {
-    known.state = State::asleep;
-    known.has_asked = false;
-  }
-  void look() {
-    const bool are_few = locked_.size() < 8;
-    std::vector<Known*> busy;
-    for (StreamHeap* heap : locked_)
-      if (are_few || of(heap).served_alone) busy.push_back(&of(heap));
-    const std::size_t most = counts_.look(awake(), busy.size() + waking_.size());
-    if (are_few) return;
-    busy.resize(std::min(busy.size(), most - std::min(most, waking_.size())));
-    for (StreamHeap* heap : locked_) {
-      Known& known = of(heap);
-      known.served_alone = false;
-      const bool stays = std::find(busy.begin(), busy.end(), &known) != busy.end();
-      if (!stays && known.state != State::asleep) sleep(known);
-    }
-  }
-
-  WakeCounts counts_;
-  std::unordered_map<const StreamHeap*, Known> known_;
-  HeapSet locked_;
-  HeapSet waking_;  // with the next lock
+  SimulatedDriver driver{{.backing = Backing::none}};
+  Contexts contexts{driver.api()};
+  EventPools event_pools{driver.api(), 1};
+  Observers observers;
+  DeviceAllocator heap{{contexts, event_pools, observers, *this}, 0, AllocatorOptions{}, HistoryOptions{}};
 };
 
 class Program {
@@ -191,10 +86,6 @@ class Program {
     bool is_over = false;
     bool has_end = false;
     std::weak_ptr<int> end;
-  };
-  struct Run {
-    Segment segment;
-    bool is_added = false;
   };
   struct Guest {
     StreamHeap* of;
@@ -358,8 +249,8 @@ class Program {
     segment.address = address_of(page);
     segment.bytes = std::min(1 + more % 4, kPages - page) * kPage;
     segment.owner = owner;
-    const bool is_free = std::all_of(runs_.begin(), runs_.end(), [&](const Run& run) {
-      return run.segment.end() <= segment.address || segment.end() <= run.segment.address;
+    const bool is_free = std::all_of(runs_.begin(), runs_.end(), [&](const Segment& run) {
+      return run.end() <= segment.address || segment.end() <= run.address;
     });
     if (owner == nullptr || !is_free || !is_vacant(segment.address, segment.bytes)) return;
     if (more / 4 == 3) return refuse_pages(segment);
@@ -368,7 +259,7 @@ class Program {
     require(more % 2 == 0 ? arena_.add_pages(segment) : arena_.add_pages(segment.address, segment.bytes, *owner),
             "whole pages are added");
     ++owner->references;
-    runs_.push_back({segment, true});
+    runs_.push_back(segment);
     put(segment, owner);
   }
   void refuse_pages(Segment segment) {
@@ -387,24 +278,24 @@ class Program {
   }
   void change_run(std::uint64_t text, std::uint64_t more) {
     if (runs_.empty()) return;
-    Run& run = runs_[text % runs_.size()];
-    if (!is_vacant(run.segment.address, run.segment.bytes)) return;
+    Segment& run = runs_[text % runs_.size()];
+    if (!is_vacant(run.address, run.bytes)) return;
     StreamHeap* const owner = any_heap(text / 4);
     if (more % 4 < 2) return remove_pages(run);
     if (more % 4 == 2) {
-      arena_.remove_pages(run.segment);
+      arena_.remove_pages(run);
     } else if (owner != nullptr) {
-      --run.segment.owner->references;
-      run.segment.owner = owner;
+      --run.owner->references;
+      run.owner = owner;
       ++owner->references;
     }
-    arena_.put_pages(run.segment);
-    put(run.segment, run.segment.owner);
+    arena_.put_pages(run);
+    put(run, run.owner);
   }
-  void remove_pages(Run& run) {
-    arena_.remove_pages(run.segment);
-    --run.segment.owner->references;
-    put(run.segment, nullptr);
+  void remove_pages(Segment& run) {
+    arena_.remove_pages(run);
+    --run.owner->references;
+    put(run, nullptr);
     runs_.erase(runs_.begin() + (&run - runs_.data()));
   }
 
@@ -521,7 +412,8 @@ class Program {
     require(block == live_.end() ? found == by_page(address) : found == block->second, "whose block may be there");
   }
 
-  HeapMutex mutex_{idle_heap()};
+  IdleHeap idle_;
+  HeapMutex mutex_{idle_.heap};
   Recorder recorder_;
   StreamHeapArena arena_{mutex_, recorder_};
   std::array<StreamPools, 2> pools_{StreamPools(arena_), StreamPools(arena_, home())};
@@ -536,7 +428,7 @@ class Program {
   std::map<StreamHeap*, std::size_t> references_;                // beside those of pages and blocks
   HeapSet ever_;
   std::size_t most_ = 0;  // at a time
-  std::vector<Run> runs_;
+  std::vector<Segment> runs_;
   std::map<std::uint64_t, StreamHeap*> pages_;
   std::map<std::uint64_t, StreamHeap*> live_;  // blocks by address
   std::map<std::uint64_t, Guest> guests_;      // live ones, and what is known of others
