@@ -75,6 +75,16 @@ TEST_F(StreamPartingTest, TheyComeTogetherWhereManyHaveOthersBytesAllTheSame) {
   }
 }
 
+// Up to a bound.
+TEST_F(StreamPartingTest, TheyPartInTheEndHoweverOftenTheyCameTogether) {
+  int latest = rounds_until_apart();
+  for (int times = 0; times < 12; ++times) {
+    round(StreamParting::kManyApart);
+    latest = rounds_until_apart();
+  }
+  EXPECT_EQ(latest, 1024);
+}
+
 TEST_F(StreamPartingTest, SharingAnewBeginsAnew) {
   EXPECT_EQ(rounds_until_apart(), 2);
   round(StreamParting::kManyApart);
