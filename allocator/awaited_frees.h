@@ -40,7 +40,15 @@ class AwaitedFrees {
   // A stream that has more at once leaves them to the heap.
   static constexpr std::size_t kMost = 32;
 
-  AwaitedFrees() = default;
+  // What the lists lie in.
+  struct Storage {
+    std::array<Entry, kMost> entries;  // by descending id of their stream
+    std::array<Block*, kMost> blocks;
+    std::array<CUevent, kMost> idle;
+  };
+
+  // Nothing there is looked at before it is written. It outlives this.
+  explicit AwaitedFrees(Storage& storage) : entries_(storage.entries), blocks_(storage.blocks), idle_(storage.idle) {}
   // Gives the idle events back.
   ~AwaitedFrees() {
     while (idle_count_ != 0) pool_->release(idle_[--idle_count_]);
@@ -58,8 +66,8 @@ class AwaitedFrees {
   [[nodiscard]] std::size_t room() const noexcept { return promised_ - std::min(promised_, size_); }
 
   // One without an event yet, behind those of its stream and of streams with a higher id. Requires: there is room.
-  void add(int device, const StreamIdentity& stream, Recording& recording, std::uint64_t number,
-           std::uint64_t freed_at) noexcept {
+  Entry& add(int device, const StreamIdentity& stream, Recording& recording, std::uint64_t number,
+             std::uint64_t freed_at) noexcept {
     std::size_t place = size_++;
     for (; place != 0 && entries_[place - 1].stream.id < stream.id; --place) entries_[place] = entries_[place - 1];
     // Member by member: what was written so and is read as a whole soon after stalls the processor.
@@ -72,6 +80,7 @@ class AwaitedFrees {
     entry.number = number;
     entry.freed_at = freed_at;
     entry.recording = &recording;
+    return entry;
   }
   // The one that the recording has to bring an event of that stream; null: somebody took it over.
   [[nodiscard]] Entry* find(const Recording& recording, const StreamIdentity& stream) noexcept {
@@ -137,12 +146,12 @@ class AwaitedFrees {
   [[nodiscard]] CUresult take_failure() noexcept { return std::exchange(failure_, CUDA_SUCCESS); }
 
  private:
+  std::array<Entry, kMost>& entries_;
   std::size_t size_ = 0;
-  std::array<Entry, kMost> entries_{};  // by descending id of their stream
-  std::array<Block*, kMost> blocks_{};
+  std::array<Block*, kMost>& blocks_;
   std::size_t count_ = 0;  // of those
   std::size_t promised_ = 0;
-  std::array<CUevent, kMost> idle_{};
+  std::array<CUevent, kMost>& idle_;
   std::size_t idle_count_ = 0;
   EventPool* pool_ = nullptr;  // where idle events are from
   CUresult failure_ = CUDA_SUCCESS;

@@ -123,8 +123,9 @@ Block* BlockPool::largest() const {
 void BlockPool::insert_in_tree(Block* block) {
   const std::size_t bin = bin_of(block->bytes);
   Block** place = &roots_[bin];
-  if (*place == nullptr) {
-    has_tree_[bin / 64] |= std::uint64_t{1} << (bin % 64);
+  const std::uint64_t bit = std::uint64_t{1} << (bin % 64);
+  if ((has_tree_[bin / 64] & bit) == 0) {  // not by its root, whose page may not be there
+    has_tree_[bin / 64] |= bit;
     has_word_ |= std::uint64_t{1} << (bin / 64);
     block->left = block->right = nullptr;
     put(block, place);

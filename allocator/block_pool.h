@@ -23,8 +23,13 @@
 namespace cistern {
 
 class BlockPool {
+  static constexpr std::size_t kBins = 464;
+
  public:
-  explicit BlockPool(PoolKind kind) : bins_(kind == PoolKind::small ? kSmallBins : kLargeBins) {}
+  // Where the trees of the bins begin. Most pools use few of them.
+  using Roots = std::array<Block*, kBins>;
+  // Requires: the roots are all null, and outlive the pool.
+  BlockPool(PoolKind kind, Roots& roots) : bins_(kind == PoolKind::small ? kSmallBins : kLargeBins), roots_(roots) {}
   // Blocks point to where their tree begins.
   BlockPool(const BlockPool&) = delete;
   BlockPool& operator=(const BlockPool&) = delete;
@@ -79,7 +84,7 @@ class BlockPool {
       }
       visit(block);
     };
-    for (Block* root : roots_) walk(root, visit_in_order);
+    for (std::size_t bin = next_bin(0); bin != kNoBin; bin = next_bin(bin + 1)) walk(roots_[bin], visit_in_order);
     if (visits_last) visit(last_);
   }
   // Verifies order, heap order, bins and count: throws std::logic_error. O(n).
@@ -94,7 +99,6 @@ class BlockPool {
   };
   static constexpr Bins kSmallBins{9, 6};   // every size to 64 KiB, then 64 a power, to 2 MiB
   static constexpr Bins kLargeBins{15, 5};  // 32 KiB wide to 2 MiB, then 32 a power, to 12 GiB
-  static constexpr std::size_t kBins = 464;
   static constexpr std::size_t kNoBin = kBins;
 
   [[nodiscard]] std::size_t bin_of(std::size_t bytes) const {
@@ -127,7 +131,7 @@ class BlockPool {
   }
 
   const Bins bins_;
-  std::array<Block*, kBins> roots_{};
+  Roots& roots_;
   std::array<std::uint64_t, (kBins + 63) / 64> has_tree_{};  // a bit a bin
   std::uint64_t has_word_{};                                 // a bit a word of those
   Block* last_ = nullptr;                                    // in no tree

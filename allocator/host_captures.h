@@ -42,7 +42,7 @@ class HostCaptures {
   struct Ended {
     std::mutex mutex;
     Share* first = nullptr;
-    bool is_watched = true;  // by a heap
+    bool is_watched = true;        // by a heap
     std::atomic<bool> any{false};  // stored with the mutex, which orders the shares
   };
   [[nodiscard]] Share* take_all() noexcept;

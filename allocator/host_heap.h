@@ -118,8 +118,10 @@ class HostHeap {
   HostSourceOptions source_options_;
   BlockArena arena_;
   BlockMap live_;
-  BlockPool small_{PoolKind::small};
-  BlockPool large_{PoolKind::large};
+  BlockPool::Roots small_roots_{};
+  BlockPool::Roots large_roots_{};
+  BlockPool small_{PoolKind::small, small_roots_};
+  BlockPool large_{PoolKind::large, large_roots_};
   PendingFrees pending_;
   Block* unguarded_ = nullptr;  // freed, but the driver refused an event for some of their uses; linked by `left`
   Segment* segments_ = nullptr;

@@ -48,12 +48,26 @@ struct StreamEnd {
   CUevent event;  // null: the work is done
 };
 
+// What a stream's tables lie in, of which most streams never use most. Zeros, until they are used: so they may lie in
+// pages that are not there yet.
+struct StreamRoom {
+  std::array<BlockPool::Roots, 2> roots;  // by kind of pool
+  AwaitedFrees::Storage awaited;
+  HistoryStage::Events staged;
+};
+
 // Lives as long as it has references: segments, and requests that are being served. Its storage lives as
 // long as the heap (StreamHeapArena), so that a thread may come to lock it at any time.
 struct StreamHeap {
+  // The room outlives it.
+  explicit StreamHeap(StreamRoom& room)
+      : pools{BlockPool(PoolKind::small, room.roots[0]), BlockPool(PoolKind::large, room.roots[1])},
+        awaited(room.awaited),
+        stage(room.staged) {}
+
   BiasedMutex mutex;
-  std::array<BlockPool, 2> pools{BlockPool(PoolKind::small), BlockPool(PoolKind::large)};  // by kind
-  BlockMap live;  // of segments that are found by page, and of paged memory
+  std::array<BlockPool, 2> pools;  // by kind
+  BlockMap live;                   // of segments that are found by page, and of paged memory
   StreamLedger ledger;
   BlockSpares spares;
   UseNodes use_nodes;

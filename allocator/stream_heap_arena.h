@@ -13,6 +13,7 @@
 // stream's by then, which it says under its mutex. Guests are added and removed by who has a turn in pages; the rest is
 // for who holds the heap's lock.
 
+#include "allocator/growing_table.h"
 #include "allocator/heap_mutex.h"
 #include "allocator/latest_finds.h"
 #include "allocator/page_directory.h"
@@ -132,6 +133,11 @@ class StreamHeapArena {
     for (std::uint64_t page = address / kPage; page * kPage < address + bytes; ++page) visit(page);
   }
 
+  struct Slab {
+    GrowingTable<StreamRoom> rooms;  // without pages until they are used
+    std::unique_ptr<std::optional<StreamHeap>[]> heaps;
+  };
+
   void add_slab();
   void forget_former_guests();
   void consider_waking(StreamHeap& heap) noexcept;
@@ -141,7 +147,7 @@ class StreamHeapArena {
   HeapMutex& mutex_;
   Recorder& recorder_;
   WakeCounts wake_counts_;
-  std::vector<std::unique_ptr<StreamHeap[]>> slabs_;
+  std::vector<Slab> slabs_;
   std::size_t count_ = 0;  // in those
   StreamHeap* unused_ = nullptr;
   LatestFinds<StreamHeap, kLatest> latest_;

@@ -149,11 +149,10 @@ void StreamHits::write_standing_use_down(StreamHeap& heap) noexcept {
   block.freed_at = standing.freed_at();
   AwaitedFrees::Recording recorded{block.address, &block, {}};
   AwaitedFrees::Recording& recording = standing.has_event() ? recorded : standing.recording();
-  const StreamIdentity user = standing.use().stream;
-  heap.awaited.add(device_, user, recording, standing.number(), standing.freed_at());
+  AwaitedFrees::Entry& entry =
+      heap.awaited.add(device_, standing.use().stream, recording, standing.number(), standing.freed_at());
   heap.awaited.begin(&block);
   if (standing.has_event()) {
-    AwaitedFrees::Entry& entry = *heap.awaited.find(recorded, user);
     entry.event = standing.take_event();
     entry.recording = nullptr;
   } else {

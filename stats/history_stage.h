@@ -20,6 +20,10 @@ struct StagedEvent {
 
 class HistoryStage {
  public:
+  using Events = std::array<StagedEvent, 64>;
+  // Nothing there is looked at before it is written. It outlives this.
+  explicit HistoryStage(Events& events) : events_(events) {}
+
   [[nodiscard]] bool is_full() const noexcept { return size_ == events_.size(); }
   // Requires: it is not full.
   void add(const StagedEvent& event) noexcept { events_[size_++] = event; }
@@ -27,7 +31,7 @@ class HistoryStage {
   void clear() noexcept { size_ = 0; }
 
  private:
-  std::array<StagedEvent, 64> events_{};
+  Events& events_;
   std::size_t size_ = 0;
 };
 

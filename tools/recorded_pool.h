@@ -45,7 +45,8 @@ class RecordedPool {
 
   BlockArena arena_;
   std::deque<AddressRange> ranges_;
-  BlockPool free_blocks_{PoolKind::large};
+  BlockPool::Roots roots_{};
+  BlockPool free_blocks_{PoolKind::large, roots_};
 };
 
 // visit(begin, end) for each run of free and pending blocks side by side, which become one free block: offsets in

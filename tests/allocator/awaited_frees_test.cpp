@@ -77,7 +77,8 @@ class AwaitedFreesTest : public ::testing::Test {
   Numbers asked_;
   Numbers completed_;
   std::uint64_t added_ = 0;
-  std::array<AwaitedFrees, 3> frees_;
+  std::array<AwaitedFrees::Storage, 3> storage_{};
+  std::array<AwaitedFrees, 3> frees_{AwaitedFrees(storage_[0]), AwaitedFrees(storage_[1]), AwaitedFrees(storage_[2])};
 };
 
 TEST_F(AwaitedFreesTest, StreamsAreAskedByDescendingIdAndEachInTheOrderOfItsFrees) {

@@ -12,12 +12,14 @@
 #include "allocator/stream_heap.h"
 #include "allocator/stream_locks.h"
 #include "tests/allocator/every_order.h"
+#include "tests/allocator/roomy_stream_heap.h"
 #include "tests/races/choices.h"
 
 namespace cistern {
 namespace {
 
 using testing::DelayingProcessors;
+using testing::RoomyStreamHeap;
 using Delayed = BasicAwakeStreams<DelayingProcessors>;
 
 template <class Awake>
@@ -28,7 +30,7 @@ std::vector<StreamHeap*> awaiting_of(const Awake& awake) {
 }
 
 TEST(AwakeStreams, BitsStandForTheStreamsThatTookThem) {
-  std::array<StreamHeap, 3> heaps;
+  std::array<RoomyStreamHeap, 3> heaps;
   AwakeStreams awake;
   std::array<AwakeStreams::Bits, 3> bits{};
   for (std::size_t i = 0; i < heaps.size(); ++i) bits[i] = awake.take(heaps[i]);
@@ -46,8 +48,8 @@ TEST(AwakeStreams, BitsStandForTheStreamsThatTookThem) {
 }
 
 TEST(AwakeStreams, SoManyGetABitAndOneThatIsGivenBackIsTakenAgain) {
-  StreamHeap heap;
-  StreamHeap other;
+  RoomyStreamHeap heap;
+  RoomyStreamHeap other;
   AwakeStreams awake;
   AwakeStreams::Bits all = 0;
   for (std::size_t i = 0; i < AwakeStreams::kMost; ++i) all |= awake.take(heap);
@@ -61,7 +63,7 @@ TEST(AwakeStreams, SoManyGetABitAndOneThatIsGivenBackIsTakenAgain) {
 }
 
 TEST(AwakeStreams, WhetherTheHeapHasFreesThatWaitIsNoStreams) {
-  StreamHeap heap;
+  RoomyStreamHeap heap;
   AwakeStreams awake;
   const AwakeStreams::Bits bit = awake.take(heap);
   awake.let_heap_await(false);
@@ -86,7 +88,7 @@ TEST(AwakeStreams, FreesAreNumberedInTheirOrder) {
 }
 
 TEST(StreamLocks, AStreamThatIsMetTwiceIsLockedOnce) {
-  std::array<StreamHeap, 2> heaps;
+  std::array<RoomyStreamHeap, 2> heaps;
   AwakeStreams awake;
   for (const std::size_t heap : {0, 1, 1}) awake.begin_awaiting(awake.take(heaps[heap]), false);
   const StreamLocks locks(heaps[0], awake, awake.awaiting());
@@ -102,7 +104,7 @@ TEST(AwakeStreamsInterleaving, NoStreamTouchesAnothersBit) {
       awake.begin_awaiting(bits[stream], false);
       is_seen = is_seen && (awake.awaiting() & bits[stream]) != 0;
     }
-    std::array<StreamHeap, 2> heaps;
+    std::array<RoomyStreamHeap, 2> heaps;
     Delayed awake;
     std::array<Delayed::Bits, 2> bits{awake.take(heaps[0]), awake.take(heaps[1])};
     std::array<std::uint64_t, 2> numbers{};
@@ -128,7 +130,7 @@ struct BitOfAnother {
   void look() {
     awake.for_each(awake.awaiting(), [this](const StreamHeap& heap) { others += &heap != &heaps[1]; });
   }
-  std::array<StreamHeap, 2> heaps;
+  std::array<RoomyStreamHeap, 2> heaps;
   Delayed awake;
   int others = 0;
 };
@@ -157,7 +159,7 @@ TEST(AwakeStreamsInterleaving, AStreamIsFoundByItsBitBesideTheHeaps) {
 // A bit that was read before may stand for another stream by now: that one is whole.
 TEST(AwakeStreamsInterleaving, AStreamThatTakesABitIsWholeForWhoFindsItByThat) {
   struct World {
-    std::array<StreamHeap, 2> heaps;
+    std::array<RoomyStreamHeap, 2> heaps;
     Delayed awake;
     Delayed::Bits bit = awake.take(heaps[0]);
     DelayingProcessors::Atomic<int> of_second{0};

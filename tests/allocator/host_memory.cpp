@@ -35,6 +35,15 @@ bool refuses() {
   return true;
 }
 
+// What operator new hands out. Throws std::bad_alloc where there is nothing.
+void* counted(void* pointer) {
+  using namespace cistern::testing_host;
+  if (pointer == nullptr) throw std::bad_alloc();
+  bytes_in_use += ::malloc_usable_size(pointer);
+  most_in_use = std::max(most_in_use, bytes_in_use);
+  return pointer;
+}
+
 }  // namespace
 
 extern "C" {
@@ -66,16 +75,14 @@ void* mremap(void* address, std::size_t bytes, std::size_t bytes_then, int flags
 }
 }
 
-void* operator new(std::size_t bytes) {
-  using namespace cistern::testing_host;
-  void* const pointer = std::malloc(bytes == 0 ? 1 : bytes);
-  if (pointer == nullptr) throw std::bad_alloc();
-  bytes_in_use += ::malloc_usable_size(pointer);
-  most_in_use = std::max(most_in_use, bytes_in_use);
-  return pointer;
+void* operator new(std::size_t bytes) { return counted(std::malloc(bytes == 0 ? 1 : bytes)); }
+void* operator new(std::size_t bytes, std::align_val_t alignment) {
+  return counted(aligned_alloc(static_cast<std::size_t>(alignment), bytes));
 }
 void operator delete(void* pointer) noexcept {
   cistern::testing_host::bytes_in_use -= ::malloc_usable_size(pointer);
   std::free(pointer);
 }
 void operator delete(void* pointer, std::size_t) noexcept { operator delete(pointer); }
+void operator delete(void* pointer, std::align_val_t) noexcept { operator delete(pointer); }
+void operator delete(void* pointer, std::size_t, std::align_val_t) noexcept { operator delete(pointer); }

@@ -3,14 +3,18 @@
 
 #include "allocator/block_arena.h"
 #include "allocator/block_cuts.h"
+#include "allocator/growing_table.h"
 
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 #include <rapidcheck/gtest.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <vector>
 
+#include "tests/allocator/mapped_pages.h"
+#include "tests/allocator/roomy_stream_heap.h"
 #include "tests/property.h"
 
 namespace cistern {
@@ -61,7 +65,7 @@ struct SegmentOfBlocks {
   }
 
   BlockArena arena;
-  StreamHeap heap;
+  testing::RoomyStreamHeap heap;
   Segment segment;
 };
 
@@ -93,6 +97,31 @@ RC_GTEST_PROP(StreamHeapProperties, ChangesAreThoseThatAWalkFinds, ()) {
     RC_ASSERT(walked.count == splits.count);
     RC_ASSERT(walked.bytes == splits.bytes);
   }
+}
+
+// Of a device's streams most ask for little, and there may be a thousand.
+TEST(StreamHeap, TouchesOfItsRoomOnlyWhatItUses) {
+  GrowingTable<StreamRoom> room;
+  room.expect(1);
+  const auto pages = [&] { return testing_host::resident_pages(room.data(), sizeof(StreamRoom)); };
+  StreamHeap heap(room[0]);
+  BlockPool& pool = heap.of(PoolKind::small);
+  BlockArena arena;
+  arena.reserve(2);
+  std::size_t seen = 0;
+  const auto insert = [&](std::uint64_t address, std::size_t bytes) {
+    Block* const block = arena.take_block();
+    block->address = address;
+    block->bytes = bytes;
+    pool.insert(block);
+    EXPECT_EQ(pool.best_fit(bytes), block);
+    pool.for_each([&](const Block*) { ++seen; });
+  };
+  insert(1 << 21, 512);
+  EXPECT_EQ(pages(), 0U) << "the block that came last is in no tree";
+  insert(1 << 20, 1 << 20);
+  EXPECT_EQ(pages(), 1U) << "of the pool's trees";
+  EXPECT_EQ(seen, 3U);
 }
 
 }  // namespace
