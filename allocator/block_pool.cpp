@@ -51,12 +51,12 @@ void join(Block* low, Block* high, Block** place) {
 std::size_t BlockPool::next_bin(std::size_t bin) const {
   if (bin >= kBins) return kNoBin;
   std::size_t word = bin / 64;
-  std::uint64_t bits = has_tree_[word] >> (bin % 64) << (bin % 64);
+  std::uint64_t bits = trees_.has[word] >> (bin % 64) << (bin % 64);
   if (bits == 0) {
     const std::uint64_t words = has_word_ >> word >> 1 << word << 1;
     if (words == 0) return kNoBin;
     word = static_cast<std::size_t>(std::countr_zero(words));
-    bits = has_tree_[word];
+    bits = trees_.has[word];
   }
   return word * 64 + static_cast<std::size_t>(std::countr_zero(bits));
 }
@@ -64,7 +64,7 @@ std::size_t BlockPool::next_bin(std::size_t bin) const {
 // Requires: the bin has a tree.
 Block* BlockPool::lowest_of(std::size_t bin) const {
   if (known_bin_ == bin) return known_lowest_;
-  Block* node = roots_[bin];
+  Block* node = trees_.roots[bin];
   while (node->left != nullptr) node = node->left;
   known_bin_ = bin;
   return known_lowest_ = node;
@@ -85,7 +85,7 @@ Block* BlockPool::fit_in_trees(std::size_t bytes) const {
 Block* BlockPool::fit_in_bin(std::size_t bin, std::size_t bytes) const {
   if (bin == known_bin_ && known_lowest_->bytes >= bytes) return known_lowest_;
   Block* best = nullptr;
-  for (Block* node = roots_[bin]; node != nullptr;) {
+  for (Block* node = trees_.roots[bin]; node != nullptr;) {
     const bool fits = node->bytes >= bytes;
     best = fits ? node : best;
     node = fits ? node->left : node->right;
@@ -96,7 +96,7 @@ Block* BlockPool::fit_in_bin(std::size_t bin, std::size_t bytes) const {
 Block* BlockPool::after(const Block* block) const {
   Block* next = nullptr;
   const std::size_t bin = bin_of(block->bytes);
-  for (Block* node = roots_[bin]; node != nullptr;) {
+  for (Block* node = trees_.roots[bin]; node != nullptr;) {
     if (comes_before(block, node)) {
       next = node;
       node = node->left;
@@ -114,18 +114,20 @@ Block* BlockPool::after(const Block* block) const {
 
 Block* BlockPool::largest() const {
   Block* node = nullptr;
-  for (std::size_t word = has_tree_.size(); word-- != 0 && node == nullptr;)
-    if (has_tree_[word] != 0) node = roots_[word * 64 + static_cast<std::size_t>(std::bit_width(has_tree_[word])) - 1];
+  if (has_word_ != 0) {
+    const auto word = static_cast<std::size_t>(std::bit_width(has_word_)) - 1;
+    node = trees_.roots[word * 64 + static_cast<std::size_t>(std::bit_width(trees_.has[word])) - 1];
+  }
   while (node != nullptr && node->right != nullptr) node = node->right;
   return last_ != nullptr && (node == nullptr || comes_before(node, last_)) ? last_ : node;
 }
 
 void BlockPool::insert_in_tree(Block* block) {
   const std::size_t bin = bin_of(block->bytes);
-  Block** place = &roots_[bin];
+  Block** place = &trees_.roots[bin];
   const std::uint64_t bit = std::uint64_t{1} << (bin % 64);
-  if ((has_tree_[bin / 64] & bit) == 0) {  // not by its root, whose page may not be there
-    has_tree_[bin / 64] |= bit;
+  if ((trees_.has[bin / 64] & bit) == 0) {  // not by its root, whose page may not be there
+    trees_.has[bin / 64] |= bit;
     has_word_ |= std::uint64_t{1} << (bin / 64);
     block->left = block->right = nullptr;
     put(block, place);
@@ -145,14 +147,14 @@ void BlockPool::erase_from_tree(Block* block) {
   join(block->left, block->right, place);
   block->left = block->right = nullptr;
   if (*place != nullptr || !is_root(place)) return;
-  const auto bin = static_cast<std::size_t>(place - roots_.data());
-  has_tree_[bin / 64] &= ~(std::uint64_t{1} << (bin % 64));
-  if (has_tree_[bin / 64] == 0) has_word_ &= ~(std::uint64_t{1} << (bin / 64));
+  const auto bin = static_cast<std::size_t>(place - trees_.roots.data());
+  trees_.has[bin / 64] &= ~(std::uint64_t{1} << (bin % 64));
+  if (trees_.has[bin / 64] == 0) has_word_ &= ~(std::uint64_t{1} << (bin / 64));
 }
 
 bool BlockPool::contains(const Block* block) const {
   if (block == last_) return true;
-  const Block* node = roots_[bin_of(block->bytes)];
+  const Block* node = trees_.roots[bin_of(block->bytes)];
   while (node != nullptr && node != block) node = comes_before(node, block) ? node->right : node->left;
   return node != nullptr;
 }
@@ -169,19 +171,21 @@ void BlockPool::check() const {
     ++count;
   });
   require(count == size_, "block pool: count");
-  for (std::size_t bin = 0; bin < kBins; ++bin) {
-    const bool has_bit = (has_tree_[bin / 64] >> (bin % 64) & 1) != 0;
-    require((roots_[bin] != nullptr) == has_bit, "block pool: which bins have blocks");
-    const bool word_has_bit = (has_word_ >> (bin / 64) & 1) != 0;
-    require((has_tree_[bin / 64] != 0) == word_has_bit, "block pool: which words have bins");
+  for (std::size_t word = 0; word < trees_.has.size(); ++word) {
+    const bool has_bit = (has_word_ >> word & 1) != 0;
+    require((trees_.has[word] != 0) == has_bit, "block pool: which words have bins");
+  }
+  // A tree of a bin without a bit would not have been counted.
+  for (std::size_t bin = first_bin(); bin != kNoBin; bin = next_bin(bin + 1)) {
+    require(trees_.roots[bin] != nullptr, "block pool: which bins have blocks");
     const auto check_bin = [&](const Block* block) {
       require(bin_of(block->bytes) == bin, "block pool: bin");
       require(*block->place == block, "block pool: what points to a block");
     };
-    walk(roots_[bin], check_bin);
+    walk(trees_.roots[bin], check_bin);
   }
   if (known_bin_ == kNoBin) return;
-  const Block* lowest = roots_[known_bin_];
+  const Block* lowest = trees_.roots[known_bin_];
   while (lowest != nullptr && lowest->left != nullptr) lowest = lowest->left;
   require(lowest == known_lowest_, "block pool: the first of a bin");
 }

@@ -3,8 +3,8 @@
 // The free blocks of one pool and stream: finds the smallest that holds a request, the
 // lowest address among equals.
 //
-// Sizes are parted into bins, finest where blocks of the pool's kind are, and a bit a bin tells which has blocks, so
-// that the blocks of other sizes cost nothing. In a bin they are a treap threaded through the blocks themselves: no
+// Sizes are parted into bins, most of which are of one size, and a bit a bin tells which has blocks, so that the
+// blocks of other sizes cost nothing. In a bin they are a treap threaded through the blocks themselves: no
 // host allocation, O(log n) expected in the blocks of that bin to insert and to find; to erase, which looks for
 // nothing, O(1) expected. The block that came last stays outside: what a program frees and asks for again in
 // turn touches no tree.
@@ -23,13 +23,17 @@
 namespace cistern {
 
 class BlockPool {
-  static constexpr std::size_t kBins = 464;
+  static constexpr std::size_t kBins = 4096;
 
  public:
-  // Where the trees of the bins begin. Most pools use few of them.
-  using Roots = std::array<Block*, kBins>;
-  // Requires: the roots are all null, and outlive the pool.
-  BlockPool(PoolKind kind, Roots& roots) : bins_(kind == PoolKind::small ? kSmallBins : kLargeBins), roots_(roots) {}
+  // Which bins have trees, and where these begin: 33 KiB, of which most pools use little, so that they may lie in pages
+  // that are not there until they are used.
+  struct Trees {
+    alignas(64) std::array<std::uint64_t, kBins / 64> has;  // a bit a bin
+    std::array<Block*, kBins> roots;
+  };
+  // Requires: of the trees all bytes are 0, and they outlive the pool.
+  BlockPool(PoolKind kind, Trees& trees) : bins_(kind == PoolKind::small ? kSmallBins : kLargeBins), trees_(trees) {}
   // Blocks point to where their tree begins.
   BlockPool(const BlockPool&) = delete;
   BlockPool& operator=(const BlockPool&) = delete;
@@ -84,7 +88,7 @@ class BlockPool {
       }
       visit(block);
     };
-    for (std::size_t bin = next_bin(0); bin != kNoBin; bin = next_bin(bin + 1)) walk(roots_[bin], visit_in_order);
+    for (std::size_t bin = first_bin(); bin != kNoBin; bin = next_bin(bin + 1)) walk(trees_.roots[bin], visit_in_order);
     if (visits_last) visit(last_);
   }
   // Verifies order, heap order, bins and count: throws std::logic_error. O(n).
@@ -97,8 +101,8 @@ class BlockPool {
     unsigned unit_bits;
     unsigned parts_bits;
   };
-  static constexpr Bins kSmallBins{9, 6};   // every size to 64 KiB, then 64 a power, to 2 MiB
-  static constexpr Bins kLargeBins{15, 5};  // 32 KiB wide to 2 MiB, then 32 a power, to 12 GiB
+  static constexpr Bins kSmallBins{9, 10};  // every size to 1 MiB, then 1 KiB wide, to 2 MiB
+  static constexpr Bins kLargeBins{12, 8};  // 4 KiB wide to 2 MiB, then 256 a power, to 32 GiB
   static constexpr std::size_t kNoBin = kBins;
 
   [[nodiscard]] std::size_t bin_of(std::size_t bytes) const {
@@ -112,8 +116,9 @@ class BlockPool {
   [[nodiscard]] static Rank rank_of(const Block& block) { return Rank{block.bytes} << 64 | block.address; }
   [[nodiscard]] static bool comes_before(const Block* a, const Block* b) { return rank_of(*a) < rank_of(*b); }
   [[nodiscard]] bool is_root(Block* const* place) const {
-    return !std::less<>()(place, roots_.data()) && std::less<>()(place, roots_.data() + kBins);
+    return !std::less<>()(place, trees_.roots.data()) && std::less<>()(place, trees_.roots.data() + kBins);
   }
+  [[nodiscard]] std::size_t first_bin() const { return has_word_ == 0 ? kNoBin : next_bin(0); }
   // The first bin with a tree from `bin` on, or kNoBin.
   [[nodiscard]] std::size_t next_bin(std::size_t bin) const;
   [[nodiscard]] Block* lowest_of(std::size_t bin) const;
@@ -131,10 +136,9 @@ class BlockPool {
   }
 
   const Bins bins_;
-  Roots& roots_;
-  std::array<std::uint64_t, (kBins + 63) / 64> has_tree_{};  // a bit a bin
-  std::uint64_t has_word_{};                                 // a bit a word of those
-  Block* last_ = nullptr;                                    // in no tree
+  Trees& trees_;
+  std::uint64_t has_word_ = 0;  // a bit for each word of trees_.has that is not 0
+  Block* last_ = nullptr;       // in no tree
   std::size_t size_ = 0;
   // The first block of one tree, which a walk has found; kNoBin: none is known.
   mutable std::size_t known_bin_ = kNoBin;

@@ -35,6 +35,8 @@ class GrowingTable {
   static_assert(std::is_trivially_copyable_v<T> && std::is_trivially_destructible_v<T>);
 
   GrowingTable() = default;
+  // With room for so many elements, all of whose bytes are 0, without pages. Throws std::bad_alloc.
+  explicit GrowingTable(std::size_t elements) { expect(elements); }
   GrowingTable(GrowingTable&& other) noexcept
       : elements_(std::exchange(other.elements_, nullptr)),
         size_(std::exchange(other.size_, 0)),

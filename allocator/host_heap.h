@@ -19,6 +19,7 @@
 #include "allocator/block_map.h"
 #include "allocator/block_pool.h"
 #include "allocator/event_pools.h"
+#include "allocator/growing_table.h"
 #include "allocator/host_captures.h"
 #include "allocator/host_source.h"
 #include "allocator/pending_frees.h"
@@ -118,10 +119,9 @@ class HostHeap {
   HostSourceOptions source_options_;
   BlockArena arena_;
   BlockMap live_;
-  BlockPool::Roots small_roots_{};
-  BlockPool::Roots large_roots_{};
-  BlockPool small_{PoolKind::small, small_roots_};
-  BlockPool large_{PoolKind::large, large_roots_};
+  GrowingTable<BlockPool::Trees> trees_{2};
+  BlockPool small_{PoolKind::small, trees_[0]};
+  BlockPool large_{PoolKind::large, trees_[1]};
   PendingFrees pending_;
   Block* unguarded_ = nullptr;  // freed, but the driver refused an event for some of their uses; linked by `left`
   Segment* segments_ = nullptr;

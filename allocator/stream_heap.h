@@ -51,7 +51,7 @@ struct StreamEnd {
 // What a stream's tables lie in, of which most streams never use most. Zeros, until they are used: so they may lie in
 // pages that are not there yet.
 struct StreamRoom {
-  std::array<BlockPool::Roots, 2> roots;  // by kind of pool
+  std::array<BlockPool::Trees, 2> trees;  // by kind of pool
   AwaitedFrees::Storage awaited;
   HistoryStage::Events staged;
 };
@@ -61,7 +61,7 @@ struct StreamRoom {
 struct StreamHeap {
   // The room outlives it.
   explicit StreamHeap(StreamRoom& room)
-      : pools{BlockPool(PoolKind::small, room.roots[0]), BlockPool(PoolKind::large, room.roots[1])},
+      : pools{BlockPool(PoolKind::small, room.trees[0]), BlockPool(PoolKind::large, room.trees[1])},
         awaited(room.awaited),
         stage(room.staged) {}
 

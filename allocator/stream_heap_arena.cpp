@@ -28,9 +28,7 @@ void StreamHeapArena::add_slab() {
   // To wake asks for nothing.
   mutex_.reserve(std::bit_ceil(count_ + added));
   recorder_.reserve_streams(std::bit_ceil(count_ + added));
-  Slab slab;
-  slab.rooms.expect(added);
-  slab.heaps = std::make_unique<std::optional<StreamHeap>[]>(added);
+  Slab slab{GrowingTable<StreamRoom>(added), std::make_unique<std::optional<StreamHeap>[]>(added)};
   for (std::size_t i = 0; i < added; ++i) slab.heaps[i].emplace(slab.rooms[i]);
   slabs_.push_back(std::move(slab));
   count_ += added;

@@ -45,8 +45,8 @@ class RecordedPool {
 
   BlockArena arena_;
   std::deque<AddressRange> ranges_;
-  BlockPool::Roots roots_{};
-  BlockPool free_blocks_{PoolKind::large, roots_};
+  BlockPool::Trees trees_{};
+  BlockPool free_blocks_{PoolKind::large, trees_};
 };
 
 // visit(begin, end) for each run of free and pending blocks side by side, which become one free block: offsets in

@@ -15,7 +15,7 @@ namespace {
 // Made-up addresses: the index touches no memory but its own.
 class BlockPoolTest : public ::testing::Test {
  protected:
-  explicit BlockPoolTest(PoolKind kind = PoolKind::small) : pool_(kind, roots_) {}
+  explicit BlockPoolTest(PoolKind kind = PoolKind::small) : pool_(kind, trees_) {}
   Block* make(std::uint64_t address, std::size_t bytes) {
     arena_.reserve(1);
     Block* block = arena_.take_block();
@@ -38,7 +38,7 @@ class BlockPoolTest : public ::testing::Test {
   }
 
   BlockArena arena_;
-  BlockPool::Roots roots_{};
+  BlockPool::Trees trees_{};
   BlockPool pool_;
 };
 

@@ -2,16 +2,17 @@
 
 // A StreamHeap with the room that it needs.
 
+#include "allocator/growing_table.h"
 #include "allocator/stream_heap.h"
 
 namespace cistern::testing {
 
 struct RoomOfStreamHeap {
-  StreamRoom room{};
+  GrowingTable<StreamRoom> room{1};
 };
 
 struct RoomyStreamHeap : private RoomOfStreamHeap, public StreamHeap {
-  RoomyStreamHeap() : StreamHeap(room) {}
+  RoomyStreamHeap() : StreamHeap(room[0]) {}
 };
 
 }  // namespace cistern::testing

@@ -101,8 +101,7 @@ RC_GTEST_PROP(StreamHeapProperties, ChangesAreThoseThatAWalkFinds, ()) {
 
 // Of a device's streams most ask for little, and there may be a thousand.
 TEST(StreamHeap, TouchesOfItsRoomOnlyWhatItUses) {
-  GrowingTable<StreamRoom> room;
-  room.expect(1);
+  GrowingTable<StreamRoom> room(1);
   const auto pages = [&] { return testing_host::resident_pages(room.data(), sizeof(StreamRoom)); };
   StreamHeap heap(room[0]);
   BlockPool& pool = heap.of(PoolKind::small);

@@ -191,7 +191,8 @@ class Program {
 
   Events& events_;
   EventPool& pool_;
-  std::array<AwaitedFrees, 3> frees_;
+  std::array<AwaitedFrees::Storage, 3> storage_{};
+  std::array<AwaitedFrees, 3> frees_{AwaitedFrees(storage_[0]), AwaitedFrees(storage_[1]), AwaitedFrees(storage_[2])};
   std::deque<Block> blocks_;
   std::deque<AwaitedFrees::Recording> recordings_;
   std::vector<Known> entries_;  // in the order in which they are asked

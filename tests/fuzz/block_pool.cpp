@@ -16,7 +16,7 @@ namespace {
 
 class Program {
  public:
-  Program(PoolKind kind, Steps steps) : pool_(kind, roots_), steps_(steps) {}
+  Program(PoolKind kind, Steps steps) : pool_(kind, trees_), steps_(steps) {}
 
   void run() {
     while (steps_.more()) {
@@ -94,7 +94,7 @@ class Program {
   }
 
   BlockArena arena_;
-  BlockPool::Roots roots_{};
+  BlockPool::Trees trees_{};
   BlockPool pool_;
   Steps steps_;
   std::set<Key> expected_;

@@ -6,6 +6,7 @@
 #include "allocator/awake_streams.h"
 #include "allocator/stream_heap.h"
 #include "allocator/stream_locks.h"
+#include "tests/allocator/roomy_stream_heap.h"
 #include "tests/fuzz/property.h"
 #include "tests/fuzz/steps.h"
 
@@ -243,8 +244,8 @@ class AwakeProgram {
     require(found == expected, "the streams that the bits stand for");
   }
   // Nothing is done with them.
-  static std::array<StreamHeap, 70>& heaps() {
-    static std::array<StreamHeap, 70> all;
+  static std::array<testing::RoomyStreamHeap, 70>& heaps() {
+    static std::array<testing::RoomyStreamHeap, 70> all;
     return all;
   }
 
