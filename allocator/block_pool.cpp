@@ -175,9 +175,9 @@ void BlockPool::check() const {
     const bool has_bit = (has_word_ >> word & 1) != 0;
     require((trees_.has[word] != 0) == has_bit, "block pool: which words have bins");
   }
-  // A tree of a bin without a bit would not have been counted.
-  for (std::size_t bin = first_bin(); bin != kNoBin; bin = next_bin(bin + 1)) {
-    require(trees_.roots[bin] != nullptr, "block pool: which bins have blocks");
+  for (std::size_t bin = 0; bin < kBins; ++bin) {
+    const bool has_bit = (trees_.has[bin / 64] >> (bin % 64) & 1) != 0;
+    require((trees_.roots[bin] != nullptr) == has_bit, "block pool: which bins have blocks");
     const auto check_bin = [&](const Block* block) {
       require(bin_of(block->bytes) == bin, "block pool: bin");
       require(*block->place == block, "block pool: what points to a block");

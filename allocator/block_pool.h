@@ -3,8 +3,8 @@
 // The free blocks of one pool and stream: finds the smallest that holds a request, the
 // lowest address among equals.
 //
-// Sizes are parted into bins, most of which are of one size, and a bit a bin tells which has blocks, so that the
-// blocks of other sizes cost nothing. In a bin they are a treap threaded through the blocks themselves: no
+// Sizes are parted into bins, finest where blocks of the pool's kind are, and a bit a bin tells which has blocks, so
+// that the blocks of other sizes cost nothing. In a bin they are a treap threaded through the blocks themselves: no
 // host allocation, O(log n) expected in the blocks of that bin to insert and to find; to erase, which looks for
 // nothing, O(1) expected. The block that came last stays outside: what a program frees and asks for again in
 // turn touches no tree.
