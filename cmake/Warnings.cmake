@@ -34,3 +34,11 @@ if(CISTERN_SANITIZE)
     add_compile_options("SHELL:--param asan-globals=0")
   endif()
 endif()
+
+# cistern_compile_fast_under_asan(TARGET): what takes longer to compile with AddressSanitizer's and UBSan's checks than its
+# tests take to run: without optimisation it compiles in two fifths of the time.
+function(cistern_compile_fast_under_asan target)
+  if(CISTERN_SANITIZE MATCHES "address")
+    target_compile_options(${target} PRIVATE -O0)
+  endif()
+endfunction()

@@ -71,6 +71,10 @@ struct SimulatedOptions {
   // promises, and accesses to memory that is not the operation's. It slows the driver down; off,
   // it costs nothing.
   RaceMode races = RaceMode::off;
+  // Frames of each call stack that it keeps, the innermost ones, from 0 to kMostRaceFrames. To gather them is most of
+  // what an operation costs then. Conflicts whose frames that are kept are the same are one report.
+  static constexpr int kMostRaceFrames = 128;
+  int race_frames = 48;
   // Processes with the same name share the devices' capacity: cuMemGetInfo and refusals see what all of
   // them hold, and what a killed one held comes back. Empty: the devices are this process's alone. All
   // must have as many devices of as much memory.

@@ -64,6 +64,10 @@ SimulatedOptions checked(SimulatedOptions options) {
   require_named("drive", options.drive, Drive::free);
   require_named("backing", options.backing, Backing::none);
   require_named("races", options.races, RaceMode::abort);
+  if (options.race_frames < 0 || options.race_frames > SimulatedOptions::kMostRaceFrames) {
+    throw InvalidArgument("simulated driver: race_frames=" + std::to_string(options.race_frames) + ": expected 0 to " +
+                          std::to_string(SimulatedOptions::kMostRaceFrames));
+  }
   for (const auto& [a, b] : options.peers.value_or(std::vector<std::pair<int, int>>())) {
     const auto is_device = [&](int device) { return device >= 0 && device < options.devices; };
     if (is_device(a) && is_device(b) && a != b) continue;
@@ -185,7 +189,7 @@ DriverState::DriverState(SimulatedOptions settings, SimulatedDriver* owner)
       race_windows(number, memory_windows(devices, virtual_memory)),
       races(options.races == RaceMode::off
                 ? nullptr
-                : std::make_unique<RaceDetector>(options.races, number, device_count(), virtual_memory)),
+                : std::make_unique<RaceDetector>(options, number, device_count(), virtual_memory)),
       graphs(handle_number()) {
   executor.set_event_lag(options.event_lag_ticks);
   if (shared_devices) {

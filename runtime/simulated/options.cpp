@@ -93,6 +93,10 @@ void apply(SimulatedOptions& options, std::string_view setting, std::string_view
     options.memory_bandwidth = read_bytes(setting, value);
   } else if (setting == "races") {
     options.races = read_race_mode(setting, value);
+  } else if (setting == "race_frames") {
+    if (!read_number(value, &options.race_frames) || options.race_frames < 0 ||
+        options.race_frames > SimulatedOptions::kMostRaceFrames)
+      refuse(setting, value, "a number of frames from 0 to 128");
   } else if (setting == "shared") {
     if (value.empty()) refuse(setting, value, "a name");
     options.shared = value;
@@ -109,7 +113,7 @@ void apply(SimulatedOptions& options, std::string_view setting, std::string_view
     throw InvalidArgument(
         "simulated device: unknown setting '" + std::string(setting) +
         "'; expected devices, capacity, backing, drive, event_lag, peer_bandwidth, host_bandwidth, memory_bandwidth, "
-        "races, shared, compute_capability or peers");
+        "races, race_frames, shared, compute_capability or peers");
   }
 }
 

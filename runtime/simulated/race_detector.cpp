@@ -34,8 +34,13 @@ std::uint64_t number_of(FilePlace place) {
 
 }  // namespace
 
-RaceDetector::RaceDetector(RaceMode mode, std::uint64_t driver, int devices, const VirtualMemory& virtual_memory)
-    : driver_(driver), virtual_memory_(virtual_memory), order_(devices), reports_(mode) {}
+RaceDetector::RaceDetector(const SimulatedOptions& options, std::uint64_t driver, int devices,
+                           const VirtualMemory& virtual_memory)
+    : driver_(driver),
+      virtual_memory_(virtual_memory),
+      order_(devices),
+      stacks_(options.race_frames),
+      reports_(options.races) {}
 
 // --- Work -------------------------------------------------------------------------------
 

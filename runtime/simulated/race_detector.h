@@ -33,7 +33,7 @@ struct GraphOperation;
 class RaceDetector {
  public:
   // `driver`: its number. `virtual_memory` tells which mapped addresses are the same bytes.
-  RaceDetector(RaceMode mode, std::uint64_t driver, int devices, const VirtualMemory& virtual_memory);
+  RaceDetector(const SimulatedOptions& options, std::uint64_t driver, int devices, const VirtualMemory& virtual_memory);
 
   // --- Work: submitted now, on a stream ---
   // Its function becomes one whose own accesses, told while it runs, belong to the operation.

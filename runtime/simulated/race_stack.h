@@ -18,12 +18,15 @@ using RaceStackId = std::uint32_t;
 
 class RaceStacks {
  public:
-  // The stack of the caller, without the driver's own innermost frames where they can be told.
+  // Of each stack the innermost `most_frames` are kept. Requires: from 0 to SimulatedOptions::kMostRaceFrames.
+  explicit RaceStacks(int most_frames) : most_frames_(most_frames) {}
+  // The stack of the caller.
   [[nodiscard]] RaceStackId capture();
   [[nodiscard]] CallStack at(RaceStackId id) const;
 
  private:
   using Frames = std::vector<const void*>;
+  const int most_frames_;
   std::map<Frames, RaceStackId> ids_;
   std::vector<const Frames*> stacks_{nullptr};  // by id
 };

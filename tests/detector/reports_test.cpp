@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdlib>
 
@@ -77,6 +78,30 @@ TEST(RaceReports, CountAPairOfPlacesOnce) {
   for (const RaceReport& report : reports) repeats += report.repeats;
   EXPECT_LE(reports.size(), 2U);  // left then right, and right then left
   EXPECT_GE(repeats, 3U);
+}
+
+TEST(RaceReports, KeepTheInnermostFramesOfEachStack) {
+  const auto reports_with = [](int frames) {
+    World world(false, {.race_frames = frames});
+    race(world.driver, world.allocate());
+    return world.driver.race_reports();
+  };
+  const std::vector<RaceReport> whole = reports_with(SimulatedOptions::kMostRaceFrames);
+  const std::vector<RaceReport> cut = reports_with(3);
+  const std::vector<RaceReport> bare = reports_with(0);
+  ASSERT_TRUE(whole.size() == 1 && cut.size() == 1 && bare.size() == 1);
+  EXPECT_EQ(cut.front().block->allocated.frames.size(), 3U);
+  ASSERT_EQ(cut.front().earlier.stack.frames.size(), 3U);
+  const std::vector<const void*>& all = whole.front().earlier.stack.frames;
+  ASSERT_GT(all.size(), 3U);
+  EXPECT_TRUE(std::equal(all.begin(), all.begin() + 3, cut.front().earlier.stack.frames.begin()));
+  EXPECT_TRUE(bare.front().earlier.stack.frames.empty());
+  EXPECT_EQ(bare.front().earlier.name, "left half");
+}
+
+TEST(RaceReports, MoreFramesThanAreKeptAreRefused) {
+  EXPECT_THROW(SimulatedDriver({.race_frames = SimulatedOptions::kMostRaceFrames + 1}), InvalidArgument);
+  EXPECT_THROW(SimulatedDriver({.race_frames = -1}), InvalidArgument);
 }
 
 TEST(RaceReports, AreForgottenWhenCleared) {

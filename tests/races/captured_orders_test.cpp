@@ -27,7 +27,10 @@ namespace {
 class CapturedWorld {
  public:
   CapturedWorld(Choices& choices, const std::string& options)
-      : driver({.capacity_bytes = 512 * kMega, .backing = Backing::none, .races = RaceMode::collect}),
+      : driver({.capacity_bytes = 512 * kMega,
+                .backing = Backing::none,
+                .races = RaceMode::collect,
+                .race_frames = kRaceFrames}),
         api(driver.api()),
         allocator(
             {.driver = &api,

@@ -29,7 +29,10 @@ class ExploredWorld {
  public:
   // The model knows no streams that are over and no checkpoints: scenarios of these leave it out.
   ExploredWorld(Choices& choices, std::size_t capacity, const std::string& options, bool with_model)
-      : captures({.capacity_bytes = capacity, .backing = Backing::none, .races = RaceMode::collect}),
+      : captures({.capacity_bytes = capacity,
+                  .backing = Backing::none,
+                  .races = RaceMode::collect,
+                  .race_frames = kRaceFrames}),
         driver(captures.driver),
         allocator(
             {.driver = &captures.api,

@@ -18,12 +18,13 @@ using cistern::testing::MiB;
 using simulated::find_visible_devices;
 
 TEST(SimulatedOptions, ReadsEverySetting) {
-  const auto options =
-      SimulatedOptions::parse("devices=2,capacity=40GiB,backing=none,event_lag=64,compute_capability=8.6");
+  const auto options = SimulatedOptions::parse(
+      "devices=2,capacity=40GiB,backing=none,event_lag=64,compute_capability=8.6,race_frames=128");
   EXPECT_EQ(options.devices, 2);
   EXPECT_EQ(options.capacity_bytes, 40 * GiB);
   EXPECT_EQ(options.backing, Backing::none);
   EXPECT_EQ(options.event_lag_ticks, 64u);
+  EXPECT_EQ(options.race_frames, 128);
   EXPECT_EQ(options.compute_capability_major, 8);
   EXPECT_EQ(options.compute_capability_minor, 6);
 }
@@ -34,6 +35,7 @@ TEST(SimulatedOptions, WhatIsNotSetKeepsItsDefault) {
   EXPECT_EQ(options.capacity_bytes, 80 * GiB);
   EXPECT_EQ(options.backing, Backing::memory);
   EXPECT_EQ(options.event_lag_ticks, 0u);
+  EXPECT_EQ(options.race_frames, 48);
   EXPECT_FALSE(options.visible_devices.has_value());
 }
 
@@ -61,12 +63,17 @@ TEST(SimulatedOptions, RefusesWhatItCannotReadAndSaysWhatItExpected) {
   EXPECT_EQ(text_of("devices=two"), "simulated device: devices=two: expected a number from 1");
   EXPECT_EQ(text_of("capacity=80GB"),
             "simulated device: capacity=80GB: expected a size such as 80GiB, 512MiB or 1048576");
+  for (const char* frames : {"-1", "129", "all"}) {
+    EXPECT_EQ(text_of(std::string("race_frames=") + frames),
+              std::string("simulated device: race_frames=") + frames + ": expected a number of frames from 0 to 128");
+  }
   EXPECT_EQ(text_of("backing=disk"), "simulated device: backing=disk: expected memory or none");
   EXPECT_EQ(text_of("event_lag=-1"), "simulated device: event_lag=-1: expected a number of ticks");
   EXPECT_EQ(text_of("compute_capability=9"), "simulated device: compute_capability=9: expected a version such as 9.0");
-  EXPECT_EQ(text_of("speed=9"),
-            "simulated device: unknown setting 'speed'; expected devices, capacity, backing, drive, event_lag, "
-            "peer_bandwidth, host_bandwidth, memory_bandwidth, races, shared, compute_capability or peers");
+  EXPECT_EQ(
+      text_of("speed=9"),
+      "simulated device: unknown setting 'speed'; expected devices, capacity, backing, drive, event_lag, "
+      "peer_bandwidth, host_bandwidth, memory_bandwidth, races, race_frames, shared, compute_capability or peers");
   EXPECT_EQ(text_of("peer_bandwidth=fast"),
             "simulated device: peer_bandwidth=fast: expected a size such as 80GiB, 512MiB or 1048576");
   EXPECT_EQ(text_of("devices=1,devices=2"), "simulated device: devices is set twice");
