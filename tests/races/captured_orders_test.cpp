@@ -30,7 +30,7 @@ class CapturedWorld {
       : driver({.capacity_bytes = 512 * kMega,
                 .backing = Backing::none,
                 .races = RaceMode::collect,
-                .race_frames = kRaceFrames}),
+                .race_frames = race_frames()}),
         api(driver.api()),
         allocator(
             {.driver = &api,
@@ -101,7 +101,7 @@ class CapturedWorld {
 
   void judge() {
     EXPECT_NO_THROW(allocator.check());
-    for (const RaceReport& report : driver.race_reports()) ADD_FAILURE() << report.to_string();
+    for (const RaceReport& report : driver.race_reports()) ADD_FAILURE() << report.to_string() << kHowToSeeFrames;
   }
 
   SimulatedDriver driver;

@@ -32,7 +32,7 @@ class ExploredWorld {
       : captures({.capacity_bytes = capacity,
                   .backing = Backing::none,
                   .races = RaceMode::collect,
-                  .race_frames = kRaceFrames}),
+                  .race_frames = race_frames()}),
         driver(captures.driver),
         allocator(
             {.driver = &captures.api,
@@ -178,7 +178,7 @@ class ExploredWorld {
     if (with_model_) {
       EXPECT_EQ(allocator.memory_stats(), model_.stats());
     }
-    for (const RaceReport& report : driver.race_reports()) ADD_FAILURE() << report.to_string();
+    for (const RaceReport& report : driver.race_reports()) ADD_FAILURE() << report.to_string() << kHowToSeeFrames;
   }
 
   model::ReferenceAllocator& model() { return model_; }
