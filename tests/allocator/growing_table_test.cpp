@@ -24,7 +24,7 @@ namespace {
 
 constexpr std::size_t kTableBytes = std::size_t{8} << 20;
 
-using testing_host::kHostPage;
+using testing_host::kMappedPage;
 using testing_host::mapped_pages;
 using testing_host::resident_pages;
 
@@ -49,7 +49,7 @@ TEST(GrowingTable, TakesPagesWhereTheyAreNeeded) {
   table.expect(kTableBytes / 40);
   EXPECT_EQ(table.size(), kTableBytes / 40);
   EXPECT_EQ(resident_pages(table.data(), kTableBytes), 0U);
-  if (::madvise(table.data(), kHostPage, MADV_POPULATE_WRITE) != 0) GTEST_SKIP() << "not before Linux 5.14";
+  if (::madvise(table.data(), kMappedPage, MADV_POPULATE_WRITE) != 0) GTEST_SKIP() << "not before Linux 5.14";
   const std::int64_t before = mapped_pages();
   std::size_t times = 0;
   std::size_t there = 1;
@@ -58,8 +58,8 @@ TEST(GrowingTable, TakesPagesWhereTheyAreNeeded) {
     const std::size_t pages = resident_pages(table.data(), kTableBytes);
     times += pages != there ? 1 : 0;
     there = pages;
-    ASSERT_GE(pages, elements * 40 / kHostPage);
-    ASSERT_LE(pages, (elements + std::max<std::size_t>(elements / 8, 410)) * 40 / kHostPage + 1);
+    ASSERT_GE(pages, elements * 40 / kMappedPage);
+    ASSERT_LE(pages, (elements + std::max<std::size_t>(elements / 8, 410)) * 40 / kMappedPage + 1);
   }
   EXPECT_GT(times, 30U);
   EXPECT_LT(times, 80U);
@@ -71,13 +71,13 @@ TEST(GrowingTable, GrowsWhereItCannotStay) {
   auto* const table = static_cast<unsigned char*>(obtain_table(kTableBytes));
   table[kTableBytes - 1] = 5;
   void* const behind =
-      ::mmap(table + kTableBytes, kHostPage, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+      ::mmap(table + kTableBytes, kMappedPage, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
   auto* const larger = static_cast<unsigned char*>(enlarge_table(table, kTableBytes, 3 * kTableBytes));
   EXPECT_NE(larger, table);
   EXPECT_EQ(larger[kTableBytes - 1], 5);
   EXPECT_EQ(larger[3 * kTableBytes - 1], 0);
   release_table(larger, 3 * kTableBytes);
-  if (behind != MAP_FAILED) ::munmap(behind, kHostPage);
+  if (behind != MAP_FAILED) ::munmap(behind, kMappedPage);
 }
 
 TEST(GrowingTable, IsTheOtherOnesOnceItIsMoved) {
@@ -100,7 +100,7 @@ TEST(GrowingTable, GoesBackWhole) {
       table.provide(1);
       table.provide(100'000);
     }
-    EXPECT_GE(mapped_pages() - before, 3 * 100'000 * 40 / static_cast<std::int64_t>(kHostPage));
+    EXPECT_GE(mapped_pages() - before, 3 * 100'000 * 40 / static_cast<std::int64_t>(kMappedPage));
   }
   EXPECT_EQ(mapped_pages(), before);
 }
@@ -152,7 +152,7 @@ TEST(GrowingTable, HasSmallPagesWhateverTheSystemPrefers) {
   if (!std::filesystem::exists("/sys/kernel/mm/transparent_hugepage")) GTEST_SKIP() << "the kernel has no others";
   void* const table = enlarge_table(obtain_table(kTableBytes), kTableBytes, 2 * kTableBytes);
   // A mapping of its own: it does not lie beside others of its kind.
-  EXPECT_EQ(::mprotect(table, kHostPage, PROT_READ), 0);
+  EXPECT_EQ(::mprotect(table, kMappedPage, PROT_READ), 0);
   EXPECT_NE(flags_of(table).find(" nh "), std::string::npos) << flags_of(table);
   release_table(table, 2 * kTableBytes);
 }

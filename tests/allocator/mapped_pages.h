@@ -16,7 +16,7 @@
 
 namespace cistern::testing_host {
 
-inline constexpr std::size_t kHostPage = 4096;
+inline constexpr std::size_t kMappedPage = 4096;
 
 inline std::int64_t mapped_pages() {
   std::array<char, 128> text{};
@@ -28,7 +28,7 @@ inline std::int64_t mapped_pages() {
 
 // Requires: a page begins there.
 inline std::size_t resident_pages(void* begin, std::size_t bytes) {
-  std::vector<unsigned char> pages((bytes + kHostPage - 1) / kHostPage);
+  std::vector<unsigned char> pages((bytes + kMappedPage - 1) / kMappedPage);
   EXPECT_EQ(::mincore(begin, bytes, pages.data()), 0);
   return static_cast<std::size_t>(
       std::count_if(pages.begin(), pages.end(), [](unsigned char page) { return (page & 1) != 0; }));

@@ -43,14 +43,14 @@ TEST(RunNodesTest, NumbersAreAloneUntilTheyAreGivenBack) {
 
 // Most of the room that is kept is never used.
 TEST(RunNodesTest, PagesComeAsFarAsRunsCame) {
-  using testing_host::kHostPage;
+  using testing_host::kMappedPage;
   constexpr std::size_t kRuns = 100'000;
   RunNodes nodes;
   nodes.provide(kRuns);
   const auto pages = [&] { return testing_host::resident_pages(&nodes[0], kRuns * sizeof(RunNode)); };
   EXPECT_EQ(pages(), 0U);
   for (int i = 0; i < 2000; ++i) add_node(nodes, {i, 1, 0});
-  EXPECT_LE(pages(), (2000 + 256) * sizeof(RunNode) / kHostPage + 1);
+  EXPECT_LE(pages(), (2000 + 256) * sizeof(RunNode) / kMappedPage + 1);
   for (RunNumber number = 0; number < 2000; ++number) nodes.give(number);
   for (int i = 0; i < 2000; ++i) EXPECT_LT(add_node(nodes, {i, 1, 0}), 2000U) << "what was there is used again";
   EXPECT_TRUE(nodes.has_room_for(kRuns));
