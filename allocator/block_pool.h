@@ -138,7 +138,6 @@ class BlockPool {
   const Bins bins_;
   Trees& trees_;
   std::uint64_t has_word_ = 0;  // a bit for each word of trees_.has that is not 0
-  std::uint64_t had_word_ = 0;  // or was not once: only their roots were ever written
   Block* last_ = nullptr;       // in no tree
   std::size_t size_ = 0;
   // The first block of one tree, which a walk has found; kNoBin: none is known.

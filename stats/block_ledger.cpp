@@ -102,7 +102,6 @@ void BlockLedger::Room::share_out(const MemoryStats& stats) {
   for_each_amount(
       [this](std::int64_t room, std::int64_t wanted, std::int64_t needs, std::int64_t& of_who_asks,
              std::int64_t& beside, std::int64_t& shift) {
-        if ((room | wanted | needs | of_who_asks) == 0) return;  // all of it is 0: mostly of the pool that is not used
         of_who_asks = std::min(of_who_asks, std::max(room / 2, room - wanted));
         of_who_asks = std::max(of_who_asks, std::min(needs, room));
         const std::int64_t left = room - of_who_asks;
@@ -112,7 +111,7 @@ void BlockLedger::Room::share_out(const MemoryStats& stats) {
           is_scarce_ = true;
           over = left - (wanted >> shift);
         }
-        beside = over < parts_ ? 0 : over / parts_;
+        beside = over / parts_;
         of_who_asks += over - beside * (parts_ - 1);
       },
       room_, wanted_, needs_, of_who_asks_, beside_, shifts_);

@@ -20,6 +20,7 @@
 #include "tests/byte_units.h"
 #include "tests/property.h"
 #include "tests/races/choices.h"
+#include "tests/races/race_frames.h"
 
 namespace cistern {
 namespace {

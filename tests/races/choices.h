@@ -5,21 +5,12 @@
 // all have been given: a depth-first walk of the tree of its choices.
 
 #include <cstddef>
-#include <cstdlib>
 #include <ostream>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
 namespace cistern {
-
-// Of each call stack of a race: worlds are made by the thousand, and to gather whole stacks takes two fifths of their
-// time.
-inline int race_frames() {
-  const char* const wanted = std::getenv("CISTERN_TEST_RACE_FRAMES");
-  return wanted == nullptr ? 0 : std::atoi(wanted);
-}
-inline constexpr const char* kHowToSeeFrames = "(with its call stacks: CISTERN_TEST_RACE_FRAMES=48)";
 
 class Choices {
  public:

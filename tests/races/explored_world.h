@@ -22,6 +22,7 @@
 #include "tests/byte_units.h"
 #include "tests/model/reference_allocator.h"
 #include "tests/races/choices.h"
+#include "tests/races/race_frames.h"
 
 namespace cistern {
 
