@@ -1,14 +1,10 @@
 #include "allocator/block_map.h"
 
 #include <new>
+#include <span>
 #include <utility>
 
 namespace cistern {
-namespace {
-
-constexpr std::size_t kFirstBuckets = 16;
-
-}  // namespace
 
 // Requires: some bucket is not full.
 void BlockMap::pass_on(Block* block, const Home& home) noexcept {
@@ -29,27 +25,29 @@ BlockMap::Place BlockMap::place_beyond(std::uint64_t address, const Home& home) 
 }
 
 void BlockMap::grow(std::size_t new_buckets) {
-  const std::size_t old_buckets = count();
-  const std::unique_ptr<Bucket[]> old = std::exchange(buckets_, std::make_unique<Bucket[]>(new_buckets));
+  auto larger = std::make_unique<Bucket[]>(new_buckets);
+  const std::span<const Bucket> old(buckets_, count());
+  buckets_ = larger.get();
   mask_ = new_buckets - 1;
-  most_by_choice_ = new_buckets * Bucket::kBlocks / 2;
+  most_by_choice_ = most_by_choice(new_buckets);
   size_ = 0;
-  for (std::size_t i = 0; i < old_buckets; ++i)
+  for (const Bucket& bucket : old)
     for (unsigned slot = 0; slot < Bucket::kBlocks; ++slot)
-      if (old[i].is_taken(slot)) insert(old[i].blocks[slot]);
+      if (bucket.is_taken(slot)) insert(bucket.blocks[slot]);
+  grown_ = std::move(larger);  // what was grown before goes
 }
 
 // Half full is the most by choice; without host memory to grow, up to seven eighths serve, slower.
 void BlockMap::grow_by_choice() {
   try {
-    grow(count() == 0 ? kFirstBuckets : count() * 2);
+    grow(count() * 2);
   } catch (const std::bad_alloc&) {
     if ((size_ + 1) * 8 > count() * Bucket::kBlocks * 7) throw;
   }
 }
 
 void BlockMap::reserve(std::size_t blocks) {
-  std::size_t buckets = count() == 0 ? kFirstBuckets : count();
+  std::size_t buckets = count();
   while ((size_ + blocks) * 2 > buckets * Bucket::kBlocks) buckets *= 2;
   if (buckets > count()) grow(buckets);
 }

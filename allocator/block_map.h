@@ -4,13 +4,15 @@
 //
 // A hash table in buckets of one cache line: seven blocks, and in one word a mark of each and how many were passed on
 // from there because it was full. A look-up reads one line and the block, and mostly jumps nowhere that could not be
-// foreseen; nothing moves when a block goes. Half full, the most by choice, one bucket in forty passes blocks on. O(1)
-// expected, no allocation once grown; to grow reads every block.
+// foreseen; nothing moves when a block goes. Half full, the most by choice, one bucket in forty passes blocks on. The
+// first blocks lie in the map itself: most streams have few. O(1) expected, no allocation once grown; to grow reads
+// every block.
 // Not thread-safe: guarded by the lock of the stream or heap whose blocks these are.
 
 #include "allocator/block.h"
 #include "allocator/prefetch.h"
 
+#include <array>
 #include <bit>
 #include <cassert>
 #include <cstddef>
@@ -21,6 +23,10 @@ namespace cistern {
 
 class BlockMap {
  public:
+  BlockMap() = default;
+  BlockMap(const BlockMap&) = delete;
+  BlockMap& operator=(const BlockMap&) = delete;
+
   // Room for one more. Throws std::bad_alloc, unchanged.
   void make_room() {
     if (!has_room()) grow_by_choice();
@@ -48,7 +54,6 @@ class BlockMap {
     unsigned slot = 0;
   };
   [[nodiscard]] Place place_of(std::uint64_t address) const noexcept {
-    if (size_ == 0) return {};
     const Home home = home_of(address);
     const Bucket& bucket = buckets_[home.bucket];
     if (const Found found = bucket.find(address, home.mark); found.block != nullptr) [[likely]]
@@ -131,12 +136,20 @@ class BlockMap {
   [[nodiscard, gnu::noinline]] Place place_beyond(std::uint64_t address, const Home& home) const noexcept;
   void grow_by_choice();
   void grow(std::size_t new_buckets);
-  [[nodiscard]] std::size_t count() const noexcept { return buckets_ == nullptr ? 0 : mask_ + 1; }
+  [[nodiscard]] std::size_t count() const noexcept { return mask_ + 1; }
+  // Half full.
+  [[nodiscard]] static constexpr std::size_t most_by_choice(std::size_t buckets) noexcept {
+    return buckets * Bucket::kBlocks / 2;
+  }
 
-  std::unique_ptr<Bucket[]> buckets_;
-  std::size_t mask_ = 0;  // their count, a power of two, less one
+  static constexpr std::size_t kFirstBuckets = 16;
+
+  std::array<Bucket, kFirstBuckets> first_;
+  std::unique_ptr<Bucket[]> grown_;
+  Bucket* buckets_ = first_.data();       // of these, the last
+  std::size_t mask_ = kFirstBuckets - 1;  // their count, a power of two, less one
   std::size_t size_ = 0;
-  std::size_t most_by_choice_ = 0;
+  std::size_t most_by_choice_ = most_by_choice(kFirstBuckets);
 };
 
 }  // namespace cistern

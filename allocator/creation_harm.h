@@ -4,6 +4,7 @@
 //
 // A class is an eighth of an octave of sizes on one stream. Its harm is the share of its blocks during whose life
 // memory was created, the last ones weighing more; a class that is not known yet has all of it.
+// Room for a stream is address space, and pages come where its blocks end.
 // Complexity: O(1).
 // Not thread-safe: guarded by the heap's lock, or by a stream's turn in pages (StreamHits::turn_in_pages).
 
@@ -12,9 +13,9 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
-#include <vector>
 
-#include "allocator/free_runs.h"
+#include "allocator/free_run.h"
+#include "allocator/growing_table.h"
 #include "allocator/page_size.h"
 
 namespace cistern {
@@ -34,9 +35,7 @@ class CreationHarm {
   }
 
   // The stream's classes can be kept, so that `ended` needs no host memory. Throws std::bad_alloc, unchanged.
-  void add_stream(StreamNumber stream) {
-    if (streams_.size() <= static_cast<std::size_t>(stream)) add_streams(stream);
-  }
+  void add_stream(StreamNumber stream) { streams_.expect(static_cast<std::size_t>(stream) + 1); }
   // A block of this size ended.
   void ended(Sectors sectors, StreamNumber stream, bool memory_was_created) {
     ended_of_class(class_of(sectors), stream, memory_was_created);
@@ -44,9 +43,9 @@ class CreationHarm {
   // So many did, one after the other.
   void ended_of_class(std::size_t size_class, StreamNumber stream, bool memory_was_created, std::int64_t times = 1) {
     add_stream(stream);
-    std::uint16_t& harm = streams_[static_cast<std::size_t>(stream)][size_class];
+    std::uint16_t& spared = streams_[static_cast<std::size_t>(stream)][size_class];
     constexpr std::int64_t kEnough = 64;  // after which what was before weighs next to nothing
-    for (times = std::min(times, kEnough); times > 0; --times) harm = nearer(harm, memory_was_created ? kAll : 0);
+    for (times = std::min(times, kEnough); times > 0; --times) spared = nearer(spared, memory_was_created ? 0 : kAll);
   }
   [[nodiscard]] double of(Sectors sectors, StreamNumber stream) const;
 
@@ -70,8 +69,6 @@ class CreationHarm {
     return begun;
   }();
 
-  void add_streams(StreamNumber last);
-
   // In parts of kAll: a floating-point number would become subnormal in the end, which takes a processor a hundred
   // times as long.
   static constexpr std::int32_t kAll = 1 << 15;
@@ -79,13 +76,14 @@ class CreationHarm {
   using Classes = std::array<std::uint16_t, kClasses>;
 
   // To the nearest.
-  [[nodiscard]] static std::uint16_t nearer(std::int32_t harm, std::int32_t to) {
-    const std::int32_t change = to - harm;
+  [[nodiscard]] static std::uint16_t nearer(std::int32_t spared, std::int32_t to) {
+    const std::int32_t change = to - spared;
     const std::int32_t half = change < 0 ? -kLastsOfAll / 2 : kLastsOfAll / 2;
-    return static_cast<std::uint16_t>(harm + (change + half) / kLastsOfAll);
+    return static_cast<std::uint16_t>(spared + (change + half) / kLastsOfAll);
   }
 
-  std::vector<Classes> streams_;
+  // What each class lacks of all harm: 0 of those that are not known.
+  GrowingTable<Classes> streams_;
 };
 
 }  // namespace cistern

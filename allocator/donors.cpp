@@ -74,7 +74,7 @@ bool DonorSearch::for_each_in_run(const Place& run, int size_class, Visit&& visi
 template <class Visit>
 void DonorSearch::for_each_own_place(int size_class, Visit&& visit) const {
   for (const auto& [run, handles] : parts_.runs_of(request_.stream, size_class))
-    if (!visit(Place{run.first, run.second, request_.stream, handles})) return;
+    if (!visit(Place{run.sectors, run.address, request_.stream, handles})) return;
 }
 
 // The same of all others, whose runs are in order each.
@@ -89,15 +89,14 @@ void DonorSearch::for_each_other_place(int size_class, Visit&& visit) const {
   const auto go_on = [&](Cursor& cursor) {
     if (cursor.next == cursor.end) return false;
     const auto& [run, handles] = *cursor.next++;
-    cursor.place = {run.first, run.second, cursor.place.stream, handles};
+    cursor.place = {run.sectors, run.address, run.stream, handles};
     return true;
   };
-  for (StreamNumber stream = 0; stream < parts_.streams(); ++stream) {
-    if (stream == request_.stream || (parts_.classes_of(stream) >> size_class & 1) == 0) continue;
-    const FreeParts::Runs& runs = parts_.runs_of(stream, size_class);
-    cursors.push_back({{0, 0, stream, 0}, runs.begin(), runs.end()});
+  parts_.for_each_stream_with(size_class, [&](StreamNumber stream, const FreeParts::RunRange& runs) {
+    if (stream == request_.stream) return;
+    cursors.push_back({{}, runs.begin(), runs.end()});
     go_on(cursors.back());
-  }
+  });
   std::make_heap(cursors.begin(), cursors.end(), is_later);
   auto part =
       std::find_if(shared_.begin(), shared_.end(), [&](const Shared& one) { return one.size_class == size_class; });

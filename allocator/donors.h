@@ -4,8 +4,9 @@
 // those at lower addresses. Of the stream alone; or of all streams, those too that are free in parts of several.
 //
 // Not thread-safe: the heap's lock is held, and the free runs stay as they are meanwhile. Complexity: O(sizes of
-// handles), and O(log streams) a handle that is chosen and what lies before it in its run; of other streams, O(streams)
-// a size that is looked at, and O(n log n) for n handles that are free in parts, and the runs that touch around each.
+// handles), and O(log streams) a handle that is chosen and what lies before it in its run; of other streams, O(log n)
+// for each that has handles of a size that is looked at, and O(n log n) for n handles that are free in parts, and the
+// runs that touch around each.
 
 #include <array>
 #include <cstdint>

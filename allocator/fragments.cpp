@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <vector>
 
 #include "stats/invariant.h"
 
@@ -11,7 +12,7 @@ namespace {
 std::size_t words_for(std::size_t bits) { return (bits + 63) / 64; }
 
 // The first bit at or behind `from` that is set; nothing: none is.
-std::optional<std::size_t> bit_from(const std::vector<std::uint64_t>& words, std::size_t from) {
+std::optional<std::size_t> bit_from(std::span<const std::uint64_t> words, std::size_t from) {
   for (std::size_t word = from / 64; word < words.size(); ++word) {
     const std::uint64_t bits = word == from / 64 ? words[word] >> from % 64 << from % 64 : words[word];
     if (bits != 0) return word * 64 + static_cast<std::size_t>(std::countr_zero(bits));
@@ -19,12 +20,26 @@ std::optional<std::size_t> bit_from(const std::vector<std::uint64_t>& words, std
   return std::nullopt;
 }
 
-void set_bit(std::vector<std::uint64_t>& words, std::size_t bit) { words[bit / 64] |= std::uint64_t{1} << bit % 64; }
+void set_bit(std::span<std::uint64_t> words, std::size_t bit) { words[bit / 64] |= std::uint64_t{1} << bit % 64; }
+
+// Of one list: a bit for each size, and for each of their words.
+struct Words {
+  explicit Words(PageSize page) : sizes(words_for(static_cast<std::size_t>(page.sectors()))), words(words_for(sizes)) {}
+  [[nodiscard]] std::size_t all() const { return sizes + words; }
+  std::size_t sizes;
+  std::size_t words;
+};
 
 }  // namespace
 
-Fragments::Fragments(PageSize page, std::pmr::memory_resource* memory)
-    : parts_(memory), sizes_(words_for(static_cast<std::size_t>(page.sectors()))), words_(words_for(sizes_.size())) {}
+Fragments::Room Fragments::room_for(PageSize page, std::size_t lists) { return Room(lists * Words(page).all()); }
+
+Fragments::Fragments(PageSize page, std::pmr::memory_resource* memory, Room& room, std::size_t place) : parts_(memory) {
+  const Words words(page);
+  std::uint64_t* const first = room.data() + place * words.all();
+  sizes_ = {first, words.sizes};
+  words_ = {first + words.sizes, words.words};
+}
 
 void Fragments::add(const Fragment& fragment) {
   parts_.insert(fragment);
@@ -44,6 +59,7 @@ void Fragments::remove(const Fragment& fragment) noexcept {
 }
 
 std::optional<Sectors> Fragments::size_from(Sectors sectors) const {
+  if (parts_.empty()) return std::nullopt;  // and no page of the room comes
   const auto from = static_cast<std::size_t>(std::max<Sectors>(sectors, 1));
   const std::size_t word = from / kBits;
   if (word >= sizes_.size()) return std::nullopt;
@@ -65,7 +81,8 @@ void Fragments::audit() const {
   for (const Fragment& part : parts_) set_bit(sizes, static_cast<std::size_t>(part.sectors));
   for (std::size_t word = 0; word < sizes.size(); ++word)
     if (sizes[word] != 0) set_bit(words, word);
-  require(sizes == sizes_ && words == words_, "sizes of free fragments that are not there, or are not found");
+  require(std::ranges::equal(sizes, sizes_) && std::ranges::equal(words, words_),
+          "sizes of free fragments that are not there, or are not found");
 }
 
 }  // namespace cistern

@@ -2,6 +2,7 @@
 
 // Fragments: free bytes at one edge of pages that are free in part, found by size.
 //
+// Which sizes there are stands in room that is its caller's, for most streams have no fragments.
 // Complexity: O(log n) to add, remove and find one; the next size that there is O(1). Not thread-safe: the heap's lock
 // is held.
 
@@ -11,8 +12,8 @@
 #include <optional>
 #include <set>
 #include <span>
-#include <vector>
 
+#include "allocator/growing_table.h"
 #include "allocator/page_size.h"
 #include "allocator/page_table.h"
 
@@ -34,8 +35,14 @@ struct Fragment {
 // Those that reach the end of their page, or those that begin it.
 class Fragments {
  public:
-  // Of pages of this size. What is added is kept in `memory`. Throws std::bad_alloc.
-  Fragments(PageSize page, std::pmr::memory_resource* memory);
+  // Room for so many lists, without pages until they are used. Throws std::bad_alloc.
+  using Room = GrowingTable<std::uint64_t>;
+  [[nodiscard]] static Room room_for(PageSize page, std::size_t lists);
+  // Of pages of this size, in that place of a room, which outlives it and is nobody else's. What is added is kept in
+  // `memory`.
+  Fragments(PageSize page, std::pmr::memory_resource* memory, Room& room, std::size_t place);
+  Fragments(const Fragments&) = delete;
+  Fragments& operator=(const Fragments&) = delete;
 
   // Requires: less than a page; it is not there. Throws std::bad_alloc if `memory` does, unchanged.
   void add(const Fragment& fragment);
@@ -57,8 +64,8 @@ class Fragments {
 
   std::pmr::set<Fragment> parts_;
   // A bit for each size of which there are any, and one for each of these words that is not empty.
-  std::vector<std::uint64_t> sizes_;
-  std::vector<std::uint64_t> words_;
+  std::span<std::uint64_t> sizes_;
+  std::span<std::uint64_t> words_;
 };
 
 // Lists of fragments, which are looked at as if they were one.

@@ -32,26 +32,25 @@ PagePart beginning_of(const FreeRun& run, PageSize page) {
 
 }  // namespace
 
-FreeParts::OfStream::OfStream(PageSize page, std::pmr::memory_resource* memory)
-    : endings(page, memory), beginnings(page, memory) {
-  runs.reserve(HandleCounts::kClasses);
-  for (int i = 0; i < HandleCounts::kClasses; ++i) runs.emplace_back(memory);
-}
-
 void FreeParts::add_streams(StreamNumber last) {
   if (const auto count = static_cast<std::size_t>(last) + 1; beginnings_.capacity() < count) {
     const std::size_t more = std::max(count, 2 * streams_.size());
-    streams_.reserve(more);
     classes_.reserve(more);
     endings_.reserve(more);
     beginnings_.reserve(more);  // the last: what is said of its room is true of all
   }
-  while (streams() <= last) {
-    streams_.push_back(std::make_unique<OfStream>(table_.page(), &nodes_));
-    classes_.push_back(0);
-    endings_.push_back(&streams_.back()->endings);
-    beginnings_.push_back(&streams_.back()->beginnings);
-  }
+  while (streams() <= last) add_stream_behind();
+}
+
+void FreeParts::add_stream_behind() {
+  constexpr std::size_t kLists = 2;
+  const std::size_t place = streams_.size() % kStreamsOfRoom * kLists;
+  if (streams_.size() / kStreamsOfRoom == rooms_.size())
+    rooms_.push_back(Fragments::room_for(table_.page(), kStreamsOfRoom * kLists));
+  const OfStream& added = streams_.emplace_back(table_.page(), &nodes_, rooms_.back(), place);
+  classes_.push_back(0);
+  endings_.push_back(&added.endings);
+  beginnings_.push_back(&added.beginnings);
 }
 
 HandleCounts FreeParts::handles_in(const FreeRun& run, Sectors begin, Sectors end) const {
@@ -65,22 +64,33 @@ HandleCounts FreeParts::handles_in(const FreeRun& run, Sectors begin, Sectors en
   return found;
 }
 
-void FreeParts::add_class(StreamNumber stream, int size_class) noexcept {
-  Classes& classes = classes_[static_cast<std::size_t>(stream)];
-  const Classes bit = Classes{1} << size_class;
-  if ((std::exchange(classes, classes | bit) & bit) == 0) ++having_[static_cast<std::size_t>(size_class)];
+void FreeParts::add_run(const ClassRun& run, std::int32_t handles) noexcept {
+  runs_.try_emplace(run, handles);
+  Classes& classes = classes_[static_cast<std::size_t>(run.stream)];
+  const Classes bit = Classes{1} << run.size_class;
+  if ((std::exchange(classes, classes | bit) & bit) != 0) return;
+  ++having_[static_cast<std::size_t>(run.size_class)];
+  classes_of_all_ |= bit;
 }
 
-void FreeParts::remove_class(StreamNumber stream, int size_class) noexcept {
-  classes_[static_cast<std::size_t>(stream)] &= ~(Classes{1} << size_class);
-  --having_[static_cast<std::size_t>(size_class)];
+std::int32_t FreeParts::remove_run(const ClassRun& run) noexcept {
+  const auto entry = runs_.find(run);
+  const std::int32_t handles = entry->second;
+  const auto next = runs_.erase(entry);
+  const auto is_beside = [&](Runs::const_iterator at) {
+    return at->first.size_class == run.size_class && at->first.stream == run.stream;
+  };
+  if ((next != runs_.end() && is_beside(next)) || (next != runs_.begin() && is_beside(std::prev(next)))) return handles;
+  const Classes bit = Classes{1} << run.size_class;
+  classes_[static_cast<std::size_t>(run.stream)] &= ~bit;
+  if (--having_[static_cast<std::size_t>(run.size_class)] == 0) classes_of_all_ &= ~bit;
+  return handles;
 }
 
 void FreeParts::add_handles(IndexedRun& run, const HandleCounts& handles) noexcept {
   const FreeRun& bytes = run.run;
   handles.for_each([&](int size_class, std::int32_t count) {
-    of(bytes.stream).runs[static_cast<std::size_t>(size_class)].try_emplace({bytes.sectors, bytes.address}, count);
-    add_class(bytes.stream, size_class);
+    add_run({size_class, bytes.stream, bytes.sectors, bytes.address}, count);
   });
   run.classes = handles.classes();
   run.found |= IndexedRun::kHandles;
@@ -91,11 +101,7 @@ HandleCounts FreeParts::remove_handles(const IndexedRun& run) noexcept {
   const FreeRun& bytes = run.run;
   for (Classes classes = run.classes; classes != 0; classes &= classes - 1) {
     const int size_class = std::countr_zero(classes);
-    Runs& runs = of(bytes.stream).runs[static_cast<std::size_t>(size_class)];
-    const auto entry = runs.find({bytes.sectors, bytes.address});
-    found.add(size_class, entry->second);
-    runs.erase(entry);
-    if (runs.empty()) remove_class(bytes.stream, size_class);
+    found.add(size_class, remove_run({size_class, bytes.stream, bytes.sectors, bytes.address}));
   }
   return found;
 }
@@ -220,25 +226,21 @@ FreeParts::Classes FreeParts::classes_of(StreamNumber stream) const {
 }
 
 FreeParts::Classes FreeParts::classes_beside(StreamNumber stream) const {
-  const Classes own = classes_of(stream);
-  Classes found = 0;
-  for (int size_class = 0; size_class < HandleCounts::kClasses; ++size_class) {
-    const auto others =
-        having_[static_cast<std::size_t>(size_class)] - static_cast<StreamNumber>(own >> size_class & 1);
-    if (others != 0) found |= Classes{1} << size_class;
-  }
+  Classes found = classes_of_all_;
+  for (Classes own = classes_of(stream); own != 0; own &= own - 1)
+    if (having_[static_cast<std::size_t>(std::countr_zero(own))] == 1) found &= ~(own & -own);
   return found;
 }
 
-const FreeParts::Runs& FreeParts::runs_of(StreamNumber stream, int size_class) const {
-  return streams_[static_cast<std::size_t>(stream)]->runs[static_cast<std::size_t>(size_class)];
+FreeParts::RunRange FreeParts::runs_of(StreamNumber stream, int size_class) const {
+  return {runs_.lower_bound({size_class, stream, 0, 0}), runs_.lower_bound({size_class, stream + 1, 0, 0})};
 }
 
 void FreeParts::audit(const FreeRuns& runs) const {
   std::size_t endings = 0;
   std::size_t beginnings = 0;
   runs.for_each([&](const FreeRun& run) {
-    const OfStream& stream = *streams_[static_cast<std::size_t>(run.stream)];
+    const OfStream& stream = streams_[static_cast<std::size_t>(run.stream)];
     const auto check = [&](const Fragments& fragments, const PagePart& part, bool is_ending, std::size_t& count) {
       if (part.sectors == 0) return;
       const PageTable::Slot slot = table_.slot_at(part.address);
@@ -249,11 +251,11 @@ void FreeParts::audit(const FreeRuns& runs) const {
     check(stream.endings, ending_of(run, table_.page()), true, endings);
     check(stream.beginnings, beginning_of(run, table_.page()), false, beginnings);
   });
-  for (const auto& stream : streams_) {
-    stream->endings.audit();
-    stream->beginnings.audit();
-    endings -= stream->endings.size();
-    beginnings -= stream->beginnings.size();
+  for (const OfStream& stream : streams_) {
+    stream.endings.audit();
+    stream.beginnings.audit();
+    endings -= stream.endings.size();
+    beginnings -= stream.beginnings.size();
   }
   require(endings == 0 && beginnings == 0, "a free fragment is found that is not there");
   audit_handles(runs);
@@ -276,22 +278,23 @@ void FreeParts::audit_handles(const FreeRuns& runs) const {
     });
   });
   require(shared == shared_.size(), "a handle is found as free in parts that is not");
-  std::size_t entries = 0;
+  for (const auto& [run, count] : runs_)
+    require(counts[{run.stream, run.size_class, run.sectors, run.address}] == count,
+            "wholly free handles of a run are not their number");
   for (StreamNumber number = 0; number < streams(); ++number)
-    for (int size_class = 0; size_class < HandleCounts::kClasses; ++size_class) {
-      const Runs& of_class = runs_of(number, size_class);
-      entries += of_class.size();
-      for (const auto& [run, count] : of_class)
-        require(counts[{number, size_class, run.first, run.second}] == count,
-                "wholly free handles of a run are not their number");
-      require(of_class.empty() == ((classes_of(number) >> size_class & 1) == 0), "a size of free handles is not there");
-    }
+    for (int size_class = 0; size_class < HandleCounts::kClasses; ++size_class)
+      require(runs_of(number, size_class).empty() == ((classes_of(number) >> size_class & 1) == 0),
+              "a size of free handles is not there");
   for (int size_class = 0; size_class < HandleCounts::kClasses; ++size_class)
     require(having_[static_cast<std::size_t>(size_class)] ==
                 std::count_if(classes_.begin(), classes_.end(),
                               [&](Classes classes) { return (classes >> size_class & 1) != 0; }),
             "the count of streams that have a size of free handles is not their number");
-  require(entries == counts.size(), "wholly free handles of a run are not found");
+  const auto had = [this](int size_class) { return (classes_of_all_ >> size_class & 1) != 0; };
+  for (int size_class = 0; size_class < HandleCounts::kClasses; ++size_class)
+    require((having_[static_cast<std::size_t>(size_class)] != 0) == had(size_class),
+            "the sizes of all free handles are not those that streams have");
+  require(runs_.size() == counts.size(), "wholly free handles of a run are not found");
 }
 
 }  // namespace cistern

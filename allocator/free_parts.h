@@ -16,13 +16,14 @@
 // Not thread-safe: the heap's lock is held.
 
 #include <array>
+#include <compare>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <map>
-#include <memory>
+#include <memory_resource>
 #include <set>
 #include <span>
-#include <utility>
 #include <vector>
 
 #include "allocator/fragments.h"
@@ -38,8 +39,22 @@ class FreeRuns;
 
 class FreeParts {
  public:
-  // Runs that have a handle of one size: sectors, address; and how many.
-  using Runs = std::pmr::map<std::pair<Sectors, Sectors>, std::int32_t>;
+  // A run that has handles of one size. Those of a stream lie together, as they are given up.
+  struct ClassRun {
+    std::int32_t size_class = 0;
+    StreamNumber stream = 0;
+    Sectors sectors = 0;
+    Sectors address = 0;
+    friend auto operator<=>(const ClassRun&, const ClassRun&) = default;
+  };
+  // And how many it has.
+  using Runs = std::pmr::map<ClassRun, std::int32_t>;
+  struct RunRange {
+    Runs::const_iterator first, last;
+    [[nodiscard]] Runs::const_iterator begin() const { return first; }
+    [[nodiscard]] Runs::const_iterator end() const { return last; }
+    [[nodiscard]] bool empty() const { return first == last; }
+  };
   using Classes = HandleCounts::Classes;
 
   // From so many pages on a run is long.
@@ -74,10 +89,20 @@ class FreeParts {
 
   [[nodiscard]] StreamNumber streams() const { return static_cast<StreamNumber>(streams_.size()); }
   [[nodiscard]] Classes classes_of(StreamNumber stream) const;
-  // Of all other streams. O(classes).
+  // Of all other streams. O(classes of the stream).
   [[nodiscard]] Classes classes_beside(StreamNumber stream) const;
-  // As far as they are found. Requires: the stream has the class.
-  [[nodiscard]] const Runs& runs_of(StreamNumber stream, int size_class) const;
+  // As far as they are found. O(log n).
+  [[nodiscard]] RunRange runs_of(StreamNumber stream, int size_class) const;
+  // Calls visit(stream, its runs) for each stream that has some. O(log n) each.
+  template <class Visit>
+  void for_each_stream_with(int size_class, Visit&& visit) const {
+    for (auto at = runs_.lower_bound({size_class, 0, 0, 0}); at != runs_.end() && at->first.size_class == size_class;) {
+      const StreamNumber stream = at->first.stream;
+      const auto end = runs_.lower_bound({size_class, stream + 1, 0, 0});
+      visit(stream, RunRange{at, end});
+      at = end;
+    }
+  }
   // Those found of the stream, or of all; for a handle is mapped whole and the window goes on beside it.
   [[nodiscard]] FragmentLists endings(StreamNumber stream, bool of_all_streams) const {
     return lists(endings_, stream, of_all_streams);
@@ -94,18 +119,22 @@ class FreeParts {
  private:
   static constexpr std::size_t kNodesOfHandle = 3;
 
+  // Streams whose rooms lie in one table.
+  static constexpr std::size_t kStreamsOfRoom = 64;
+
   struct OfStream {
-    OfStream(PageSize page, std::pmr::memory_resource* memory);
-    Fragments endings;       // reach the end of their handle
-    Fragments beginnings;    // begin it
-    std::vector<Runs> runs;  // by class
+    OfStream(PageSize page, std::pmr::memory_resource* memory, Fragments::Room& room, std::size_t place)
+        : endings(page, memory, room, place), beginnings(page, memory, room, place + 1) {}
+    Fragments endings;     // reach the end of their handle
+    Fragments beginnings;  // begin it
   };
   [[nodiscard]] static FragmentLists lists(FragmentLists all, StreamNumber stream, bool of_all_streams) {
     const auto index = static_cast<std::size_t>(stream);
     return of_all_streams || index >= all.size() ? all.first(of_all_streams ? all.size() : 0) : all.subspan(index, 1);
   }
   void add_streams(StreamNumber last);
-  [[nodiscard]] OfStream& of(StreamNumber stream) { return *streams_[static_cast<std::size_t>(stream)]; }
+  void add_stream_behind();
+  [[nodiscard]] OfStream& of(StreamNumber stream) { return streams_[static_cast<std::size_t>(stream)]; }
   // Whether a run's free end of a page is one of its handle, and so the beginning.
   [[nodiscard]] bool ends_handle(const PageTable::Slot& slot) const {
     return slot.page + 1 == table_.pages_of(slot.handle);
@@ -124,17 +153,21 @@ class FreeParts {
   void add_handles(IndexedRun& run, const HandleCounts& handles) noexcept;
   HandleCounts remove_handles(const IndexedRun& run) noexcept;
   void find_edges(IndexedRun& run) noexcept;
-  void add_class(StreamNumber stream, int size_class) noexcept;
-  void remove_class(StreamNumber stream, int size_class) noexcept;
+  void add_run(const ClassRun& run, std::int32_t handles) noexcept;
+  // How many handles it had.
+  std::int32_t remove_run(const ClassRun& run) noexcept;
   void add_if_shared(PageTable::Handle handle, const FreeRuns& runs);
   void audit_handles(const FreeRuns& runs) const;
 
   const PageTable& table_;
   Sectors long_;
   SpareNodes nodes_;
-  std::vector<std::unique_ptr<OfStream>> streams_;
+  Runs runs_{&nodes_};
+  std::vector<Fragments::Room> rooms_;  // for the fragments of so many streams each: most have none
+  std::deque<OfStream> streams_;
   std::vector<Classes> classes_;                               // of each stream
   std::array<StreamNumber, HandleCounts::kClasses> having_{};  // so many streams have the class
+  Classes classes_of_all_ = 0;                                 // that some stream has
   std::vector<const Fragments*> endings_, beginnings_;         // of each stream
   std::pmr::set<Sectors> shared_{&nodes_};
 };

@@ -2,17 +2,32 @@
 
 #include <algorithm>
 #include <bit>
+#include <memory>
 #include <new>
 #include <utility>
 
 namespace cistern {
 
+// Their pages at once: one that is touched first costs more than the rest of a first request.
+StreamHeapArena::Slab::Slab(std::size_t heaps)
+    : rooms_(heaps), heaps_(std::make_unique_for_overwrite<Storage[]>(heaps)), size_(heaps) {
+  bring_pages(heaps_.get(), heaps * sizeof(Storage));
+}
+
+StreamHeapArena::Slab::~Slab() {
+  if (heaps_ == nullptr) return;  // it was moved from
+  for (std::size_t i = made_; i-- > 0;) std::destroy_at(std::launder(reinterpret_cast<StreamHeap*>(&heaps_[i])));
+}
+
+StreamHeap& StreamHeapArena::Slab::make() noexcept {
+  StreamHeap* const made = new (&heaps_[made_]) StreamHeap(rooms_[made_]);
+  ++made_;
+  return *made;
+}
+
 StreamHeap& StreamHeapArena::take(const StreamIdentity& stream, PrivatePool* home) {
   if (home == nullptr) by_stream_.reserve(1);
-  if (unused_ == nullptr) add_slab();
-  StreamHeap& heap = *unused_;
-  unused_ = heap.next_unused;
-  heap.next_unused = nullptr;
+  StreamHeap& heap = take_unused();
   heap.stream = stream;
   heap.home = home;
   if (home != nullptr) return heap;
@@ -22,21 +37,19 @@ StreamHeap& StreamHeapArena::take(const StreamIdentity& stream, PrivatePool* hom
   return heap;
 }
 
-// As many as there are, for a heap of one stream should not pay for eight.
-void StreamHeapArena::add_slab() {
-  const std::size_t added = std::clamp(count_, std::size_t{1}, kSlab);
-  // To wake asks for nothing.
-  mutex_.reserve(std::bit_ceil(count_ + added));
-  recorder_.reserve_streams(std::bit_ceil(count_ + added));
-  Slab slab{GrowingTable<StreamRoom>(added), std::make_unique<std::optional<StreamHeap>[]>(added)};
-  for (std::size_t i = 0; i < added; ++i) slab.heaps[i].emplace(slab.rooms[i]);
-  slabs_.push_back(std::move(slab));
-  count_ += added;
-  for (std::size_t i = added; i-- > 0;) {
-    StreamHeap& heap = *slabs_.back().heaps[i];
-    heap.next_unused = unused_;
-    unused_ = &heap;
+StreamHeap& StreamHeapArena::take_unused() {
+  if (unused_ != nullptr) {
+    StreamHeap& heap = *unused_;
+    unused_ = std::exchange(heap.next_unused, nullptr);
+    return heap;
   }
+  // To wake asks for nothing.
+  mutex_.reserve(std::bit_ceil(count_ + 1));
+  recorder_.reserve_streams(std::bit_ceil(count_ + 1));
+  // As many as there are, for a heap of one stream should not pay for eight.
+  if (slabs_.empty() || slabs_.back().is_full()) slabs_.emplace_back(std::clamp(count_, std::size_t{1}, kSlab));
+  ++count_;
+  return slabs_.back().make();
 }
 
 void StreamHeapArena::end(StreamHeap& heap) noexcept {

@@ -133,12 +133,29 @@ class StreamHeapArena {
     for (std::uint64_t page = address / kPage; page * kPage < address + bytes; ++page) visit(page);
   }
 
-  struct Slab {
-    GrowingTable<StreamRoom> rooms;  // without pages until they are used
-    std::unique_ptr<std::optional<StreamHeap>[]> heaps;
+  // Storage for some, each made when it is taken first.
+  class Slab {
+   public:
+    // Throws std::bad_alloc.
+    explicit Slab(std::size_t heaps);
+    Slab(Slab&& other) noexcept = default;
+    Slab& operator=(Slab&&) = delete;
+    ~Slab();
+    [[nodiscard]] bool is_full() const noexcept { return made_ == size_; }
+    // Requires: it is not full.
+    [[nodiscard]] StreamHeap& make() noexcept;
+
+   private:
+    struct alignas(StreamHeap) Storage {
+      std::byte bytes[sizeof(StreamHeap)];
+    };
+    GrowingTable<StreamRoom> rooms_;  // without pages until they are used
+    std::unique_ptr<Storage[]> heaps_;
+    std::size_t size_;
+    std::size_t made_ = 0;
   };
 
-  void add_slab();
+  [[nodiscard]] StreamHeap& take_unused();
   void forget_former_guests();
   void consider_waking(StreamHeap& heap) noexcept;
   void look_for_idle() noexcept;
@@ -148,7 +165,7 @@ class StreamHeapArena {
   Recorder& recorder_;
   WakeCounts wake_counts_;
   std::vector<Slab> slabs_;
-  std::size_t count_ = 0;  // in those
+  std::size_t count_ = 0;  // that were made
   StreamHeap* unused_ = nullptr;
   LatestFinds<StreamHeap, kLatest> latest_;
   PublishedMap<StreamHeap> by_stream_;

@@ -99,6 +99,10 @@ void BlockLedger::Room::set_room(const MemoryStats& stats) {
 void BlockLedger::Room::share_out(const MemoryStats& stats) {
   if (parts_ == 0) return;
   set_room(stats);
+  if (parts_ == 1 && is_asked_) {  // all of it is for who asks
+    of_who_asks_ = room_;
+    return;
+  }
   for_each_amount(
       [this](std::int64_t room, std::int64_t wanted, std::int64_t needs, std::int64_t& of_who_asks,
              std::int64_t& beside, std::int64_t& shift) {

@@ -32,6 +32,18 @@ TEST(BlockMap, FindsOnlyExactAddresses) {
   EXPECT_EQ(map.size(), 0U);
 }
 
+// A stream's first request so asks for no table.
+TEST(BlockMap, TheFirstBlocksNeedNoHostMemory) {
+  constexpr std::size_t kFirst = 56;
+  BlockMap map;
+  std::deque<Block> blocks;
+  for (; map.has_room(); map.insert(&blocks.back())) blocks.push_back(block_at(512 * (blocks.size() + 1)));
+  EXPECT_EQ(map.size(), kFirst);
+  map.make_room();
+  EXPECT_TRUE(map.has_room());
+  for (Block& block : blocks) EXPECT_EQ(map.find(block.address), &block);
+}
+
 // Blocks that come and go at random addresses, `most` of them at one time, beside a standard map.
 class ComingAndGoing {
  public:

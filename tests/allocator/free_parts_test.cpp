@@ -129,7 +129,8 @@ TEST_F(FreePartsTest, FragmentsAtTheEdgesOfHandles) {
 TEST_F(FreePartsTest, TheSizesOfFragmentsAreFoundOneAfterTheOther) {
   std::mt19937_64 random(20261123);
   const PageSize page(13);  // more sizes than one word has words
-  Fragments fragments(page, std::pmr::get_default_resource());
+  Fragments::Room room = Fragments::room_for(page, 2);
+  Fragments fragments(page, std::pmr::get_default_resource(), room, 1);
   std::set<Fragment> plain;
   for (int round = 0; round < 3000; ++round) {
     const Fragment part{

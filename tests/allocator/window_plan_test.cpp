@@ -16,19 +16,27 @@
 namespace cistern {
 namespace {
 
+// With room of its own.
+class RoomyFragments {
+  Fragments::Room room_ = Fragments::room_for(kPageOf128, 1);
+
+ public:
+  Fragments parts{kPageOf128, std::pmr::get_default_resource(), room_, 0};
+};
+
 Fragment fragment(Sectors sectors, PageTable::Handle page) { return {sectors, page * kPageOf128.sectors(), {page, 0}}; }
 
 std::optional<WindowPlan> plan_of(const std::vector<Fragment>& endings, const std::vector<Fragment>& beginnings,
                                   Sectors sectors) {
   const auto list = [](const std::vector<Fragment>& parts) {
-    auto made = std::make_unique<Fragments>(kPageOf128, std::pmr::get_default_resource());
-    for (const Fragment& part : parts) made->add(part);
+    auto made = std::make_unique<RoomyFragments>();
+    for (const Fragment& part : parts) made->parts.add(part);
     return made;
   };
   const auto ends = list(endings);
   const auto begins = list(beginnings);
-  const std::array<const Fragments*, 1> of_ends = {ends.get()};
-  const std::array<const Fragments*, 1> of_begins = {begins.get()};
+  const std::array<const Fragments*, 1> of_ends = {&ends->parts};
+  const std::array<const Fragments*, 1> of_begins = {&begins->parts};
   return plan_window(of_ends, of_begins, sectors, kPageOf128);
 }
 
@@ -123,21 +131,18 @@ TEST(WindowPlanTest, TheSameAsOfAllPairs) {
   for (int round = 0; round < 4000; ++round) {
     const Sectors sizes = round % 3 == 0 ? 6 : 127;
     const auto pages = static_cast<int>(2 + random() % 40);
-    std::array<Fragments, 4> lists = {Fragments{kPageOf128, std::pmr::get_default_resource()},
-                                      Fragments{kPageOf128, std::pmr::get_default_resource()},
-                                      Fragments{kPageOf128, std::pmr::get_default_resource()},
-                                      Fragments{kPageOf128, std::pmr::get_default_resource()}};
+    std::array<RoomyFragments, 4> lists;
     std::array<std::vector<Fragment>, 2> parts;
     for (int page = 0; page < pages; ++page)
       for (const std::size_t end : {0U, 1U}) {
         if (random() % 3 == 0) continue;
         parts[end].push_back(fragment(1 + static_cast<Sectors>(random() % static_cast<std::uint64_t>(sizes)), page));
-        lists[2 * end + random() % 2].add(parts[end].back());
+        lists[2 * end + random() % 2].parts.add(parts[end].back());
       }
     for (auto& list : parts) std::sort(list.begin(), list.end());
     const auto sectors = static_cast<Sectors>(1 + random() % 600);
-    const std::array<const Fragments*, 2> endings = {lists.data(), &lists[1]};
-    const std::array<const Fragments*, 2> beginnings = {&lists[2], &lists[3]};
+    const std::array<const Fragments*, 2> endings = {&lists[0].parts, &lists[1].parts};
+    const std::array<const Fragments*, 2> beginnings = {&lists[2].parts, &lists[3].parts};
     const auto plan = plan_window(endings, beginnings, sectors, kPageOf128);
     const auto plain = plain_window(parts[0], parts[1], sectors, kPageOf128);
     ASSERT_EQ(plan.has_value(), plain.has_value()) << "round " << round;
