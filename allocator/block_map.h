@@ -5,9 +5,8 @@
 // A hash table in buckets of one cache line: seven blocks, and in one word a mark of each and how many were passed on
 // from there because it was full. A look-up reads one line and the block, and mostly jumps nowhere that could not be
 // foreseen; nothing moves when a block goes. Half full, the most by choice, one bucket in forty passes blocks on. The
-// first blocks lie in the map itself: most streams have few. O(1) expected, no allocation once grown; to grow reads
-// every block.
-// Not thread-safe: guarded by the lock of the stream or heap whose blocks these are.
+// first buckets lie in the map itself: most streams have few blocks. O(1) expected, no allocation once grown; to grow
+// reads every block. Not thread-safe: guarded by the lock of the stream or heap whose blocks these are.
 
 #include "allocator/block.h"
 #include "allocator/prefetch.h"
@@ -146,7 +145,7 @@ class BlockMap {
 
   std::array<Bucket, kFirstBuckets> first_;
   std::unique_ptr<Bucket[]> grown_;
-  Bucket* buckets_ = first_.data();       // of these, the last
+  Bucket* buckets_ = first_.data();       // the grown ones, if there are any
   std::size_t mask_ = kFirstBuckets - 1;  // their count, a power of two, less one
   std::size_t size_ = 0;
   std::size_t most_by_choice_ = most_by_choice(kFirstBuckets);

@@ -3,10 +3,10 @@
 // Which wholly free handles are gathered: the stream's own first, then larger ones, then those in smaller runs, then
 // those at lower addresses. Of the stream alone; or of all streams, those too that are free in parts of several.
 //
-// Not thread-safe: the heap's lock is held, and the free runs stay as they are meanwhile. Complexity: O(sizes of
-// handles), and O(log streams) a handle that is chosen and what lies before it in its run; of other streams, O(log n)
-// for each that has handles of a size that is looked at, and O(n log n) for n handles that are free in parts, and the
-// runs that touch around each.
+// Not thread-safe: the heap's lock is held, and the free runs stay as they are meanwhile. Complexity: O(log runs) a
+// size of handles, and for each other stream that has some of a size that is looked at; O(log streams) a handle that is
+// chosen and what lies before it in its run; and for n handles that are free in parts of several streams O(n log n),
+// and the runs that touch around each.
 
 #include <array>
 #include <cstdint>

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <iterator>
 #include <map>
 #include <tuple>
 #include <utility>
@@ -63,6 +64,9 @@ HandleCounts FreeParts::handles_in(const FreeRun& run, Sectors begin, Sectors en
   }
   return found;
 }
+
+// To the links of a tree's node that is all that a spare one has room for.
+static_assert(sizeof(FreeParts::Runs::value_type) <= 32);
 
 void FreeParts::add_run(const ClassRun& run, std::int32_t handles) noexcept {
   runs_.try_emplace(run, handles);

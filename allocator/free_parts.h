@@ -153,8 +153,9 @@ class FreeParts {
   void add_handles(IndexedRun& run, const HandleCounts& handles) noexcept;
   HandleCounts remove_handles(const IndexedRun& run) noexcept;
   void find_edges(IndexedRun& run) noexcept;
+  // Requires: it is not there, and there is a spare node.
   void add_run(const ClassRun& run, std::int32_t handles) noexcept;
-  // How many handles it had.
+  // How many handles it had. Requires: it is there.
   std::int32_t remove_run(const ClassRun& run) noexcept;
   void add_if_shared(PageTable::Handle handle, const FreeRuns& runs);
   void audit_handles(const FreeRuns& runs) const;

@@ -21,8 +21,8 @@ namespace cistern {
 
 // Room for so many bytes, all of which are 0. Throws std::bad_alloc. Thread-safe.
 [[nodiscard]] void* obtain_table(std::size_t bytes);
-// The same with what is in it, there or elsewhere. Requires: `table` was obtained, with `bytes`. Throws std::bad_alloc,
-// unchanged.
+// The same with what is in it, there or elsewhere; what is new is 0. Requires: `table` was obtained, with `bytes`.
+// Throws std::bad_alloc, unchanged.
 [[nodiscard]] void* enlarge_table(void* table, std::size_t bytes, std::size_t larger);
 // Requires: obtained, with as many bytes.
 void release_table(void* table, std::size_t bytes) noexcept;
@@ -57,7 +57,7 @@ class GrowingTable {
   void provide(std::size_t elements) {
     if (elements > brought_) bring(elements);
   }
-  // Room for so many, without pages. Throws std::bad_alloc, unchanged.
+  // Room for so many, without pages; all bytes of new ones are 0. Throws std::bad_alloc, unchanged.
   void expect(std::size_t elements) {
     if (elements > size_) grow(std::max({elements, size_ + size_ / 8, kFewest}));
   }

@@ -32,6 +32,13 @@ class PastWindows {
     by_length_.clear();
   }
 
+  // Of what the index finds windows by.
+  [[nodiscard]] static HashIndex::Tag tag_of(Sectors sectors, StreamNumber stream) noexcept {
+    // Both in all bits: streams ask for the same sizes.
+    const std::uint64_t bits = static_cast<std::uint64_t>(sectors) * 0x9E3779B97F4A7C15ULL ^
+                               static_cast<std::uint64_t>(stream) * 0xC2B2AE3D27D4EB4FULL;
+    return static_cast<HashIndex::Tag>((bits ^ bits >> 32) * 0x9E3779B97F4A7C15ULL >> 32);
+  }
   // Has the processor bring what `exact` looks at first: most sizes have none, and are looked for in no cache.
   void fetch(Sectors sectors, StreamNumber stream) const noexcept { sizes_.fetch(tag_of(sectors, stream)); }
   // The newest of the last 8 of this size for which is_usable(address) holds.
@@ -67,10 +74,6 @@ class PastWindows {
     StreamNumber stream;
     std::vector<Sectors> windows;  // oldest first
   };
-  [[nodiscard]] static HashIndex::Tag tag_of(Sectors sectors, StreamNumber stream) noexcept {
-    const auto bits = static_cast<std::uint64_t>(sectors) + (static_cast<std::uint64_t>(stream) << 48);
-    return static_cast<HashIndex::Tag>(bits * 0x9E3779B97F4A7C15ULL >> 32);
-  }
   // Which of `exact_` has the windows of this size; none: there are none.
   [[nodiscard]] HashIndex::Number find(Sectors sectors, StreamNumber stream) const {
     return sizes_.find(tag_of(sectors, stream), [&](HashIndex::Number number) {

@@ -121,7 +121,8 @@ class StreamHeapArena {
  private:
   // The granularity of the driver's allocations of 1 MiB and more.
   static constexpr std::uint64_t kPage = std::uint64_t{2} << 20;
-  // What is made at once, at most: memory that is touched first costs more than the rest of a new stream.
+  // For so many at most storage is obtained, and its pages brought, at once: each page that is touched first costs more
+  // than the rest of a new stream.
   static constexpr std::size_t kSlab = 8;
   // Streams in a row that are found without the map.
   static constexpr std::size_t kLatest = 16;

@@ -32,8 +32,8 @@ TEST(BlockMap, FindsOnlyExactAddresses) {
   EXPECT_EQ(map.size(), 0U);
 }
 
-// A stream's first request so asks for no table.
-TEST(BlockMap, TheFirstBlocksNeedNoHostMemory) {
+// A stream's first request so asks for no table (StreamHeapArena).
+TEST(BlockMap, HasRoomForTheFirstBlocksFromTheStart) {
   constexpr std::size_t kFirst = 56;
   BlockMap map;
   std::deque<Block> blocks;

@@ -8,6 +8,8 @@
 #include <random>
 #include <set>
 #include <string>
+#include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "allocator/creation_harm.h"
@@ -43,6 +45,18 @@ TEST(CreationHarmTest, HarmFollowsWhatBlocksOfTheClassSaw) {
   EXPECT_DOUBLE_EQ(harm.of(4096, 0), 0.671875);
   EXPECT_EQ(harm.of(8192, 0), 1);
   EXPECT_EQ(harm.of(4096, 1), 1);
+}
+
+// However its table grows.
+TEST(CreationHarmTest, OfStreamsThatAreNotKnownItIsAll) {
+  CreationHarm harm;
+  for (StreamNumber stream = 0; stream < 3000; stream += 7) {
+    EXPECT_EQ(harm.of(100, stream), 1);
+    harm.ended(100, stream, false);
+    EXPECT_LT(harm.of(100, stream), 1);
+    EXPECT_EQ(harm.of(100, stream + 1), 1);
+    EXPECT_EQ(harm.of(1000, stream), 1);
+  }
 }
 
 TEST(CreationHarmTest, OfManyBlocksAtOnceItIsWhatItIsOfEach) {
@@ -251,29 +265,37 @@ TEST(PastWindowsTest, TheNewestOfTheSizeThatIsUsable) {
   EXPECT_EQ(windows.exact(64, 1, all), std::nullopt);
 }
 
-// Sizes and streams whose hashes are the same in all bits that the index looks at.
-TEST(PastWindowsTest, WindowsOfSizesThatHashAlikeAreApart) {
-  constexpr std::uint64_t kFactor = 0x9E3779B97F4A7C15ULL;  // of PastWindows::tag_of
-  std::uint64_t inverse = kFactor;
-  for (int i = 0; i < 5; ++i) inverse *= 2 - kFactor * inverse;
-  ASSERT_EQ(inverse * kFactor, 1U);
-  std::uint64_t more = 0;  // sectors, of which the hash has no more than in its low half
-  for (std::uint64_t hash = 1; more == 0; ++hash)
-    if (const std::uint64_t sectors = inverse * hash; sectors >> 48 == 0) more = sectors;
+// Two numbers that tag_of(number) is the same of.
+template <class TagOf>
+std::pair<std::int32_t, std::int32_t> alike(TagOf&& tag_of) {
+  std::unordered_map<HashIndex::Tag, std::int32_t> seen;
+  for (std::int32_t number = 1;; ++number)
+    if (const auto [other, is_new] = seen.emplace(tag_of(number), number); !is_new) return {other->second, number};
+}
+
+TEST(PastWindowsTest, WindowsOfSizesAndStreamsThatHashAlikeAreApart) {
   constexpr Sectors kSize = 4096;
-  ASSERT_EQ(kSize * kFactor >> 32, (kSize + more) * kFactor >> 32);
-  const auto alike = kSize + static_cast<Sectors>(more);
-  constexpr StreamNumber kAlike = 1 << 16;  // whose hash is that of stream 0
+  const auto sizes = alike([](std::int32_t size) { return PastWindows::tag_of(size, 0); });
+  const auto streams = alike([](StreamNumber stream) { return PastWindows::tag_of(kSize, stream); });
   const auto is_usable = [](Sectors /*address*/) { return true; };
   PastWindows windows;
-  windows.note_exact(kSize, 0, 128);
-  EXPECT_EQ(windows.exact(alike, 0, is_usable), std::nullopt);
-  EXPECT_EQ(windows.exact(kSize, kAlike, is_usable), std::nullopt);
-  windows.note_exact(alike, 0, 256);
-  windows.note_exact(kSize, kAlike, 384);
-  EXPECT_EQ(windows.exact(kSize, 0, is_usable), 128);
-  EXPECT_EQ(windows.exact(alike, 0, is_usable), 256);
-  EXPECT_EQ(windows.exact(kSize, kAlike, is_usable), 384);
+  windows.note_exact(sizes.first, 0, 128);
+  windows.note_exact(kSize, streams.first, 256);
+  EXPECT_EQ(windows.exact(sizes.second, 0, is_usable), std::nullopt);
+  EXPECT_EQ(windows.exact(kSize, streams.second, is_usable), std::nullopt);
+  windows.note_exact(sizes.second, 0, 384);
+  windows.note_exact(kSize, streams.second, 512);
+  EXPECT_EQ(windows.exact(sizes.first, 0, is_usable), 128);
+  EXPECT_EQ(windows.exact(kSize, streams.first, is_usable), 256);
+  EXPECT_EQ(windows.exact(sizes.second, 0, is_usable), 384);
+  EXPECT_EQ(windows.exact(kSize, streams.second, is_usable), 512);
+}
+
+// A segment of the index has 128 slots: where a search begins must not be the same for all streams.
+TEST(PastWindowsTest, TheSameSizeOnOtherStreamsIsLookedForElsewhere) {
+  std::set<HashIndex::Tag> slots;
+  for (StreamNumber stream = 0; stream < 1024; ++stream) slots.insert(PastWindows::tag_of(4096, stream) % 128);
+  EXPECT_GT(slots.size(), 100U);
 }
 
 TEST(PastWindowsTest, TheShortestThatIsAQuarterLongerAtMost) {
