@@ -68,7 +68,8 @@ bool StreamHits::await_again(StreamHeap& heap) noexcept {
     tell_standing_use(heap);
     return await_by_stream(heap, block->address, std::unique_lock(heap.mutex, std::adopt_lock));
   }
-  AwaitedFrees::Recording recording{block->address, block, {}};
+  AwaitedFrees::BriefRecording brief(block->address, block);
+  AwaitedFrees::Recording& recording = *brief;
   const FreeThatWaits free = begin_wait(heap, block->address, block->requested);
   standing.free(recording, free.number, free.at);
   lazy.await();
@@ -115,7 +116,7 @@ void* StreamHits::allocate_again(StreamHeap& heap, std::size_t bytes) noexcept {
   // From here on it is a turn like that of a pair.
   LazyFree& lazy = heap.lazy_free;
   const Block& block = *lazy.block();
-  if (block.requested == bytes && heap.returned.first() == 0) [[likely]] {
+  if (block.requested == bytes && heap.returned.is_surely_empty()) [[likely]] {
     if (history_.is_on()) trace_turn(heap, block);
     return reinterpret_cast<void*>(lazy.come_back_plainly());
   }
