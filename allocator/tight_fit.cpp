@@ -1,6 +1,7 @@
 #include "allocator/tight_fit.h"
 
 #include <algorithm>
+#include <optional>
 #include <tuple>
 
 namespace cistern {

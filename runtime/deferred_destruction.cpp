@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "runtime/device_scope.h"
+#include "runtime/process_driver.h"
 #include "runtime/stream_ends.h"
 
 namespace cistern {
