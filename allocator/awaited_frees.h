@@ -31,23 +31,6 @@ class AwaitedFrees {
     Block* block = nullptr;  // null: its steps are followed
     StreamUses uses;
   };
-  // One that mostly ends without uses, which then costs nothing: a list's destructor is a call.
-  class BriefRecording {
-   public:
-    BriefRecording(std::uint64_t address, Block* block) noexcept : recording_{address, block, {}} {}
-    ~BriefRecording() {
-      if (!recording_.uses.empty()) [[unlikely]]
-        recording_.~Recording();
-    }
-    BriefRecording(const BriefRecording&) = delete;
-    BriefRecording& operator=(const BriefRecording&) = delete;
-    [[nodiscard]] Recording& operator*() noexcept { return recording_; }
-
-   private:
-    union {
-      Recording recording_;
-    };
-  };
   struct Entry : PendingFrees::Entry {
     std::uint64_t address = 0;       // of the block; 0: the entry is over
     std::uint64_t number = 0;        // of the free, among those of all streams

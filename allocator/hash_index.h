@@ -27,6 +27,13 @@ class HashIndex {
   using Tag = std::uint32_t;
   static constexpr Number kNone = ~Number{0};
 
+  // A tag of two numbers, of which both are in all bits.
+  [[nodiscard]] static Tag tag_of(std::int64_t first, std::int64_t second) noexcept {
+    const std::uint64_t bits = static_cast<std::uint64_t>(first) * 0x9E3779B97F4A7C15ULL ^
+                               static_cast<std::uint64_t>(second) * 0xC2B2AE3D27D4EB4FULL;
+    return static_cast<Tag>((bits ^ bits >> 32) * 0x9E3779B97F4A7C15ULL >> 32);
+  }
+
   HashIndex() = default;
   HashIndex(const HashIndex&) = delete;
   HashIndex& operator=(const HashIndex&) = delete;

@@ -36,7 +36,9 @@ void KnownPlaces::make_room(std::size_t places) {
   unused_.provide(places);
 }
 
-void KnownPlaces::fetch(Sectors address, Sectors sectors) const noexcept { index_.fetch(tag_of(address, sectors)); }
+void KnownPlaces::fetch(Sectors address, Sectors sectors) const noexcept {
+  index_.fetch(HashIndex::tag_of(address, sectors));
+}
 
 KnownPlaces::Number KnownPlaces::obtain(Sectors address, Sectors sectors) noexcept {
   if (const Number known = find(address, sectors); known != kNone) return known;
@@ -69,7 +71,7 @@ KnownPlaces::Number KnownPlaces::take_number(Sectors address, Sectors sectors) n
 // A place that the index cannot have is one without a name.
 void KnownPlaces::name(Number number) noexcept {
   KnownPlace& place = places_[number];
-  place.is_named = index_.add(tag_of(place.address, place.sectors), number);
+  place.is_named = index_.add(HashIndex::tag_of(place.address, place.sectors), number);
 }
 
 // Places without a block and without a change. The lowest numbers are used again first, so that after many there come

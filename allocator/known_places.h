@@ -106,13 +106,8 @@ class KnownPlaces {
  private:
   // Many came since places were forgotten last.
   [[nodiscard]] bool is_due() const noexcept { return came_ >= places_.size() / 2; }
-  [[nodiscard]] static HashIndex::Tag tag_of(Sectors address, Sectors sectors) noexcept {
-    const std::uint64_t bits = static_cast<std::uint64_t>(address) * 0x9E3779B97F4A7C15ULL ^
-                               static_cast<std::uint64_t>(sectors) * 0xC2B2AE3D27D4EB4FULL;
-    return static_cast<HashIndex::Tag>((bits ^ bits >> 32) * 0x9E3779B97F4A7C15ULL >> 32);
-  }
   [[nodiscard]] Number find(Sectors address, Sectors sectors) const {
-    return index_.find(tag_of(address, sectors), [&](Number number) {
+    return index_.find(HashIndex::tag_of(address, sectors), [&](Number number) {
       return places_[number].address == address && places_[number].sectors == sectors;
     });
   }

@@ -8,7 +8,7 @@ void PastWindows::note_exact(Sectors sectors, StreamNumber stream, Sectors addre
     sizes_.provide(1);
     number = static_cast<HashIndex::Number>(exact_.size());
     exact_.push_back({sectors, stream, {}});
-    if (!sizes_.add(tag_of(sectors, stream), number)) return exact_.pop_back();
+    if (!sizes_.add(HashIndex::tag_of(sectors, stream), number)) return exact_.pop_back();
   }
   std::vector<Sectors>& windows = exact_[number].windows;
   if (windows.size() == kKept) windows.erase(windows.begin());

@@ -32,15 +32,8 @@ class PastWindows {
     by_length_.clear();
   }
 
-  // Of what the index finds windows by.
-  [[nodiscard]] static HashIndex::Tag tag_of(Sectors sectors, StreamNumber stream) noexcept {
-    // Both in all bits: streams ask for the same sizes.
-    const std::uint64_t bits = static_cast<std::uint64_t>(sectors) * 0x9E3779B97F4A7C15ULL ^
-                               static_cast<std::uint64_t>(stream) * 0xC2B2AE3D27D4EB4FULL;
-    return static_cast<HashIndex::Tag>((bits ^ bits >> 32) * 0x9E3779B97F4A7C15ULL >> 32);
-  }
   // Has the processor bring what `exact` looks at first: most sizes have none, and are looked for in no cache.
-  void fetch(Sectors sectors, StreamNumber stream) const noexcept { sizes_.fetch(tag_of(sectors, stream)); }
+  void fetch(Sectors sectors, StreamNumber stream) const noexcept { sizes_.fetch(HashIndex::tag_of(sectors, stream)); }
   // The newest of the last 8 of this size for which is_usable(address) holds.
   template <class IsUsable>
   [[nodiscard]] std::optional<Sectors> exact(Sectors sectors, StreamNumber stream, IsUsable&& is_usable) const {
@@ -76,7 +69,7 @@ class PastWindows {
   };
   // Which of `exact_` has the windows of this size; none: there are none.
   [[nodiscard]] HashIndex::Number find(Sectors sectors, StreamNumber stream) const {
-    return sizes_.find(tag_of(sectors, stream), [&](HashIndex::Number number) {
+    return sizes_.find(HashIndex::tag_of(sectors, stream), [&](HashIndex::Number number) {
       return exact_[number].sectors == sectors && exact_[number].stream == stream;
     });
   }

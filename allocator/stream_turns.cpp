@@ -68,8 +68,7 @@ bool StreamHits::await_again(StreamHeap& heap) noexcept {
     tell_standing_use(heap);
     return await_by_stream(heap, block->address, std::unique_lock(heap.mutex, std::adopt_lock));
   }
-  AwaitedFrees::BriefRecording brief(block->address, block);
-  AwaitedFrees::Recording& recording = *brief;
+  AwaitedFrees::Recording recording{block->address, block, {}};
   const FreeThatWaits free = begin_wait(heap, block->address, block->requested);
   standing.free(recording, free.number, free.at);
   lazy.await();

@@ -275,8 +275,8 @@ std::pair<std::int32_t, std::int32_t> alike(TagOf&& tag_of) {
 
 TEST(PastWindowsTest, WindowsOfSizesAndStreamsThatHashAlikeAreApart) {
   constexpr Sectors kSize = 4096;
-  const auto sizes = alike([](std::int32_t size) { return PastWindows::tag_of(size, 0); });
-  const auto streams = alike([](StreamNumber stream) { return PastWindows::tag_of(kSize, stream); });
+  const auto sizes = alike([](std::int32_t size) { return HashIndex::tag_of(size, 0); });
+  const auto streams = alike([](StreamNumber stream) { return HashIndex::tag_of(kSize, stream); });
   const auto is_usable = [](Sectors /*address*/) { return true; };
   PastWindows windows;
   windows.note_exact(sizes.first, 0, 128);
@@ -291,10 +291,11 @@ TEST(PastWindowsTest, WindowsOfSizesAndStreamsThatHashAlikeAreApart) {
   EXPECT_EQ(windows.exact(kSize, streams.second, is_usable), 512);
 }
 
-// A segment of the index has 128 slots: where a search begins must not be the same for all streams.
+// As PastWindows has them: a segment of the index has 128 slots, and where a search begins must not be the same for all
+// streams.
 TEST(PastWindowsTest, TheSameSizeOnOtherStreamsIsLookedForElsewhere) {
   std::set<HashIndex::Tag> slots;
-  for (StreamNumber stream = 0; stream < 1024; ++stream) slots.insert(PastWindows::tag_of(4096, stream) % 128);
+  for (StreamNumber stream = 0; stream < 1024; ++stream) slots.insert(HashIndex::tag_of(4096, stream) % 128);
   EXPECT_GT(slots.size(), 100U);
 }
 
