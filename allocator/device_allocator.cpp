@@ -25,7 +25,7 @@ DeviceAllocator::DeviceAllocator(const HeapSurroundings& surroundings, int devic
   check_driver(api_, api_.device_total_mem(&device_total_bytes_, surroundings.contexts.driver_device(device)),
                DriverEntryId::device_total_mem, [&] { return fmt::format("device {}", device_); });
   if (options_.policy == Policy::async)
-    stream_ordered_ = std::make_unique<StreamOrderedSource>(api_, device, surroundings.contexts.driver_device(device));
+    stream_ordered_ = std::make_unique<StreamOrderedSource>(surroundings.contexts, device);
   if (options_.policy == Policy::paged) paged_ = std::make_unique<PagedMemory>(api_, *pages_, device_total_bytes_);
   record_history(HistoryOptions(history), prepare_history(history));
   recorder_.set_history(&history_);
@@ -66,7 +66,11 @@ void* DeviceAllocator::allocate_by_heap(std::size_t bytes, StreamIdentity stream
 }
 
 void* DeviceAllocator::allocate_in(PoolId id, std::size_t bytes, const StreamIdentity& stream) {
-  return allocate_from(bytes, stream, [&]() -> StreamHeap& { return used_pool(id).streams.of(stream); });
+  return allocate_from(bytes, stream, [&]() -> StreamHeap& {
+    StreamHeap& heap = used_pool(id).streams.of(stream);
+    stream_heaps_.note_request(heap);
+    return heap;
+  });
 }
 
 inline void* DeviceAllocator::serve(Request& request, const StreamIdentity& stream, Lock& lock) {
@@ -161,13 +165,8 @@ bool DeviceAllocator::free(std::uint64_t address, const StreamUse* last_use) noe
   map_of(*block).erase(address);
   // Before the block can serve another request.
   api_.note_free(address, block->bytes, block->segment->stream.handle);
-  if (block->segment->is_plain && !block->has_uses) {
-    complete_plain_free(block, lock);
-    return true;
-  }
-  if (block->segment->is_paged() && !block->has_uses) {
-    recorder_.trace_freed([&] { return point_of(*block, lock); });
-    free_paged_at_once(block);
+  if (!block->has_uses && stays_cached(*block->segment)) {
+    free_unawaited(block, lock);
     return true;
   }
   recorder_.free_requested(block->segment->kind, as_signed(block->bytes), block->oversize, attribution(*block),
@@ -179,8 +178,15 @@ bool DeviceAllocator::free(std::uint64_t address, const StreamUse* last_use) noe
   return true;
 }
 
-// The rest of a free of a private pool's block, or one in an expandable segment or paged memory, or under `direct` or
-// `async`. Only cuMemFree waits for what other streams do.
+// A block that no other stream used is free at once: no event, and no room below the peaks is asked for.
+void DeviceAllocator::free_unawaited(Block* block, Lock& lock) noexcept {
+  recorder_.trace_freed([&] { return point_of(*block, lock); });
+  free_any_at_once(block);
+  if (leftovers_) release_leftovers(lock);
+}
+
+// The rest of a free of a private pool's block, or one in an expandable segment or paged memory, that other streams used;
+// or under `direct` or `async`. Only cuMemFree waits for what other streams do.
 void DeviceAllocator::free_in_pool(Block* block, Lock& lock) noexcept {
   PrivatePool* home = block->segment->owner->home;
   if (block->segment->is_paged()) {
@@ -190,10 +196,7 @@ void DeviceAllocator::free_in_pool(Block* block, Lock& lock) noexcept {
     return;
   }
   if (home != nullptr) home->recorder.free_requested(block->segment->kind, as_signed(block->bytes), block->oversize);
-  if (!block->has_uses)
-    static_cast<void>(complete_free(block, lock));
-  else
-    free_behind_events(block, lock);
+  free_behind_events(block, lock);
   if (leftovers_) release_leftovers(lock);
   release_idle(lock);
 }

@@ -141,6 +141,11 @@ class DeviceAllocator : public StreamHits {
     if (CUevent event = pending_.take_idle_event(device_); event != nullptr)
       awaited.keep_idle_event(event, surroundings_.event_pools.of(device_));
   }
+  // Whether a free block of it does: `direct` and `async` give back what is in no private pool.
+  [[nodiscard]] static bool stays_cached(const Segment& segment) noexcept {
+    return segment.is_plain || segment.is_paged() || segment.range != nullptr || segment.owner->home != nullptr;
+  }
+  void free_unawaited(Block* block, Lock& lock) noexcept;
   void free_in_pool(Block* block, Lock& lock) noexcept;
 
   // pool_recording.cpp: what is recorded, and which pool serves.

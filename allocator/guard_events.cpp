@@ -8,16 +8,19 @@ namespace cistern {
 
 namespace {
 
-[[gnu::noinline]] bool is_named_by_driver(const DriverApi& api, const StreamUse& use) {
+// Who registered the stream says so; of others only the driver knows.
+[[gnu::noinline]] bool is_named_still(Contexts& contexts, const StreamUse& use) {
+  KnownStream known;
+  if (contexts.known_streams().find(use.stream.handle, &known) && known.id == use.stream.id) return true;
   StreamIdentity named;
-  return identify_stream(api, use.stream.handle, &named) == CUDA_SUCCESS && named.id == use.stream.id;
+  return identify_stream(contexts.api(), use.stream.handle, &named) == CUDA_SUCCESS && named.id == use.stream.id;
 }
 
 }  // namespace
 
-bool names_its_stream(const DriverApi& api, const StreamUse& use) {
+bool names_its_stream(Contexts& contexts, const StreamUse& use) {
   const bool is_kept = use.owner != nullptr && use.stream.handle != per_thread_handle();
-  return is_kept || use.stream.id == kLegacyStreamId || is_named_by_driver(api, use);
+  return is_kept || use.stream.id == kLegacyStreamId || is_named_still(contexts, use);
 }
 
 bool is_captured_now(const DriverApi& api, const StreamIdentity& stream) noexcept {
@@ -28,11 +31,6 @@ bool is_captured_now(const DriverApi& api, const StreamIdentity& stream) noexcep
 }
 
 namespace {
-
-// A default stream is that of the current context.
-bool names_its_context(const StreamIdentity& stream) noexcept {
-  return !is_legacy(stream.handle) && stream.handle != per_thread_handle();
-}
 
 // `event`: one to record, taken from the pool if there is none.
 [[gnu::always_inline]] inline CUresult record(const DriverApi& api, EventPools& pools, const StreamUse& use,
@@ -47,7 +45,7 @@ bool names_its_context(const StreamIdentity& stream) noexcept {
                                              bool during_capture, bool may_wait, CUevent* event, bool* is_recorded) {
   const DriverApi& api = contexts.api();
   const DriverScope scope(api, contexts.primary(use.device), during_capture);
-  if (!names_its_stream(api, use)) return may_wait ? api.ctx_synchronize() : CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  if (!names_its_stream(contexts, use)) return may_wait ? api.ctx_synchronize() : CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   const CUresult result = record(api, pools, use, event);
   *is_recorded = result == CUDA_SUCCESS;
   return result;
@@ -62,8 +60,8 @@ CUresult record_guard(Contexts& contexts, EventPools& pools, const StreamUse& us
   bool is_recorded = false;
   try {
     // An event that is there and a stream that names its context need no other to be current, unless the driver says
-    // so.
-    if (*event != nullptr && !during_capture && names_its_context(use.stream) && names_its_stream(api, use)) {
+    // so; and none of these calls disturbs a capture.
+    if (*event != nullptr && names_its_context(use.stream) && names_its_stream(contexts, use)) {
       result = record(api, pools, use, event);
       if (result == CUDA_SUCCESS) [[likely]]
         return result;

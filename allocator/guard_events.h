@@ -13,8 +13,13 @@ namespace cistern {
 
 // Whether the handle still means the stream that was recorded. It does not when that was another thread's default
 // stream, which has no handle here, or when a stream that nobody kept alive was destroyed, and its handle perhaps
-// given to another. For a default stream the context of its device must be current.
-[[nodiscard]] bool names_its_stream(const DriverApi& api, const StreamUse& use);
+// given to another: asked of the driver where nobody registered the stream. For a default stream the context of its device must be current.
+[[nodiscard]] bool names_its_stream(Contexts& contexts, const StreamUse& use);
+
+// A default stream is that of the current context.
+[[nodiscard]] inline bool names_its_context(const StreamIdentity& stream) noexcept {
+  return !is_legacy(stream.handle) && stream.handle != per_thread_handle();
+}
 
 // Whether a capture has the stream's work. For a default stream the context of its device must be current.
 [[nodiscard]] bool is_captured_now(const DriverApi& api, const StreamIdentity& stream) noexcept;

@@ -145,7 +145,9 @@ CUresult HeapBlocks::record_event(const StreamUse& use, CUevent* event, bool dur
   return record_guard(surroundings_.contexts, surroundings_.event_pools, use, during_capture, may_wait, event);
 }
 
-bool HeapBlocks::names_its_stream(const StreamUse& use) const { return cistern::names_its_stream(api_, use); }
+bool HeapBlocks::names_its_stream(const StreamUse& use) const {
+  return cistern::names_its_stream(surroundings_.contexts, use);
+}
 
 // Whether queuing an event on the stream would put it into a graph, or end a capture, which may be
 // one that no pool is recorded to.

@@ -85,22 +85,27 @@ Block* HeapBlocks::hand_out(KnownPlaces::Number place, const Request& request, c
 // Cuts what is behind `bytes` off a block in no pool, and puts it in its pool. Requires: a block is reserved.
 void HeapBlocks::split(Block* block, std::size_t bytes) { put_in_pool(cut_back(block, bytes, arena_.spares())); }
 
-void HeapBlocks::complete_plain_free(Block* block, const Lock& lock) {
-  recorder_.trace_freed([&] { return point_of(*block, lock); });
-  free_at_once(block);
-}
-
-void HeapBlocks::free_at_once(Block* block) {
-  const std::size_t bytes = block->bytes;
-  const std::size_t requested = block->requested;
+// A block that nobody waits for, but in paged memory. Returns the free block that it is, or is a part of, now.
+Block* HeapBlocks::free_at_once(Block* block) {
+  const std::int64_t bytes = as_signed(block->bytes);
+  const std::int64_t requested = as_signed(block->requested);
   const bool oversize = block->oversize;
+  const bool is_plain = block->segment->is_plain;
   const Attribution of = attribution(*block);
-  const InactiveSplitChange change = change_by_freeing(*block, FreeNeighbours(*block));
-  const Block* settled = settle(block);
-  recorder_.freed(settled->segment->kind, as_signed(bytes), as_signed(requested), change, oversize, of);
+  // Whole pages of an expandable segment can always be given back.
+  InactiveSplitChange change;
+  if (is_plain || block->segment->range == nullptr) change = change_by_freeing(*block, FreeNeighbours(*block));
+  Block* settled = settle(block);
+  const PoolKind kind = settled->segment->kind;
+  recorder_.freed(kind, bytes, requested, change, oversize, of);
+  PrivatePool* home = is_plain ? nullptr : settled->segment->owner->home;
+  if (home == nullptr) return settled;
+  home->recorder.freed(kind, bytes, requested, change, oversize);
+  note_leftovers(*home, *settled);
+  return settled;
 }
 
-// Returns the free block that it is, or is a part of, now; null for paged memory, where there are none.
+// The same for one whose free was counted when it was requested; null for paged memory, which has no free blocks.
 Block* HeapBlocks::complete_free(Block* block, const Lock& lock) {
   if (block->segment->is_paged()) return complete_paged_free(block, block->segment->paged_stream, lock);
   recorder_.trace(TraceAction::free_completed, [&] { return point_of(*block, lock); });
@@ -108,7 +113,6 @@ Block* HeapBlocks::complete_free(Block* block, const Lock& lock) {
   const std::size_t requested = block->requested;
   const Attribution of = attribution(*block);
   const std::uint64_t grant = block->freed_in_grant;
-  // Whole pages of an expandable segment can always be given back.
   InactiveSplitChange change;
   if (block->segment->range == nullptr) change = change_by_freeing(*block, FreeNeighbours(*block));
   Block* settled = settle(block);
@@ -120,7 +124,7 @@ Block* HeapBlocks::complete_free(Block* block, const Lock& lock) {
     return settled;
   }
   home->recorder.free_completed(kind, as_signed(bytes), as_signed(requested), change);
-  if (home->is_freeable() && home->settings.ends_by_itself && !settled->is_split()) leftovers_ = true;
+  note_leftovers(*home, *settled);
   return settled;
 }
 

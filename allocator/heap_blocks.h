@@ -36,8 +36,10 @@ class HeapBlocks : public HeapReports {
     return !segment.is_plain && segment.owner->home != nullptr && segment.owner->home->settings.no_split;
   }
   [[nodiscard]] Block* settle(Block* block);
-  void complete_plain_free(Block* block, const Lock& lock);
-  void free_at_once(Block* block);
+  void note_leftovers(const PrivatePool& home, const Block& free) noexcept {
+    if (home.is_freeable() && home.settings.ends_by_itself && !free.is_split()) leftovers_ = true;
+  }
+  Block* free_at_once(Block* block);
   Block* complete_free(Block* block, const Lock& lock);
   void begin_use(Block* block, const Request& request, const InactiveSplitChange& change, const Lock& lock) noexcept;
   void put_in_pool(Block* block);
@@ -48,7 +50,12 @@ class HeapBlocks : public HeapReports {
   void put_back(Block* block);
   [[nodiscard]] Block* hand_out(KnownPlaces::Number place, const Request& request, const Lock& lock) noexcept;
   // Of whichever kind of memory.
-  void free_any_at_once(Block* block) { block->segment->is_paged() ? free_paged_at_once(block) : free_at_once(block); }
+  void free_any_at_once(Block* block) {
+    if (block->segment->is_paged())
+      free_paged_at_once(block);
+    else
+      free_at_once(block);
+  }
   // paged_blocks.cpp
   void free_paged_at_once(Block* block) noexcept;
   void put_free_paged(Block* block, BlockSpares& spares) noexcept;

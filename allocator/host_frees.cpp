@@ -120,6 +120,18 @@ void HostHeap::poll(Lock& lock) {
                [] { return std::string("an event that guards a free of host memory"); });
 }
 
+// An event has a context of its own: none need be current, unless the driver says so.
+CUresult HostHeap::query(const PendingFrees::Entry& entry) noexcept {
+  const CUresult result = api_.event_query(entry.event);
+  if (result != CUDA_ERROR_INVALID_CONTEXT) return result;
+  try {
+    const ContextGuard guard(api_, contexts_.primary(entry.device));
+    return api_.event_query(entry.event);
+  } catch (...) {  // the context could not be made current
+    return CUDA_ERROR_INVALID_CONTEXT;
+  }
+}
+
 // Asks the first event of each queue. Requires: is_polling_ is this thread's.
 CUresult HostHeap::poll_once(bool* ended, Lock& lock) noexcept {
   std::array<PendingFrees::Entry, 16> firsts;
@@ -129,16 +141,13 @@ CUresult HostHeap::poll_once(bool* ended, Lock& lock) noexcept {
   std::size_t asked = 0;
   while (const std::size_t count = pending_.firsts(asked, firsts)) {
     lock.unlock();
-    try {
-      const DriverScope scope(api_, contexts_.primary(firsts[0].device), true);
+    {
+      const RelaxedScope relaxed(api_, true);
       for (std::size_t i = 0; i < count; ++i) {
-        const CUresult result = api_.event_query(firsts[i].event);
+        const CUresult result = query(firsts[i]);
         is_done[i] = result == CUDA_SUCCESS;
         if (result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_READY) refusal = result;
       }
-    } catch (...) {  // the context could not be made current
-      is_done.fill(false);
-      refusal = CUDA_ERROR_INVALID_CONTEXT;
     }
     lock.lock();
     for (std::size_t i = 0; i < count; ++i) {
@@ -174,11 +183,19 @@ void HostHeap::wait_for_all(Lock& lock) {
                [] { return std::string("an event that guards a free of host memory"); });
 }
 
+// The question disturbs no capture.
 bool HostHeap::is_captured(const StreamUse& use) const {
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-  const DriverScope scope(api_, contexts_.primary(use.device), true);
-  return names_its_stream(api_, use) && api_.stream_is_capturing(use.stream.handle, &status) == CUDA_SUCCESS &&
-         status == CU_STREAM_CAPTURE_STATUS_ACTIVE;
+  const auto ask = [&] {
+    return names_its_stream(contexts_, use) ? api_.stream_is_capturing(use.stream.handle, &status)
+                                            : CUDA_ERROR_INVALID_HANDLE;
+  };
+  CUresult result = names_its_context(use.stream) ? ask() : CUDA_ERROR_INVALID_CONTEXT;
+  if (result == CUDA_ERROR_INVALID_CONTEXT) {
+    const ContextGuard guard(api_, contexts_.primary(use.device));
+    result = ask();
+  }
+  return result == CUDA_SUCCESS && status == CU_STREAM_CAPTURE_STATUS_ACTIVE;
 }
 
 // The graph that is captured has a share in the block until it ends.

@@ -87,6 +87,7 @@ class HostHeap {
   CUresult guard(Block* block, Lock& lock) noexcept;
   [[nodiscard]] CUresult guard_use(const StreamUse& use, Block* block, Lock& lock) noexcept;
   [[nodiscard]] CUresult wait_for(const PendingFrees::Entry& entry) noexcept;
+  [[nodiscard]] CUresult query(const PendingFrees::Entry& entry) noexcept;
   void complete(Block* block) noexcept;
   void end_use(Block* block) noexcept;
   void end_captured_uses() noexcept;

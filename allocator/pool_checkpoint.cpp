@@ -158,13 +158,9 @@ void DeviceAllocator::free_live_blocks(const PrivatePool& pool, std::vector<void
 
 // A free whose block nobody waits for.
 Block* DeviceAllocator::free_now(Block* block, const Lock& lock) noexcept {
-  const auto bytes = static_cast<std::int64_t>(block->bytes);
-  const Segment& segment = *block->segment;
   map_of(*block).erase(block->address);
-  recorder_.free_requested(segment.kind, bytes, block->oversize, attribution(*block),
-                           [&] { return point_of(*block, lock); });
-  if (PrivatePool* home = segment.owner->home) home->recorder.free_requested(segment.kind, bytes, block->oversize);
-  return complete_free(block, lock);
+  recorder_.trace_freed([&] { return point_of(*block, lock); });
+  return free_at_once(block);
 }
 
 // Cuts what is free where the record was into its blocks: all are handed out, and those that

@@ -14,7 +14,7 @@ void DeviceAllocator::prepare_driver_pool() {
     const Lock lock(mutex_);
     if (stream_ordered_ != nullptr) return;
   }
-  auto made = std::make_unique<StreamOrderedSource>(api_, device_, surroundings_.contexts.driver_device(device_));
+  auto made = std::make_unique<StreamOrderedSource>(surroundings_.contexts, device_);
   const Lock lock(mutex_);
   if (stream_ordered_ == nullptr) stream_ordered_ = std::move(made);
 }

@@ -22,7 +22,10 @@ void require_pools(const DriverApi& api, int index, CUdevice device) {
 
 }  // namespace
 
-StreamOrderedSource::StreamOrderedSource(const DriverApi& api, int index, CUdevice device) : api_(api), index_(index) {
+StreamOrderedSource::StreamOrderedSource(Contexts& contexts, int index)
+    : contexts_(contexts), api_(contexts.api()), index_(index) {
+  const DriverApi& api = api_;
+  const CUdevice device = contexts.driver_device(index);
   require_pools(api, index, device);
   const auto describe = [&] { return fmt::format("a memory pool of device {}", index); };
   CUmemPoolProps properties{};
@@ -48,7 +51,7 @@ CUresult StreamOrderedSource::allocate(std::size_t bytes, const StreamIdentity& 
 }
 
 CUresult StreamOrderedSource::release(std::uint64_t address, const StreamIdentity& stream, bool may_wait) {
-  if (!names_its_stream(api_, {stream, index_, nullptr})) {
+  if (!names_its_stream(contexts_, {stream, index_, nullptr})) {
     if (!may_wait) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     // cuMemFree takes all work on memory of a pool to be over, and waits for none.
     const CUresult waited = api_.ctx_synchronize();

@@ -7,13 +7,14 @@
 // all that it has until it is trimmed. Thread safety: as SegmentSource's.
 
 #include "allocator/segment_source.h"
+#include "runtime/context.h"
 
 namespace cistern {
 
 class StreamOrderedSource final : public SegmentSource {
  public:
   // Throws NotSupported naming the device if it has no such pools, DriverError.
-  StreamOrderedSource(const DriverApi& api, int index, CUdevice device);
+  StreamOrderedSource(Contexts& contexts, int index);
   // Memory that is still out goes when it is freed: the driver keeps the pool until then.
   ~StreamOrderedSource() override;
   StreamOrderedSource(const StreamOrderedSource&) = delete;
@@ -37,6 +38,7 @@ class StreamOrderedSource final : public SegmentSource {
  private:
   [[nodiscard]] CUresult held(std::size_t* bytes) const;
 
+  Contexts& contexts_;
   const DriverApi& api_;
   const int index_;
   CUmemoryPool pool_ = nullptr;

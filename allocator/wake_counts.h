@@ -58,7 +58,7 @@ class WakeCounts {
  private:
   // Where only a few may be awake, as many as if all were that may be: long enough for the others to have turns.
   [[nodiscard]] std::size_t requests_of_a_round(std::size_t awake) const noexcept {
-    return kRequestsEach * (most_ == kFew ? AwakeStreams::kMost : awake);
+    return kRequestsEach * (most_ == kFew ? AwakeStreams::kMost : std::max<std::size_t>(awake, 1));
   }
 
   std::size_t most_ = AwakeStreams::kMost;

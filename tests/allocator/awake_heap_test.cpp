@@ -109,6 +109,18 @@ TEST_F(AwakeHeapTest, WhoIsIdleIsNotWhereAnotherTakesTheHeapsLock) {
   EXPECT_LT(heap_.awake(), WakeCounts::kFew);
 }
 
+TEST_F(AwakeHeapTest, WhoIsIdleIsNotWhereAPrivatePoolTakesTheHeapsLock) {
+  turns(streams(12), 10);
+  EXPECT_GE(heap_.awake(), 12U);
+  const PoolId pool = graph_pool_handle();
+  heap_.add_pool(pool, {}, {});
+  for (int i = 0; i < 1000; ++i) {
+    void* const block = heap_.allocate_in(pool, kKibi, {});
+    EXPECT_TRUE(heap_.free(reinterpret_cast<std::uintptr_t>(block), nullptr));
+  }
+  EXPECT_LT(heap_.awake(), WakeCounts::kFew);
+}
+
 TEST_F(AwakeHeapTest, FewStay) {
   turns(streams(3), 10);
   miss(streams(1).front(), 1000);

@@ -85,6 +85,24 @@ TEST_F(CachingAllocatorTest, ARegisteredStreamIsNamedByItsHandleWithoutTheDriver
   EXPECT_EQ(allocator_.memory_stats(1).allocation.all.current, 1);
 }
 
+// Nor by a free that waits for it.
+TEST_F(CachingAllocatorTest, ARegisteredStreamsUseIsGuardedWithoutAskingWhoseItIs) {
+  const StreamHandle user = driver_.create_stream();
+  allocator_.register_stream(user);
+  const auto asked_for_a_turn = [&] {
+    const std::uint64_t asked = driver_.calls("cuStreamGetId");
+    void* const used = allocator_.allocate(kMega);
+    allocator_.record_stream(used, user);
+    driver_.occupy(user, 10ms);
+    allocator_.deallocate(used);
+    EXPECT_NE(allocator_.allocate(kMega), used) << "work that uses it is queued";
+    return driver_.calls("cuStreamGetId") - asked;
+  };
+  EXPECT_EQ(asked_for_a_turn(), 0U);
+  allocator_.release_stream(user);
+  EXPECT_EQ(asked_for_a_turn(), 2U) << "where it is named, and before its event is recorded";
+}
+
 // What its owner was to say before it was destroyed.
 TEST_F(CachingAllocatorTest, AReleasedStreamsHandleIsAskedForAgain) {
   StreamHandle stream = driver_.create_stream();
