@@ -185,8 +185,8 @@ void DeviceAllocator::free_unawaited(Block* block, Lock& lock) noexcept {
   if (leftovers_) release_leftovers(lock);
 }
 
-// The rest of a free of a private pool's block, or one in an expandable segment or paged memory, that other streams used;
-// or under `direct` or `async`. Only cuMemFree waits for what other streams do.
+// The rest of a free of a private pool's block, or one in an expandable segment or paged memory, that other streams
+// used; or under `direct` or `async`. Only cuMemFree waits for what other streams do.
 void DeviceAllocator::free_in_pool(Block* block, Lock& lock) noexcept {
   PrivatePool* home = block->segment->owner->home;
   if (block->segment->is_paged()) {

@@ -32,7 +32,10 @@ DeviceHeaps::DeviceHeaps(Contexts& contexts, const AllocatorOptions& options)
 
 DeviceHeaps::~DeviceHeaps() {
   if (is_of_process_) remove_peer_listener(*this);
-  link_->heaps = nullptr;
+  {
+    const std::lock_guard lock(link_->end);
+    link_->heaps = nullptr;
+  }
   for (HeapScopes* scopes : scopes_) scopes->close();
   for (auto& slot : heaps_) delete slot.load(std::memory_order_acquire);
 }
@@ -86,8 +89,19 @@ void DeviceHeaps::deallocate(void* pointer, const StreamUse* last_use) noexcept 
     say_nothing_was_freed(reinterpret_cast<std::uintptr_t>(pointer));
 }
 
+bool DeviceHeaps::note_last_use(std::uint64_t address, const StreamUse& use) noexcept {
+  try {
+    StreamUse noted = use;
+    return find_owner(address, [&](DeviceAllocator& heap) { return heap.record_use_by_stream(address, noted); });
+  } catch (...) {  // no host memory: the free waits for the stream, if need be
+    return false;
+  }
+}
+
 bool DeviceHeaps::try_deallocate(void* pointer, const StreamUse* last_use) noexcept {
   const auto address = reinterpret_cast<std::uintptr_t>(pointer);
+  // Both with no more than the lock of the block's stream.
+  if (last_use != nullptr && note_last_use(address, *last_use)) return deallocate_anywhere(address);
   if (find_owner(address, [&](DeviceAllocator& heap) { return heap.free(address, last_use); })) return true;
   contexts_.api().note_free(address, 0, nullptr);
   return false;
@@ -115,12 +129,23 @@ void DeviceHeaps::record_stream_around(const void* pointer, StreamUse use) {
 }
 
 StreamUse DeviceHeaps::use_of(const Stream& stream) const {
-  require_ours(stream);
   StreamUse use;
-  StreamAccess::identify(stream, &use.stream);
-  use.device = StreamAccess::device(stream);
+  const auto [identity, device] = request_of(stream);
+  use.stream = identity;
+  use.device = device;
   use.owner = StreamAccess::owner(stream);
   return use;
+}
+
+StreamIdentity DeviceHeaps::own_stream(int device) const {
+  if (const StreamIdentity* const known = OwnStreams::find(*link_, device)) return *known;
+  const DriverApi& api = contexts_.api();
+  const ContextGuard guard(api, contexts_.primary(device));
+  StreamIdentity stream;
+  check_driver(api, identify_stream(api, per_thread_handle(), &stream), DriverEntryId::stream_get_id,
+               [device] { return fmt::format("the thread's default stream on device {}", device); });
+  OwnStreams::keep(link_, device, stream);
+  return stream;
 }
 
 void DeviceHeaps::refuse(const Stream& stream) {
@@ -131,7 +156,11 @@ StreamUse DeviceHeaps::use_of(StreamHandle stream, int device) {
   StreamUse use;
   use.device = device;
   if (stream == nullptr) return use;
-  if (KnownStream known; stream != per_thread_handle() && contexts_.known_streams().find(stream, &known)) {
+  if (stream == per_thread_handle()) {
+    use.stream = own_stream(device);
+    return use;
+  }
+  if (KnownStream known; contexts_.known_streams().find(stream, &known)) {
     use.stream = {stream, known.id};
     use.device = known.device;
     return use;

@@ -12,6 +12,7 @@
 #include "allocator/host_heap.h"
 #include "allocator/observers.h"
 #include "allocator/out_of_memory_dump.h"
+#include "allocator/own_streams.h"
 #include "allocator/scopes.h"
 #include "runtime/context.h"
 #include "runtime/peer_access.h"
@@ -94,8 +95,10 @@ class DeviceHeaps final : private PeerListener, private SnapshotSource {
   [[nodiscard]] StreamOfDevice request_of(const Stream& stream) const {
     require_ours(stream);
     StreamOfDevice request;
-    StreamAccess::identify(stream, &request.stream);
+    const bool is_known = StreamAccess::identify_if_known(stream, &request.stream);
     request.device = StreamAccess::device(stream);
+    if (!is_known) [[unlikely]]
+      request.stream = own_stream(request.device);
     return request;
   }
   // What a driver's handle means: a default stream is that of `device` (and, if it is the
@@ -158,10 +161,7 @@ class DeviceHeaps final : private PeerListener, private SnapshotSource {
   // The calling thread's current device, if these are over the process's driver; else the first.
   [[nodiscard]] const DriverApi& api() const noexcept { return contexts_.api(); }
   [[nodiscard]] int current_device() const { return is_of_process_ ? cistern::current_device().index() : 0; }
-  // For MemPools: null once these heaps have ended.
-  struct Link {
-    std::atomic<DeviceHeaps*> heaps;
-  };
+  using Link = HeapsLink;
   [[nodiscard]] const std::shared_ptr<Link>& link() const noexcept { return link_; }
 
   // Throws NotSupported if the text changes the policy after something was allocated; DriverError,
@@ -214,6 +214,10 @@ class DeviceHeaps final : private PeerListener, private SnapshotSource {
   void unlock_after_fork();
 
  private:
+  // The calling thread's own default stream. Throws DriverError.
+  [[nodiscard, gnu::noinline]] StreamIdentity own_stream(int device) const;
+  // Tells of the use that a free names. False: its stream cannot be told without the heap's lock.
+  [[nodiscard]] bool note_last_use(std::uint64_t address, const StreamUse& use) noexcept;
   [[nodiscard, gnu::always_inline]] DeviceAllocator* made_heap(int device) const noexcept {
     const auto place = static_cast<std::size_t>(device);
     return place < heaps_.size() ? heaps_[place].load(std::memory_order_acquire) : nullptr;

@@ -75,6 +75,7 @@ std::vector<SegmentInfo> HeapReports::segments_of(PoolId id) const {
       throw InvalidArgument(fmt::format("pool {} on device {}: there is none of that id", to_string(id), device_));
   }
   std::vector<SegmentInfo> segments;
+  const std::vector<FreeRun> free_runs = pool == nullptr ? free_runs_by_stream() : std::vector<FreeRun>();
   for (const Segment* segment = segments_; segment != nullptr; segment = segment->next) {
     if (segment->owner->home != pool) continue;
     std::vector<BlockInfo> blocks;
@@ -83,7 +84,7 @@ std::vector<SegmentInfo> HeapReports::segments_of(PoolId id) const {
     info.stack = kNoStack;
     for (BlockInfo& block : blocks) block.stack = kNoStack, block.tag = kNoTag;
     if (segment->is_paged()) {
-      add_paged_segments(segments, *segment, std::move(blocks));
+      add_paged_segments(segments, *segment, std::move(blocks), free_runs);
       continue;
     }
     info.blocks = std::move(blocks);

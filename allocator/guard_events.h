@@ -13,7 +13,8 @@ namespace cistern {
 
 // Whether the handle still means the stream that was recorded. It does not when that was another thread's default
 // stream, which has no handle here, or when a stream that nobody kept alive was destroyed, and its handle perhaps
-// given to another: asked of the driver where nobody registered the stream. For a default stream the context of its device must be current.
+// given to another: asked of the driver where nobody registered the stream. For a default stream the context of its
+// device must be current.
 [[nodiscard]] bool names_its_stream(Contexts& contexts, const StreamUse& use);
 
 // A default stream is that of the current context.

@@ -66,9 +66,10 @@ std::vector<TagStats> HeapReports::tag_stats_locked() const {
 
 std::vector<StreamStats> HeapReports::stream_stats_locked() const {
   StreamTable table;
+  const std::vector<std::size_t> in_pages = paged_ == nullptr ? std::vector<std::size_t>() : paged_->owned_bytes();
   for (const Segment* segment = segments_; segment != nullptr; segment = segment->next)
-    table.of(segment->stream, device_).reserved_bytes +=
-        static_cast<std::int64_t>(segment->is_paged() ? paged_->owned_bytes(segment->paged_stream) : segment->bytes);
+    table.of(segment->stream, device_).reserved_bytes += static_cast<std::int64_t>(
+        segment->is_paged() ? in_pages[static_cast<std::size_t>(segment->paged_stream)] : segment->bytes);
   const auto add_bytes = [&](const StreamHeap& pool) {
     if (pool.ledger.live_bytes() == 0 && pool.ledger.pending == 0) return;
     StreamStats& stats = table.of(pool.stream, device_);

@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <span>
 #include <vector>
 
 namespace cistern {
@@ -152,7 +153,9 @@ class HeapReports : protected HeapState {
                     const std::function<void(std::uint64_t)>& write_below) const;
   void cut_paged(DeviceCut& cut) const;
   void paged_ranges(std::vector<PagedRange>& ranges) const;
-  void add_paged_segments(std::vector<SegmentInfo>& all, const Segment& of_stream, std::vector<BlockInfo> blocks) const;
+  [[nodiscard]] std::vector<FreeRun> free_runs_by_stream() const;
+  void add_paged_segments(std::vector<SegmentInfo>& all, const Segment& of_stream, std::vector<BlockInfo> blocks,
+                          std::span<const FreeRun> by_stream) const;
   [[nodiscard]] PagedCut::Size size_of_paged_cut() const;
   void add_paged(Usage& usage) const;
 

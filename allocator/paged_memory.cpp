@@ -54,12 +54,15 @@ StreamNumber PagedMemory::add(const Stream& stream) {
   return number;
 }
 
-std::size_t PagedMemory::owned_bytes(StreamNumber number) const {
-  std::size_t bytes = 0;
+std::vector<std::size_t> PagedMemory::owned_bytes() const {
+  std::vector<std::size_t> bytes(streams_.size());
   for_each_free([&](const FreeRun& run) {
-    if (run.stream == number) bytes += static_cast<std::size_t>(run.sectors * kSectorBytes);
+    bytes[static_cast<std::size_t>(run.stream)] += static_cast<std::size_t>(run.sectors * kSectorBytes);
   });
-  for (const Block* block = stream(number).segment->first; block != nullptr; block = block->next) bytes += block->bytes;
+  for_each_stream([&](StreamNumber number, const Stream& stream) {
+    for (const Block* block = stream.segment->first; block != nullptr; block = block->next)
+      bytes[static_cast<std::size_t>(number)] += block->bytes;
+  });
   return bytes;
 }
 

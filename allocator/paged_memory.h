@@ -71,8 +71,8 @@ class PagedMemory {
     for (std::size_t i = 0; i < streams_.size(); ++i)
       if (streams_[i].heap != nullptr) visit(static_cast<StreamNumber>(i), streams_[i]);
   }
-  // Of its blocks and its free runs.
-  [[nodiscard]] std::size_t owned_bytes(StreamNumber stream) const;
+  // Of blocks and free runs, by stream. O(blocks and free runs). Throws std::bad_alloc.
+  [[nodiscard]] std::vector<std::size_t> owned_bytes() const;
 
   // Where a byte lies on the device. Requires: its arena is known.
   [[nodiscard]] std::uint64_t address_of(Sectors place) const {

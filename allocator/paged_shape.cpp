@@ -50,27 +50,29 @@ void PagedCut::reserve(const Size& size) {
     elements.clear();
   };
   make_room(runs, size.runs);
-  make_room(segments, size.segments);
+  make_room(streams, size.streams);
   make_room(ranges, size.ranges);
 }
 
 bool PagedCut::has_room_for(const Size& size) const {
-  return runs.capacity() >= size.runs && segments.capacity() >= size.segments && ranges.capacity() >= size.ranges;
+  return runs.capacity() >= size.runs && streams.capacity() >= size.streams && ranges.capacity() >= size.ranges;
 }
 
-void PagedCut::lay_out(std::vector<SegmentInfo>& all) const {
-  if (segments.empty()) return;
+void PagedCut::lay_out(std::vector<SegmentInfo>& all) {
+  std::sort(runs.begin(), runs.end(), [](const Run& a, const Run& b) { return a.stream < b.stream; });
+  const std::size_t others = all.size() - streams.size();
   std::vector<SegmentInfo> shown;
-  for (const std::size_t place : segments) {
-    SegmentInfo& of_stream = all[place];
+  auto run = runs.begin();
+  for (std::size_t i = 0; i < streams.size(); ++i) {
+    SegmentInfo& of_stream = all[others + i];
     std::vector<BlockInfo> pieces = std::exchange(of_stream.blocks, {});
     of_stream.allocated_size = of_stream.active_size = of_stream.requested_size = 0;
-    for (const Run& run : runs)
-      if (run.segment == place) pieces.push_back(free_block(run.address, run.bytes));
+    for (; run != runs.end() && run->stream == streams[i]; ++run)
+      pieces.push_back(free_block(run->address, run->bytes));
     std::vector<SegmentInfo> of_it = cistern::lay_out(of_stream, std::move(pieces), ranges);
     shown.insert(shown.end(), std::make_move_iterator(of_it.begin()), std::make_move_iterator(of_it.end()));
   }
-  for (std::size_t i = segments.size(); i-- > 0;) all.erase(all.begin() + static_cast<std::ptrdiff_t>(segments[i]));
+  all.resize(others);
   all.insert(all.end(), std::make_move_iterator(shown.begin()), std::make_move_iterator(shown.end()));
 }
 

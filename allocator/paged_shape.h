@@ -7,6 +7,8 @@
 
 #include <cistern/snapshot.h>
 
+#include "allocator/free_run.h"
+
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -30,23 +32,24 @@ struct PagedRange {
 // The free runs of a heap's streams, as they were at one moment.
 struct PagedCut {
   struct Run {
-    std::size_t segment = 0;  // in the cut, of the stream
+    StreamNumber stream = 0;
     std::uint64_t address = 0;
     std::size_t bytes = 0;
   };
   struct Size {
     std::size_t runs = 0;
-    std::size_t segments = 0;
+    std::size_t streams = 0;
     std::size_t ranges = 0;
   };
   // Throws std::bad_alloc.
   void reserve(const Size& size);
   [[nodiscard]] bool has_room_for(const Size& size) const;
-  // Replaces what stands for streams among the segments, with their live and pending blocks, by what is to be shown.
-  void lay_out(std::vector<SegmentInfo>& all) const;
+  // Replaces what stands for streams, the last of the segments, with their live and pending blocks, by what is to be
+  // shown. Sorts `runs`. O(n log n).
+  void lay_out(std::vector<SegmentInfo>& all);
 
   std::vector<Run> runs;
-  std::vector<std::size_t> segments;  // that stand for streams, ascending
+  std::vector<StreamNumber> streams;  // ascending
   std::vector<PagedRange> ranges;
 };
 

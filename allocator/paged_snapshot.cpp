@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -144,19 +145,17 @@ void HeapReports::stream_paged(JsonWriter& json, StackIndex first_stack,
   }
 }
 
-// A segment for each stream, which PagedCut::lay_out replaces by what is to be shown.
+// A segment for each stream, behind all others, which PagedCut::lay_out replaces by what is to be shown.
 void HeapReports::cut_paged(DeviceCut& cut) const {
   if (paged_ == nullptr) return;
   paged_->for_each_stream([&](StreamNumber number, const PagedMemory::Stream& stream) {
-    const std::size_t place = cut.segments.size();
     cut.segments.push_back(image_of(*stream.segment));
     cut.first.push_back(stream.segment->first);
-    cut.paged.segments.push_back(place);
-    paged_->for_each_free([&](const FreeRun& run) {
-      if (run.stream != number) return;
-      const auto bytes = static_cast<std::size_t>(run.sectors * kSectorBytes);
-      cut.paged.runs.push_back({place, paged_->address_of(run.address), bytes});
-    });
+    cut.paged.streams.push_back(number);
+  });
+  paged_->for_each_free([&](const FreeRun& run) {
+    const auto bytes = static_cast<std::size_t>(run.sectors * kSectorBytes);
+    cut.paged.runs.push_back({run.stream, paged_->address_of(run.address), bytes});
   });
   paged_ranges(cut.paged.ranges);
 }
@@ -166,13 +165,18 @@ void HeapReports::paged_ranges(std::vector<PagedRange>& ranges) const {
     if (paged_->base_of(arena) != 0) ranges.push_back({paged_->base_of(arena), paged_->driver.arena_bytes()});
 }
 
+std::vector<FreeRun> HeapReports::free_runs_by_stream() const {
+  std::vector<FreeRun> runs;
+  if (paged_ != nullptr) paged_->for_each_free([&runs](const FreeRun& run) { runs.push_back(run); });
+  std::sort(runs.begin(), runs.end(), [](const FreeRun& a, const FreeRun& b) { return a.stream < b.stream; });
+  return runs;
+}
+
 void HeapReports::add_paged_segments(std::vector<SegmentInfo>& all, const Segment& of_stream,
-                                     std::vector<BlockInfo> blocks) const {
-  paged_->for_each_free([&](const FreeRun& run) {
-    if (run.stream == of_stream.paged_stream)
-      blocks.push_back(
-          free_block(paged_->address_of(run.address), static_cast<std::size_t>(run.sectors * kSectorBytes)));
-  });
+                                     std::vector<BlockInfo> blocks, std::span<const FreeRun> by_stream) const {
+  const auto free = std::ranges::equal_range(by_stream, of_stream.paged_stream, {}, &FreeRun::stream);
+  for (const FreeRun& run : free)
+    blocks.push_back(free_block(paged_->address_of(run.address), static_cast<std::size_t>(run.sectors * kSectorBytes)));
   std::vector<PagedRange> ranges;
   paged_ranges(ranges);
   SegmentInfo alike;
@@ -185,7 +189,7 @@ void HeapReports::add_paged_segments(std::vector<SegmentInfo>& all, const Segmen
 PagedCut::Size HeapReports::size_of_paged_cut() const {
   PagedCut::Size size;
   if (paged_ == nullptr) return size;
-  paged_->for_each_stream([&size](StreamNumber, const PagedMemory::Stream&) { ++size.segments; });
+  paged_->for_each_stream([&size](StreamNumber, const PagedMemory::Stream&) { ++size.streams; });
   paged_->for_each_free([&size](const FreeRun&) { ++size.runs; });
   size.ranges = static_cast<std::size_t>(paged_->known_arenas());
   return size;

@@ -36,19 +36,20 @@ struct StreamAccess {
   // The identity, without a driver call where the Stream knows it. Throws DriverError.
   static StreamIdentity identity(const Stream& stream) {
     StreamIdentity identity;
-    identify(stream, &identity);
-    return identity;
+    return identify_if_known(stream, &identity) ? identity : identity_by_driver(stream);
   }
-  // The same, where it is wanted: what is made of single numbers and then copied as a whole stalls the processor.
-  static void identify(const Stream& stream, StreamIdentity* identity) {
+  // The same, where it is wanted: what is made of single numbers and then copied as a whole stalls the processor. False
+  // for the calling thread's own default stream, which the driver has to be asked for.
+  static bool identify_if_known(const Stream& stream, StreamIdentity* identity) {
     if (is_legacy(stream.handle_)) {
       *identity = {};
     } else if (stream.id_ != 0) [[likely]] {
       identity->handle = stream.handle_;
       identity->id = stream.id_;
     } else {
-      *identity = identity_by_driver(stream);
+      return false;
     }
+    return true;
   }
   // The device the stream belongs to, or the calling thread's current one for default streams.
   static int device(const Stream& stream) { return stream.device_ >= 0 ? stream.device_ : current_device_index(); }

@@ -84,8 +84,8 @@ CISTERN_EXPORT void register_stream(const Stream& stream);
 
 // Tells that `stream` is about to be destroyed by its owner: what it has cached serves other
 // streams from then on, ordered behind the work that is queued on it now. Without this such memory
-// goes back with the next full flush. Streams of Stream::create tell by themselves. Nothing may be
-// allocated for the stream, or queued on it, afterwards.
+// goes back with the next full flush. Streams of Stream::create tell by themselves, and a thread of its own default
+// stream when it ends. Nothing may be allocated for the stream, or queued on it, afterwards.
 CISTERN_EXPORT void release_stream(const Stream& stream);
 
 // Waits for pending frees, then gives every wholly free segment of every device back to
