@@ -19,7 +19,7 @@ class WakeCounts {
  public:
   // So many stay awake although they do nothing, and no more may be where those in turn are too many.
   static constexpr std::size_t kFew = 8;
-  // Requests with the heap's lock, for each that is awake, after which it is looked.
+  // Requests with the heap's lock, for each that is awake, and as if one were where none is, after which it is looked.
   static constexpr std::size_t kRequestsEach = 32;
 
   // A stream asked with the heap's lock, while so many were awake. True: it is to be looked.

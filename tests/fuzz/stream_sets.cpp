@@ -109,9 +109,11 @@ class WakeProgram {
   }
 
  private:
-  // Many of a round: each that is awake had time for a turn; and where only a few may be, each that could be.
+  // Many of a round: each that is awake had time for a turn, as if one were where none is; and where only a few may be,
+  // each that could be.
   [[nodiscard]] bool is_round_over() const {
-    return requests_ > WakeCounts::kRequestsEach * (most_ == WakeCounts::kFew ? AwakeStreams::kMost : awake_);
+    const std::size_t each = most_ == WakeCounts::kFew ? AwakeStreams::kMost : std::max<std::size_t>(awake_, 1);
+    return requests_ > WakeCounts::kRequestsEach * each;
   }
   void request(std::uint64_t count) {
     for (; count != 0; --count) {
