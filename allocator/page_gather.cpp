@@ -64,11 +64,14 @@ std::int64_t PagePlacement::pages_before_gathering(const PageRequest& request) c
   return std::min(std::max(table_.page().whole(peak + peak / kShareOverPeak), settling_pages_), page_limit_);
 }
 
-// Small requests create some pages at once: a set-access for each would cost more than they are.
+// Small requests create some pages at once: a set-access for each would cost more than they are. In proportion to what
+// was live: of memory that nobody can have, as that of streams which were destroyed without a word, there may be more
+// than of any other.
 std::int64_t PagePlacement::with_growth(const PageRequest& request, std::int64_t pages) const {
   const std::int64_t all = table_.pages();
   if (!request.may_create_ahead || request.sectors >= table_.page().sectors(8)) return pages;
-  const std::int64_t share = std::max(all / 512, std::min<std::int64_t>(4, all / 64));
+  const std::int64_t used = std::min(all, table_.page().whole(table_.page().up(peak_live_)));
+  const std::int64_t share = std::max(used / 512, std::min<std::int64_t>(4, used / 64));
   return std::max(pages, std::min({share, page_limit_ - all, std::int64_t{64}}));
 }
 

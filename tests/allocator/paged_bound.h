@@ -22,7 +22,8 @@ class PagedBound {
   [[nodiscard]] std::int64_t most(std::int64_t pages) const {
     constexpr std::int64_t kRoundedUp = 3;
     const std::int64_t within_peak = page_.whole(peak_live_ + peak_live_ / 500);
-    const std::int64_t ahead = std::min<std::int64_t>(64, std::max(pages / 512, std::min<std::int64_t>(4, pages / 64)));
+    const std::int64_t used = std::min(pages, page_.whole(page_.up(peak_live_)));
+    const std::int64_t ahead = std::min<std::int64_t>(64, std::max(used / 512, std::min<std::int64_t>(4, used / 64)));
     return std::max(within_peak, most_in_use_) + ahead + kRoundedUp;
   }
 
