@@ -155,7 +155,11 @@ class DeviceAllocator : public StreamHits {
   // pool_leftovers.cpp: what pools without a use leave.
   [[nodiscard]] Block* take_from_overflow(const Request& request);
   void release_leftovers(Lock& lock) noexcept;
-  void move_leftovers(Lock& lock);
+  void release_leftovers_of(PoolId id, Lock& lock) noexcept;
+  template <class Pools>
+  void release_leftovers_of(Lock& lock, Pools&& pools) noexcept;
+  void move_leftovers(PrivatePool& pool, SegmentList& chosen);
+  void release_segments_and_ranges(SegmentList chosen, Lock& lock);
   void move_segment(Segment* segment, StreamHeap& to) noexcept;
 
   // pool_checkpoint.cpp

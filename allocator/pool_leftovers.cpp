@@ -40,21 +40,48 @@ Block* DeviceAllocator::take_from_overflow(const Request& request) {
 // goes with the next full flush.
 void DeviceAllocator::release_leftovers(Lock& lock) noexcept {
   leftovers_ = capture_under_way();
-  try {
-    if (!leftovers_) move_leftovers(lock);
-  } catch (...) {
-    if (!lock.owns_lock()) lock.lock();
-  }
+  if (!leftovers_)
+    release_leftovers_of(lock, [this](auto&& visit) {
+      private_pools_.for_each([&](PrivatePool& pool) {
+        if (pool.is_freeable() && pool.settings.ends_by_itself) visit(pool);
+      });
+    });
   private_pools_.drop_unreferenced(retired_);
 }
 
-void DeviceAllocator::move_leftovers(Lock& lock) {
-  SegmentList chosen;
-  for (Segment* segment = segments_; segment != nullptr; segment = segment->next) {
-    PrivatePool* home = segment->owner->home;
-    if (home == nullptr || !home->is_freeable() || !home->settings.ends_by_itself || !is_wholly_free(*segment))
-      continue;
-    PrivatePool* heir = heir_of(*home);
+// The same of one that has just lost its last use, without a look at the others.
+void DeviceAllocator::release_leftovers_of(PoolId id, Lock& lock) noexcept {
+  leftovers_ = leftovers_ || capture_under_way();
+  if (!leftovers_)
+    release_leftovers_of(lock, [&](auto&& visit) {
+      if (PrivatePool* pool = private_pools_.find(id)) visit(*pool);
+    });
+  // The lock was given up, and the pool may have ended.
+  if (PrivatePool* pool = private_pools_.find(id)) private_pools_.drop_if_unreferenced(*pool, retired_);
+}
+
+template <class Pools>
+void DeviceAllocator::release_leftovers_of(Lock& lock, Pools&& pools) noexcept {
+  try {
+    SegmentList chosen;
+    pools([&](PrivatePool& pool) { move_leftovers(pool, chosen); });
+    release_segments_and_ranges(std::move(chosen), lock);
+  } catch (...) {
+    if (!lock.owns_lock()) lock.lock();
+  }
+}
+
+// To its heir; without one they are chosen.
+void DeviceAllocator::move_leftovers(PrivatePool& pool, SegmentList& chosen) {
+  SegmentList leftovers;
+  pool.streams.for_each([&](StreamHeap& heap) {
+    for (const BlockPool& half : heap.pools)
+      half.for_each([&](const Block* block) {
+        if (is_wholly_free(*block->segment)) leftovers.push_back(block->segment);
+      });
+  });
+  PrivatePool* const heir = heir_of(pool);
+  while (Segment* segment = leftovers.pop_front()) {
     if (heir == nullptr) {
       chosen.push_back(segment);
       continue;
@@ -68,11 +95,11 @@ void DeviceAllocator::move_leftovers(Lock& lock) {
     }
     segment->pool->insert(segment->first);
   }
-  private_pools_.for_each([&](PrivatePool& pool) {
-    PrivatePool* heir = heir_of(pool);
-    if (pool.is_freeable() && pool.settings.ends_by_itself && heir != nullptr)
-      move_leftover_ranges([&](const AddressRange& range) { return range.owner->home == &pool; }, *heir);
-  });
+  if (heir != nullptr)
+    move_leftover_ranges([&](const AddressRange& range) { return range.owner->home == &pool; }, *heir);
+}
+
+void DeviceAllocator::release_segments_and_ranges(SegmentList chosen, Lock& lock) {
   static_cast<void>(release_segments(std::move(chosen), lock));
   static_cast<void>(release_ranges(
       [](const AddressRange& range) {

@@ -34,7 +34,7 @@ void DeviceAllocator::begin_allocate_to_pool(PoolId id, const RecordingFilter& f
   try {
     routing_.add({pool, filter, thread_number(), 0});
   } catch (...) {
-    if (is_new) private_pools_.drop_unreferenced(retired_);
+    if (is_new) private_pools_.drop_if_unreferenced(*pool, retired_);
     throw;
   }
   ++pool->uses;
@@ -46,13 +46,14 @@ void DeviceAllocator::end_allocate_to_pool(PoolId id) {
   if (!routing_.remove(id))
     throw InvalidArgument(fmt::format("pool {} on device {}: it is not recorded to", to_string(id), device_));
   if (leftovers_) release_leftovers(section.lock);
-  private_pools_.drop_unreferenced(retired_);
+  if (PrivatePool* pool = private_pools_.find(id)) private_pools_.drop_if_unreferenced(*pool, retired_);
 }
 
 void DeviceAllocator::release_pool(PoolId id) {
   Section section(*this);
-  --used_pool(id).uses;
-  private_pools_.drop_unreferenced(retired_);
+  PrivatePool& pool = used_pool(id);
+  --pool.uses;
+  private_pools_.drop_if_unreferenced(pool, retired_);
 }
 
 std::size_t HeapReports::pool_use_count(PoolId id) const {
@@ -79,7 +80,7 @@ void DeviceAllocator::end_pool(PoolId id) noexcept {
   Section section(*this);
   PrivatePool* pool = private_pools_.find(id);
   if (pool == nullptr || pool->is_freeable()) return;
-  if (--pool->uses == 0) release_leftovers(section.lock);
+  if (--pool->uses == 0) release_leftovers_of(id, section.lock);
 }
 
 std::uint64_t DeviceAllocator::enter_pool(PoolId id) {

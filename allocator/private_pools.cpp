@@ -41,20 +41,34 @@ PrivatePool& PrivatePools::add(PoolId id) {
   return *pools_.emplace(id, std::make_unique<PrivatePool>(id, arena_)).first->second;
 }
 
+PrivatePools::Pools::iterator PrivatePools::drop(Pools::iterator place, Retired& retired) noexcept {
+  PrivatePool& pool = *place->second;
+  if (pool.parent != nullptr) --pool.parent->dependents;
+  retired.owners.splice_after(retired.owners.before_begin(), pool.owner);
+  pool.streams.drop_unreferenced();
+  return pools_.erase(place);
+}
+
+void PrivatePools::drop_if_unreferenced(PrivatePool& pool, Retired& retired) noexcept {
+  PrivatePool* one = &pool;
+  while (one != nullptr && !one->is_referenced()) {
+    PrivatePool* const above = one->parent;
+    drop(pools_.find(one->id), retired);
+    one = above;
+  }
+  if (one != nullptr) one->streams.drop_unreferenced();
+}
+
 void PrivatePools::drop_unreferenced(Retired& retired) noexcept {
   // The end of one pool may have been the last that referred to its parent.
   for (bool dropped = true; dropped;) {
     dropped = false;
     for (auto place = pools_.begin(); place != pools_.end();) {
-      PrivatePool& pool = *place->second;
-      if (pool.is_referenced()) {
+      if (place->second->is_referenced()) {
         ++place;
         continue;
       }
-      if (pool.parent != nullptr) --pool.parent->dependents;
-      retired.owners.splice_after(retired.owners.before_begin(), pool.owner);
-      pool.streams.drop_unreferenced();
-      place = pools_.erase(place);
+      place = drop(place, retired);
       dropped = true;
     }
   }

@@ -74,6 +74,8 @@ class PrivatePools {
   // Ends the pools that nothing refers to, and streams' parts of pools that are empty. What
   // their owners kept is put into `retired`, to be let go without the lock.
   void drop_unreferenced(Retired& retired) noexcept;
+  // The same of one pool alone, and of those above it.
+  void drop_if_unreferenced(PrivatePool& pool, Retired& retired) noexcept;
 
   template <class Visit>
   void for_each(Visit&& visit) const {
@@ -81,8 +83,12 @@ class PrivatePools {
   }
 
  private:
+  using Pools = std::map<PoolId, std::unique_ptr<PrivatePool>>;
+  // Returns the place behind it. Requires: nothing refers to it.
+  Pools::iterator drop(Pools::iterator place, Retired& retired) noexcept;
+
   StreamHeapArena& arena_;
-  std::map<PoolId, std::unique_ptr<PrivatePool>> pools_;
+  Pools pools_;
 };
 
 // Throws InvalidArgument unless the id names a private pool.

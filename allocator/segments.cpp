@@ -136,8 +136,11 @@ std::size_t DeviceAllocator::release_segments(SegmentList segments, Lock& lock) 
   --reclaims_in_flight_;
   std::size_t released = 0;
   while (Segment* segment = gone.pop_front()) {
+    PrivatePool* const home = segment->owner->home;
     released += segment->bytes;
     remove_segment(segment);
+    // A pool may have waited for its last segment only.
+    if (home != nullptr) private_pools_.drop_if_unreferenced(*home, retired_);
   }
   while (Segment* segment = kept.pop_front()) {
     segment->releasing = segment->going_back = false;
@@ -146,8 +149,6 @@ std::size_t DeviceAllocator::release_segments(SegmentList segments, Lock& lock) 
     segment->pool->insert(segment->first);
   }
   reclaimed_.notify_all();
-  // A pool may have waited for its last segment only.
-  if (!private_pools_.empty()) private_pools_.drop_unreferenced(retired_);
   if (first_refused != 0)
     throw_driver_error(api_, refusal, failed_call,
                        fmt::format("the segment at {:#x} on device {}", first_refused, device_));
