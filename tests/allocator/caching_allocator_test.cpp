@@ -103,6 +103,23 @@ TEST_F(CachingAllocatorTest, ARegisteredStreamsUseIsGuardedWithoutAskingWhoseItI
   EXPECT_EQ(asked_for_a_turn(), 2U) << "where it is named, and before its event is recorded";
 }
 
+// Although that one is registered.
+TEST_F(CachingAllocatorTest, AUseOfAStreamThatIsGoneIsNotGuardedByOneThatHasItsHandle) {
+  const StreamHandle user = driver_.create_stream();
+  allocator_.register_stream(user);
+  void* const used = allocator_.allocate(kMega);
+  allocator_.record_stream(used, user);
+  bool is_done = false;
+  driver_.launch(user, {}, {{used, kMega}}, 10ms, [&] { is_done = true; });
+  allocator_.release_stream(user);
+  driver_.destroy_stream(user);
+  StreamHandle reborn = nullptr;
+  for (int i = 0; i < 8 && reborn != user; ++i) allocator_.register_stream(reborn = driver_.create_stream());
+  ASSERT_EQ(reborn, user);
+  allocator_.deallocate(used);
+  EXPECT_TRUE(is_done) << "only the device tells when the work of a stream that is gone is over";
+}
+
 // What its owner was to say before it was destroyed.
 TEST_F(CachingAllocatorTest, AReleasedStreamsHandleIsAskedForAgain) {
   StreamHandle stream = driver_.create_stream();

@@ -121,6 +121,29 @@ TEST_F(HostHeapTest, WorkQueuedAfterTheFreeIsNotWaitedFor) {
   EXPECT_EQ(allocator_.allocate_host(kMega), block);
 }
 
+// A driver may want the stream's and the event's context to be current; mostly none need be.
+TEST_F(HostHeapTest, ADriverThatWantsAContextGetsIt) {
+  const auto turn = [&] {
+    void* const block = allocator_.allocate_host(kMega);
+    allocator_.record_host_stream(block, copies_);
+    allocator_.deallocate_host(block);
+    driver_.run_until_idle();
+    return block;
+  };
+  void* const block = turn();
+  EXPECT_EQ(turn(), block);
+  for (const char* const entry : {"cuEventQuery", "cuStreamIsCapturing", "cuEventRecord"}) {
+    const std::uint64_t calls = driver_calls("cuCtxGetCurrent");
+    driver_.fail_call(entry, 1, CUDA_ERROR_INVALID_CONTEXT);
+    EXPECT_EQ(turn(), block) << entry;
+    EXPECT_GT(driver_calls("cuCtxGetCurrent"), calls) << entry;
+  }
+  EXPECT_EQ(turn(), block);  // takes an event again
+  const std::uint64_t calls = driver_calls("cuCtxGetCurrent");
+  EXPECT_EQ(turn(), block);
+  EXPECT_EQ(driver_calls("cuCtxGetCurrent"), calls);
+}
+
 TEST_F(HostHeapTest, EventsAreUsedAgain) {
   for (int i = 0; i < 20; ++i) {
     void* const block = allocator_.allocate_host(kMega);

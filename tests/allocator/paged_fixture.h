@@ -10,6 +10,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <vector>
 
 #include "tests/byte_units.h"
@@ -31,13 +32,15 @@ class Paged : public ::testing::Test {
     for (void* block : blocks) give(block);
   }
   [[nodiscard]] std::int64_t reserved() const { return allocator.memory_stats().reserved_bytes.all.current; }
-  // The heap is sound, a snapshot shows every reserved byte once, and no work raced.
+  // The heap is sound, a snapshot shows every reserved byte once, as its stream's, and no work raced.
   void judge() {
     allocator.check();
     std::int64_t shown = 0;
+    std::map<std::int64_t, std::int64_t> by_stream;  // less what the figures say
     const Snapshot snapshot = allocator.snapshot();
     for (const SegmentInfo& segment : snapshot.segments) {
       shown += segment.total_size;
+      by_stream[segment.stream] += segment.total_size;
       std::int64_t tiled = 0;
       for (const BlockInfo& block : segment.blocks) {
         EXPECT_EQ(block.address, segment.address + static_cast<std::uint64_t>(tiled));
@@ -46,6 +49,8 @@ class Paged : public ::testing::Test {
       EXPECT_EQ(tiled, segment.total_size);
     }
     EXPECT_EQ(shown, reserved());
+    for (const StreamStats& stream : allocator.stream_stats()) by_stream[stream.stream] -= stream.reserved_bytes;
+    for (const auto& [stream, difference] : by_stream) EXPECT_EQ(difference, 0) << "stream " << stream;
     EXPECT_EQ(driver.used_bytes(), static_cast<std::size_t>(reserved()));
     for (const RaceReport& report : driver.race_reports()) ADD_FAILURE() << report.to_string();
   }
