@@ -123,6 +123,7 @@ TEST_F(HostHeapTest, WorkQueuedAfterTheFreeIsNotWaitedFor) {
 
 // A driver may want the stream's and the event's context to be current; mostly none need be.
 TEST_F(HostHeapTest, ADriverThatWantsAContextGetsIt) {
+  allocator_.register_stream(copies_);
   const auto turn = [&] {
     void* const block = allocator_.allocate_host(kMega);
     allocator_.record_host_stream(block, copies_);
