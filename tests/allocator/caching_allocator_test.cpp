@@ -8,6 +8,7 @@
 
 #include <cstring>
 #include <limits>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
@@ -109,15 +110,15 @@ TEST_F(CachingAllocatorTest, AUseOfAStreamThatIsGoneIsNotGuardedByOneThatHasItsH
   allocator_.register_stream(user);
   void* const used = allocator_.allocate(kMega);
   allocator_.record_stream(used, user);
-  bool is_done = false;
-  driver_.launch(user, {}, {{used, kMega}}, 10ms, [&] { is_done = true; });
+  const auto is_done = std::make_shared<bool>();
+  driver_.launch(user, {}, {{used, kMega}}, 10ms, [is_done] { *is_done = true; });
   allocator_.release_stream(user);
   driver_.destroy_stream(user);
   StreamHandle reborn = nullptr;
   for (int i = 0; i < 8 && reborn != user; ++i) allocator_.register_stream(reborn = driver_.create_stream());
   ASSERT_EQ(reborn, user);
   allocator_.deallocate(used);
-  EXPECT_TRUE(is_done) << "only the device tells when the work of a stream that is gone is over";
+  EXPECT_TRUE(*is_done) << "only the device tells when the work of a stream that is gone is over";
 }
 
 // What its owner was to say before it was destroyed.

@@ -47,6 +47,15 @@ TEST_F(Paged, AStreamThatIsGoneKeepsItsMemory) {
   EXPECT_EQ(driver.used_bytes(), 0U);
 }
 
+// Nor do many take more than they had in use: pages are created ahead in proportion to what is used, not to what
+// nobody can have.
+TEST_F(Paged, StreamsThatAreGoneKeepNoMoreThanTheyUsed) {
+  for (int i = 0; i < 200; ++i) end_a_stream_at_work(100 * kKibi, false);
+  EXPECT_LE(reserved(), mebibytes(3) * 200) << "handles of 2 MiB, and some of more for fewer calls";
+  driver.run_until_idle();
+  judge();
+}
+
 // A stream that is over leaves its memory to others, behind its last work.
 TEST_F(Paged, AStreamThatIsOverLeavesItsMemory) {
   const StreamHandle side = driver.create_stream();

@@ -268,6 +268,32 @@ TEST_F(PrivatePoolsTest, WhatPoolsHaveReservedIsResetWithTheDevicesFigures) {
   EXPECT_EQ(reserved(), (Stat{12 * kMega, 12 * kMega, 0, 0}));
 }
 
+TEST_F(PrivatePoolsTest, APoolWhoseLastSegmentATrimTakesIsGone) {
+  begin_capture(kGraph, 1);
+  void* const block = allocator_.allocate(30 * kMega, stream_);
+  end_capture(kGraph);
+  allocator_.deallocate(block);
+  allocator_.release_pool(0, kGraph);
+  EXPECT_EQ(allocator_.reserved_bytes_by_private_pools().size(), 1U);
+  EXPECT_EQ(allocator_.trim(0), 30 * kMega);
+  EXPECT_TRUE(allocator_.reserved_bytes_by_private_pools().empty());
+}
+
+// Where the driver took the segment back late, and both pools had ended before.
+TEST_F(PrivatePoolsTest, WithAPoolGoesTheOneAboveThatWaitedForIt) {
+  void* block = nullptr;
+  {
+    const MemPool above(allocator_);
+    const MemPool below(allocator_, {.parent = &above});
+    block = below.allocate(30 * kMega, stream_);
+  }
+  driver_.fail_call("cuMemFree", 1, CUDA_ERROR_INVALID_VALUE);
+  allocator_.deallocate(block);
+  EXPECT_EQ(allocator_.reserved_bytes_by_private_pools().size(), 2U);
+  EXPECT_EQ(allocator_.trim(0), 30 * kMega);
+  EXPECT_TRUE(allocator_.reserved_bytes_by_private_pools().empty());
+}
+
 TEST_F(PrivatePoolsUnder24Test, NoFiguresAreKeptByPool) {
   begin_capture(kGraph, 1);
   static_cast<void>(allocator_.allocate(1000, stream_));
