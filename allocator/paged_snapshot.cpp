@@ -174,9 +174,11 @@ std::vector<FreeRun> HeapReports::free_runs_by_stream() const {
 
 void HeapReports::add_paged_segments(std::vector<SegmentInfo>& all, const Segment& of_stream,
                                      std::vector<BlockInfo> blocks, std::span<const FreeRun> by_stream) const {
-  const auto free = std::ranges::equal_range(by_stream, of_stream.paged_stream, {}, &FreeRun::stream);
-  for (const FreeRun& run : free)
-    blocks.push_back(free_block(paged_->address_of(run.address), static_cast<std::size_t>(run.sectors * kSectorBytes)));
+  auto run = std::lower_bound(by_stream.begin(), by_stream.end(), of_stream.paged_stream,
+                              [](const FreeRun& one, StreamNumber stream) { return one.stream < stream; });
+  for (; run != by_stream.end() && run->stream == of_stream.paged_stream; ++run)
+    blocks.push_back(
+        free_block(paged_->address_of(run->address), static_cast<std::size_t>(run->sectors * kSectorBytes)));
   std::vector<PagedRange> ranges;
   paged_ranges(ranges);
   SegmentInfo alike;
