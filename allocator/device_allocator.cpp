@@ -121,7 +121,11 @@ inline DeviceAllocator::Request DeviceAllocator::make_request(std::size_t bytes)
 // which has changed nothing yet.
 void DeviceAllocator::complete_pending(Lock& lock) {
   if (unrecorded_frees_ != nullptr) retry_unrecorded_frees(lock);
-  if (pending_.empty() || capture_under_way()) return;
+  if (capture_under_way()) return;
+  if (pending_.empty()) {
+    if (leftovers_) release_leftovers(lock);
+    return;
+  }
   CUresult result = std::exchange(failed_query_, CUDA_SUCCESS);
   const auto poll = [&] { return pending_.poll([&](Block* block) { complete_free(block, lock); }); };
   // An event has a context of its own: none need be current, unless the driver says so.
@@ -181,8 +185,10 @@ bool DeviceAllocator::free(std::uint64_t address, const StreamUse* last_use) noe
 // A block that no other stream used is free at once: no event, and no room below the peaks is asked for.
 void DeviceAllocator::free_unawaited(Block* block, Lock& lock) noexcept {
   recorder_.trace_freed([&] { return point_of(*block, lock); });
+  const bool is_private = block->segment->owner->home != nullptr;
   free_any_at_once(block);
-  if (leftovers_) release_leftovers(lock);
+  // Not by who frees ordinary blocks: to give memory back may wait for the device.
+  if (is_private && leftovers_) release_leftovers(lock);
 }
 
 // The rest of a free of a private pool's block, or one in an expandable segment or paged memory, that other streams

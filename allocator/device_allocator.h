@@ -69,6 +69,7 @@ class DeviceAllocator : public StreamHits {
   // Adds a stream to the users of the live block at exactly `address`, which takes `use`; false, with `use` as it
   // was, if there is none.
   bool record_use(std::uint64_t address, StreamUse& use);
+  using StreamHits::free_of_another;
   using StreamHits::record_use_by_stream;
   // containing_block.cpp: the same for the live block that the byte at `address` belongs to. O(1) at its start, else
   // O(segments and blocks of one); O(blocks) in paged memory.

@@ -100,8 +100,12 @@ bool DeviceHeaps::note_last_use(std::uint64_t address, const StreamUse& use) noe
 
 bool DeviceHeaps::try_deallocate(void* pointer, const StreamUse* last_use) noexcept {
   const auto address = reinterpret_cast<std::uintptr_t>(pointer);
-  // Both with no more than the lock of the block's stream.
-  if (last_use != nullptr && note_last_use(address, *last_use)) return deallocate_anywhere(address);
+  // Both with no more than the lock of the block's stream. The event is recorded in this call, and not by the thread
+  // that allocates there, as where nothing is named: the stream may be this thread's own, or be over after this.
+  if (last_use != nullptr && note_last_use(address, *last_use)) {
+    const bool is_freed = find_owner(address, [&](DeviceAllocator& heap) { return heap.free_of_another(address); });
+    return is_freed || deallocate_anywhere(address);
+  }
   if (find_owner(address, [&](DeviceAllocator& heap) { return heap.free(address, last_use); })) return true;
   contexts_.api().note_free(address, 0, nullptr);
   return false;

@@ -186,9 +186,10 @@ void HostHeap::wait_for_all(Lock& lock) {
 // The question disturbs no capture.
 bool HostHeap::is_captured(const StreamUse& use) const {
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  // Whose handle it is the driver may say in the stream's context alone.
   const auto ask = [&] {
     return names_its_stream(contexts_, use) ? api_.stream_is_capturing(use.stream.handle, &status)
-                                            : CUDA_ERROR_INVALID_HANDLE;
+                                            : CUDA_ERROR_INVALID_CONTEXT;
   };
   CUresult result = names_its_context(use.stream) ? ask() : CUDA_ERROR_INVALID_CONTEXT;
   if (result == CUDA_ERROR_INVALID_CONTEXT) {

@@ -17,7 +17,6 @@ struct OwnStream {
   std::shared_ptr<HeapsLink> link;
   int device = 0;
   StreamIdentity stream;
-  ::pid_t process = 0;  // a forked child ends nothing of its parent's
 };
 using Kept = std::vector<OwnStream>;
 
@@ -35,9 +34,9 @@ struct EndsWithThread {
   ~EndsWithThread() {
     has_ended = true;
     const std::unique_ptr<Kept> all(std::exchange(kept, nullptr));
+    // The process's first thread; in a forked child the only one that has what its parent kept.
     if (all == nullptr || ::getpid() == ::gettid()) return;
-    for (const OwnStream& own : *all)
-      if (own.process == ::getpid()) end(own);
+    for (const OwnStream& own : *all) end(own);
   }
 };
 thread_local EndsWithThread ends_with_thread;
@@ -57,7 +56,7 @@ void OwnStreams::keep(const std::shared_ptr<HeapsLink>& link, int device, const 
   try {
     if (kept == nullptr) kept = new Kept;
     std::erase_if(*kept, [](const OwnStream& own) { return own.link->heaps.load() == nullptr; });
-    kept->push_back({link, device, stream, ::getpid()});
+    kept->push_back({link, device, stream});
   } catch (const std::bad_alloc&) {
   }
 }

@@ -29,7 +29,8 @@ struct HeapsLink {
 struct OwnStreams {
   // What the thread's stream on a device is; null: not kept. O(devices that the thread used it on).
   [[nodiscard]] static const StreamIdentity* find(const HeapsLink& link, int device) noexcept;
-  // Until the thread ends. Nothing where that is under way, or without host memory: it is asked for again then.
+  // Until the thread ends. Nothing where that is under way, or without host memory: it is asked for again then. (The C
+  // library takes some, once a thread, to note that something is to be done at its end, and may not go on without.)
   static void keep(const std::shared_ptr<HeapsLink>& link, int device, const StreamIdentity& stream) noexcept;
 };
 

@@ -49,13 +49,13 @@ void DeviceAllocator::release_leftovers(Lock& lock) noexcept {
   private_pools_.drop_unreferenced(retired_);
 }
 
-// The same of one that has just lost its last use, without a look at the others.
+// The same of one that has just lost its last use; of the others' too, if some wait. Without those, and without
+// expandable segments, no other pool is looked at.
 void DeviceAllocator::release_leftovers_of(PoolId id, Lock& lock) noexcept {
-  leftovers_ = leftovers_ || capture_under_way();
-  if (!leftovers_)
-    release_leftovers_of(lock, [&](auto&& visit) {
-      if (PrivatePool* pool = private_pools_.find(id)) visit(*pool);
-    });
+  if (leftovers_ || capture_under_way()) return release_leftovers(lock);
+  release_leftovers_of(lock, [&](auto&& visit) {
+    if (PrivatePool* pool = private_pools_.find(id)) visit(*pool);
+  });
   // The lock was given up, and the pool may have ended.
   if (PrivatePool* pool = private_pools_.find(id)) private_pools_.drop_if_unreferenced(*pool, retired_);
 }

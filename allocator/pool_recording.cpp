@@ -1,6 +1,7 @@
 // What begins and ends a private pool of the heap, and what is recorded to it.
 
 #include "allocator/device_allocator.h"
+#include "allocator/driver_scope.h"
 #include "allocator/guard_events.h"
 #include "runtime/driver_error.h"
 
@@ -45,7 +46,10 @@ void DeviceAllocator::end_allocate_to_pool(PoolId id) {
   Section section(*this);
   if (!routing_.remove(id))
     throw InvalidArgument(fmt::format("pool {} on device {}: it is not recorded to", to_string(id), device_));
-  if (leftovers_) release_leftovers(section.lock);
+  if (leftovers_) {
+    const RelaxedScope relaxed(api_, true);  // the capture may end after this
+    release_leftovers(section.lock);
+  }
   if (PrivatePool* pool = private_pools_.find(id)) private_pools_.drop_if_unreferenced(*pool, retired_);
 }
 

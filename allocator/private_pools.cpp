@@ -25,12 +25,7 @@ void require_private(PoolId id) {
         fmt::format("pool {}: expected a pair of which one is 0 and the other is not", to_string(id)));
 }
 
-bool PrivatePool::is_referenced() const {
-  if (uses != 0 || dependents != 0) return true;
-  bool referenced = false;
-  streams.for_each([&](const StreamHeap& heap) { referenced = referenced || heap.references != 0; });
-  return referenced;
-}
+bool PrivatePool::is_referenced() const { return uses != 0 || dependents != 0 || streams.is_referenced(); }
 
 PrivatePool* PrivatePools::find(PoolId id) const {
   const auto place = pools_.find(id);

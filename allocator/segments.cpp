@@ -139,8 +139,9 @@ std::size_t DeviceAllocator::release_segments(SegmentList segments, Lock& lock) 
     PrivatePool* const home = segment->owner->home;
     released += segment->bytes;
     remove_segment(segment);
-    // A pool may have waited for its last segment only.
-    if (home != nullptr) private_pools_.drop_if_unreferenced(*home, retired_);
+    // A pool may have waited for its last segment only: looked at behind the last of several in a row.
+    const bool is_more = !gone.empty() && gone.first()->owner->home == home;
+    if (home != nullptr && !is_more) private_pools_.drop_if_unreferenced(*home, retired_);
   }
   while (Segment* segment = kept.pop_front()) {
     segment->releasing = segment->going_back = false;

@@ -119,6 +119,12 @@ bool StreamHits::free_with_room(StreamHeap& heap, std::uint64_t address) noexcep
   return guest.is_live ? free_of_guest(*guest.of, address) : free_where_guest_was(*guest.of, of_page, address);
 }
 
+bool StreamHits::free_of_another(std::uint64_t address) noexcept {
+  StreamHeap* const heap = stream_heaps_.find_by_address(address);
+  if (heap == nullptr || heap->allocates.load(std::memory_order_relaxed) == ThreadMark::of_this_thread()) return false;
+  return free_by_stream(*heap, address, false) || free_by_heap(address);
+}
+
 bool StreamHits::free_of_guest(StreamHeap& heap, std::uint64_t address) noexcept {
   return free_next(heap, address) || free_by_stream(heap, address) || free_by_heap(address);
 }

@@ -64,6 +64,9 @@ class StreamHits : public PairHits {
 
   // False: not without the heap's lock. Throws std::bad_alloc, unchanged.
   [[nodiscard]] bool record_use_by_stream(std::uint64_t address, StreamUse& use);
+  // A free by a thread that does not allocate from the block's stream, all of which it does itself. False: it does, or
+  // no block begins there.
+  [[nodiscard]] bool free_of_another(std::uint64_t address) noexcept;
   // Whether the stream shares its ledger from now on: by a request that took the heap's lock. O(streams awake); where
   // many come together, times these.
   void consider_sharing(StreamHeap& heap) noexcept;

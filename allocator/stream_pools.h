@@ -27,6 +27,12 @@ class StreamPools {
   [[nodiscard]] StreamHeap& of(const StreamIdentity& stream) {
     return last_ != nullptr && last_->stream.id == stream.id ? *last_ : look_up(stream);
   }
+  // Whether any stream has references. O(streams) where none has.
+  [[nodiscard]] bool is_referenced() const {
+    const auto has_references = [](const StreamHeap* heap) { return heap->references != 0; };
+    return std::any_of(pools_.begin(), pools_.end(), has_references) ||
+           std::any_of(ended_.begin(), ended_.end(), has_references);
+  }
   // Forgets streams without references: their ids never come again.
   void drop_unreferenced() noexcept;
   // Those that are over alone. O(streams that are over).

@@ -46,8 +46,10 @@ struct StreamAccess {
     } else if (stream.id_ != 0) [[likely]] {
       identity->handle = stream.handle_;
       identity->id = stream.id_;
-    } else {
+    } else if (stream.handle_ == per_thread_handle()) {
       return false;
+    } else {
+      *identity = identity_by_driver(stream);
     }
     return true;
   }

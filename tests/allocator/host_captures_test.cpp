@@ -65,6 +65,20 @@ TEST_F(HostHeapTest, ABlockThatAGraphUsesIsKeptUntilTheGraphsEnd) {
   EXPECT_EQ(allocator_.allocate_host(kMega), block);
 }
 
+// Although the driver says whose handle it is only in the stream's context.
+TEST_F(HostHeapTest, ACaptureIsSeenByADriverThatWantsAContext) {
+  void* const block = allocator_.allocate_host(kMega);
+  const DriverApi& api = driver_.api();
+  ASSERT_EQ(api.stream_begin_capture(copies_, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
+  driver_.fail_call("cuStreamGetId", 2, CUDA_ERROR_INVALID_CONTEXT);  // behind the one of the call itself
+  EXPECT_TRUE(allocator_.record_host_stream(block, copies_));
+  CUgraph graph = nullptr;
+  ASSERT_EQ(api.stream_end_capture(copies_, &graph), CUDA_SUCCESS);
+  allocator_.deallocate_host(block);
+  EXPECT_NE(allocator_.allocate_host(kMega), block) << "the graph has it";
+  ASSERT_EQ(api.graph_destroy(graph), CUDA_SUCCESS);
+}
+
 TEST_F(HostHeapTest, AGraphThatEndsBeforeTheFreeKeepsNothing) {
   void* const block = allocator_.allocate_host(kMega);
   const DriverApi& api = driver_.api();

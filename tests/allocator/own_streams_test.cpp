@@ -150,6 +150,41 @@ TEST_P(OwnStreamsTest, AnAllocatorThatEndedFirstIsNotTold) {
   EXPECT_EQ(driver_.used_bytes(), 0U);
 }
 
+TEST_P(OwnStreamsTest, AnAllocatorMayEndWhileThreadsDo) {
+  for (int round = 0; round < 20; ++round) {
+    SimulatedDriver driver({.backing = Backing::none});
+    auto allocator = std::make_unique<CachingAllocator>(CachingAllocatorOptions{&driver.api(), {}});
+    std::vector<std::promise<void>> used(4);
+    std::vector<std::thread> threads;
+    for (std::promise<void>& one : used)
+      threads.emplace_back([&] {
+        allocator->deallocate(allocator->allocate(kMega, per_thread_handle()));
+        one.set_value();
+      });
+    for (std::promise<void>& one : used) one.get_future().wait();
+    allocator.reset();
+    for (std::thread& thread : threads) thread.join();
+    EXPECT_EQ(driver.used_bytes(), 0U);
+  }
+}
+
+// Its own stream may be one that is captured: then its memory is nobody's.
+TEST_P(OwnStreamsTest, AThreadThatEndsLeavesCapturesWhole) {
+  const StreamHandle other = driver_.create_stream();
+  CUgraph graph = nullptr;
+  ASSERT_EQ(driver_.api().stream_begin_capture(other, CU_STREAM_CAPTURE_MODE_RELAXED), CUDA_SUCCESS);
+  on_a_thread([&] { allocator_->deallocate(take(kMega)); });
+  on_a_thread([&] {
+    void* const block = take(kMega);
+    write(block, kMega);
+    allocator_->deallocate(block);
+    ASSERT_EQ(driver_.api().stream_begin_capture(per_thread_handle(), CU_STREAM_CAPTURE_MODE_RELAXED), CUDA_SUCCESS);
+  });
+  EXPECT_EQ(driver_.api().stream_end_capture(other, &graph), CUDA_SUCCESS);
+  EXPECT_EQ(driver_.api().graph_destroy(graph), CUDA_SUCCESS);
+  driver_.run_until_idle();
+}
+
 // Another allocator on the same thread, where the first had been perhaps.
 TEST_P(OwnStreamsTest, AnAllocatorIsNotTakenForOneThatEnded) {
   on_a_thread([&] {

@@ -7,7 +7,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <memory>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "tests/allocator/capturing_driver.h"
@@ -277,6 +279,36 @@ TEST_F(PrivatePoolsTest, APoolWhoseLastSegmentATrimTakesIsGone) {
   EXPECT_EQ(allocator_.reserved_bytes_by_private_pools().size(), 1U);
   EXPECT_EQ(allocator_.trim(0), 30 * kMega);
   EXPECT_TRUE(allocator_.reserved_bytes_by_private_pools().empty());
+}
+
+// One that ended while its thread captured waits for a thread that does not; it keeps nobody else waiting.
+TEST_F(PrivatePoolsTest, APoolThatEndsBesideOneThatWaitsLeavesNothing) {
+  const auto make_pool = [this] {
+    MemPool pool(allocator_);
+    allocator_.deallocate(pool.allocate(30 * kMega, other_));
+    return std::make_unique<MemPool>(std::move(pool));
+  };
+  std::unique_ptr<MemPool> waits = make_pool();
+  std::unique_ptr<MemPool> ends = make_pool();
+  begin_capture(kGraph, 1);
+  waits.reset();
+  EXPECT_EQ(allocator_.memory_stats().reserved_bytes.all.current, static_cast<std::int64_t>(60 * kMega));
+  std::thread([&] { ends.reset(); }).join();
+  EXPECT_EQ(allocator_.memory_stats().reserved_bytes.all.current, 0);
+  end_capture(kGraph);
+}
+
+TEST_F(PrivatePoolsTest, AFreeOfAnOrdinaryBlockGivesNoPoolsMemoryBack) {
+  void* const block = allocator_.allocate(kMega, other_);
+  begin_capture(kGraph, 1);
+  {
+    const MemPool pool(allocator_);
+    allocator_.deallocate(pool.allocate(30 * kMega, other_));
+  }
+  std::thread([&] { allocator_.deallocate(block); }).join();
+  EXPECT_EQ(driver_.calls("cuMemFree"), 0U) << "which waits for the device";
+  end_capture(kGraph);
+  EXPECT_EQ(driver_.calls("cuMemFree"), 1U);
 }
 
 // Where the driver took the segment back late, and both pools had ended before.

@@ -260,6 +260,30 @@ TEST_P(StreamHitsTest, WhatWasOversizeWhenItCameIsOneLessWhenItGoes) {
   expect_nothing_live();
 }
 
+// A free that names the stream of the last use asks for its event before it returns, on whichever thread: that stream
+// may be the thread's own, and may be over right after.
+TEST_P(StreamHitsTest, AFreeThatNamesAStreamIsGuardedInTheCall) {
+  void* blocks[2] = {};
+  wake(first_);
+  for (void*& block : blocks) block = allocator_.allocate(kKibi, first_);
+  on_another_thread([&] {
+    static_cast<void>(allocator_.allocate(kKibi, second_));  // a context is current, and an event at hand
+    std::uint64_t events = driver_.calls("cuEventRecord");
+    allocator_.deallocate(blocks[0], per_thread_handle());
+    EXPECT_EQ(driver_.calls("cuEventRecord"), events + 1);
+    const StreamHandle brief = driver_.create_stream();
+    events = driver_.calls("cuEventRecord");
+    allocator_.deallocate(blocks[1], brief);
+    EXPECT_EQ(driver_.calls("cuEventRecord"), events + 1);
+    driver_.destroy_stream(brief);
+  });
+  const std::uint64_t asked = driver_.calls("cuStreamGetId");
+  for (int i = 0; i < 3; ++i) static_cast<void>(allocator_.allocate(kKibi, first_));
+  EXPECT_EQ(driver_.calls("cuStreamGetId"), asked + 3) << "for its own requests, whose stream nobody registered";
+  EXPECT_EQ(driver_.host_synchronizations(), 0U);
+  allocator_.check();
+}
+
 TEST_P(StreamHitsTest, TheHistoryHasEveryEventOfEveryThread) {
   HistoryOptions options;
   options.context = HistoryContext::none;
