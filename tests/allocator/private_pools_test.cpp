@@ -299,13 +299,12 @@ TEST_F(PrivatePoolsTest, APoolThatEndsBesideOneThatWaitsLeavesNothing) {
 }
 
 TEST_F(PrivatePoolsTest, AFreeOfAnOrdinaryBlockGivesNoPoolsMemoryBack) {
-  void* const block = allocator_.allocate(kMega, other_);
   begin_capture(kGraph, 1);
   {
     const MemPool pool(allocator_);
     allocator_.deallocate(pool.allocate(30 * kMega, other_));
   }
-  std::thread([&] { allocator_.deallocate(block); }).join();
+  std::thread([&] { allocator_.deallocate(allocator_.allocate(kMega, other_)); }).join();
   EXPECT_EQ(driver_.calls("cuMemFree"), 0U) << "which waits for the device";
   end_capture(kGraph);
   EXPECT_EQ(driver_.calls("cuMemFree"), 1U);
