@@ -9,6 +9,7 @@
 
 #include "allocator/device_allocator.h"
 #include "allocator/event_pools.h"
+#include "allocator/heaps_link.h"
 #include "allocator/host_heap.h"
 #include "allocator/observers.h"
 #include "allocator/out_of_memory_dump.h"

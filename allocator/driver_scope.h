@@ -3,11 +3,10 @@
 // DriverScope: the calling thread set up for the heap's own driver calls, for a scope. RelaxedScope: without a context,
 // for calls on what names its own.
 //
-// While a pool is recorded to, a stream may be under capture, during
-// which the driver forbids calls such as cuMemAlloc and cuEventQuery, of any thread, and
-// invalidates the capture (CUDA Driver API, "Stream Management", cuStreamBeginCapture and
-// cuThreadExchangeStreamCaptureMode). The heap's calls queue nothing on a captured stream, so
-// they are made in relaxed mode then.
+// The first makes the context current. While a pool is recorded to, a stream may be under capture, during which the
+// driver forbids calls such as cuMemAlloc and cuEventQuery, of any thread, and invalidates the capture (CUDA Driver
+// API, "Stream Management", cuStreamBeginCapture and cuThreadExchangeStreamCaptureMode). The heap's calls queue nothing
+// on a captured stream, so they are made in relaxed mode then.
 
 #include "runtime/context.h"
 #include "runtime/driver_api.h"

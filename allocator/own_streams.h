@@ -10,21 +10,12 @@
 //
 // Thread safety: each thread has its own.
 
+#include "allocator/heaps_link.h"
 #include "runtime/stream_access.h"
 
-#include <atomic>
 #include <memory>
-#include <shared_mutex>
 
 namespace cistern {
-
-class DeviceHeaps;
-
-// For what may outlive heaps: MemPools, scopes, budgets, threads.
-struct HeapsLink {
-  std::atomic<DeviceHeaps*> heaps;  // null once they have ended
-  std::shared_mutex end;            // whoever shares it keeps them from ending meanwhile
-};
 
 struct OwnStreams {
   // What the thread's stream on a device is; null: not kept. O(devices that the thread used it on).

@@ -7,59 +7,16 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <memory>
 #include <thread>
-#include <utility>
 #include <vector>
 
-#include "tests/allocator/capturing_driver.h"
+#include "tests/allocator/private_pools_fixture.h"
 #include "tests/byte_units.h"
 
 namespace cistern {
 namespace {
 
 using namespace std::chrono_literals;
-
-constexpr PoolId kGraph{7, 0};
-constexpr PoolId kShared{0, 7};
-
-class PrivatePoolsTest : public ::testing::Test {
- protected:
-  explicit PrivatePoolsTest(const char* options = "oom_dump:off")
-      : allocator_({.driver = &captures_.api,
-                    .options = AllocatorOptions::parse(options, AllocatorOptions::parse("policy:classic"))}) {}
-
-  ~PrivatePoolsTest() override {
-    EXPECT_NO_THROW(allocator_.check());
-    EXPECT_FALSE(captures_.invalidated()) << "a call of the allocator's ended a capture";
-  }
-
-  PoolId pool_of(void* pointer) const {
-    const auto address = reinterpret_cast<std::uintptr_t>(pointer);
-    for (const SegmentInfo& segment : allocator_.snapshot().segments)
-      if (address >= segment.address && address < segment.address + static_cast<std::uint64_t>(segment.total_size))
-        return {static_cast<std::uint64_t>(segment.segment_pool_id.first),
-                static_cast<std::uint64_t>(segment.segment_pool_id.second)};
-    ADD_FAILURE() << "no segment has that block";
-    return {};
-  }
-
-  // A capture as a framework makes it: the stream is captured, its requests go to the pool.
-  void begin_capture(PoolId id, std::uint64_t capture) {
-    captures_.begin_capture(stream_, capture);
-    allocator_.begin_allocate_to_pool(0, id, PoolFilter::capture(capture));
-  }
-  void end_capture(PoolId id) {
-    allocator_.end_allocate_to_pool(0, id);
-    captures_.end_capture(stream_);
-  }
-
-  CapturingDriver captures_{{.devices = 2, .capacity_bytes = 256 * kMega, .backing = Backing::none}};
-  SimulatedDriver& driver_ = captures_.driver;
-  CachingAllocator allocator_;
-  const StreamHandle stream_ = driver_.create_stream();
-  const StreamHandle other_ = driver_.create_stream();
-};
 
 class PrivatePoolsUnder24Test : public PrivatePoolsTest {
  protected:
@@ -268,61 +225,6 @@ TEST_F(PrivatePoolsTest, WhatPoolsHaveReservedIsResetWithTheDevicesFigures) {
   EXPECT_EQ(reserved(), (Stat{12 * kMega, 12 * kMega, 42 * kMega, 30 * kMega}));
   allocator_.reset_accumulated_memory_stats();
   EXPECT_EQ(reserved(), (Stat{12 * kMega, 12 * kMega, 0, 0}));
-}
-
-TEST_F(PrivatePoolsTest, APoolWhoseLastSegmentATrimTakesIsGone) {
-  begin_capture(kGraph, 1);
-  void* const block = allocator_.allocate(30 * kMega, stream_);
-  end_capture(kGraph);
-  allocator_.deallocate(block);
-  allocator_.release_pool(0, kGraph);
-  EXPECT_EQ(allocator_.reserved_bytes_by_private_pools().size(), 1U);
-  EXPECT_EQ(allocator_.trim(0), 30 * kMega);
-  EXPECT_TRUE(allocator_.reserved_bytes_by_private_pools().empty());
-}
-
-// One that ended while its thread captured waits for a thread that does not; it keeps nobody else waiting.
-TEST_F(PrivatePoolsTest, APoolThatEndsBesideOneThatWaitsLeavesNothing) {
-  const auto make_pool = [this] {
-    MemPool pool(allocator_);
-    allocator_.deallocate(pool.allocate(30 * kMega, other_));
-    return std::make_unique<MemPool>(std::move(pool));
-  };
-  std::unique_ptr<MemPool> waits = make_pool();
-  std::unique_ptr<MemPool> ends = make_pool();
-  begin_capture(kGraph, 1);
-  waits.reset();
-  EXPECT_EQ(allocator_.memory_stats().reserved_bytes.all.current, static_cast<std::int64_t>(60 * kMega));
-  std::thread([&] { ends.reset(); }).join();
-  EXPECT_EQ(allocator_.memory_stats().reserved_bytes.all.current, 0);
-  end_capture(kGraph);
-}
-
-TEST_F(PrivatePoolsTest, AFreeOfAnOrdinaryBlockGivesNoPoolsMemoryBack) {
-  begin_capture(kGraph, 1);
-  {
-    const MemPool pool(allocator_);
-    allocator_.deallocate(pool.allocate(30 * kMega, other_));
-  }
-  std::thread([&] { allocator_.deallocate(allocator_.allocate(kMega, other_)); }).join();
-  EXPECT_EQ(driver_.calls("cuMemFree"), 0U) << "which waits for the device";
-  end_capture(kGraph);
-  EXPECT_EQ(driver_.calls("cuMemFree"), 1U);
-}
-
-// Where the driver took the segment back late, and both pools had ended before.
-TEST_F(PrivatePoolsTest, WithAPoolGoesTheOneAboveThatWaitedForIt) {
-  void* block = nullptr;
-  {
-    const MemPool above(allocator_);
-    const MemPool below(allocator_, {.parent = &above});
-    block = below.allocate(30 * kMega, stream_);
-  }
-  driver_.fail_call("cuMemFree", 1, CUDA_ERROR_INVALID_VALUE);
-  allocator_.deallocate(block);
-  EXPECT_EQ(allocator_.reserved_bytes_by_private_pools().size(), 2U);
-  EXPECT_EQ(allocator_.trim(0), 30 * kMega);
-  EXPECT_TRUE(allocator_.reserved_bytes_by_private_pools().empty());
 }
 
 TEST_F(PrivatePoolsUnder24Test, NoFiguresAreKeptByPool) {
