@@ -21,6 +21,9 @@ struct AddressRange {
   std::size_t page_bytes = 0;  // of one physical handle
   PoolKind kind = PoolKind::small;
   StreamHeap* owner = nullptr;
+  // Its segments' blocks are found by page (Segment::is_found_by_page): there are entries for pages up to `known_end`.
+  bool is_found_by_page = false;
+  std::uint64_t known_end = 0;
   AddressRange* next = nullptr;  // of the heap's, by address
   // By address: what is mapped, and what is on its way there or back, which has no block that
   // anybody may use (Segment::releasing).

@@ -243,6 +243,8 @@ void HeapReports::check_segment(const Segment& segment) const {
   require(
       !segment.is_found_by_page || segment.releasing || stream_heaps_.find_by_page(segment.address) == segment.owner,
       "pages know whose they are");
+  require(segment.range == nullptr || segment.is_found_by_page == segment.range->is_found_by_page,
+          "a range's blocks are found in one way");
   require(address == segment.address + segment.bytes, "blocks fill their segment");
   require(previous == segment.last, "a segment knows its last block");
 }

@@ -47,7 +47,7 @@ Block* HeapBlocks::hand_out_overflow(Block* block, const Request& request, const
 Block* HeapBlocks::take_into_use(Block* free, const Request& request, std::size_t bytes, const Lock& lock) {
   const bool is_plain = free->segment->is_plain;
   InactiveSplitChange change;
-  if (is_plain || free->segment->range == nullptr) change = change_by_taking(*free, bytes);
+  if (counts_splits(*free)) change = change_by_taking(*free, bytes);
   Block* block = take_front(free, bytes, *free->segment->pool, arena_.spares());
   block->kind = free->segment->kind;
   begin_use(block, request, change, lock);
@@ -92,9 +92,7 @@ Block* HeapBlocks::free_at_once(Block* block) {
   const bool oversize = block->oversize;
   const bool is_plain = block->segment->is_plain;
   const Attribution of = attribution(*block);
-  // Whole pages of an expandable segment can always be given back.
-  InactiveSplitChange change;
-  if (is_plain || block->segment->range == nullptr) change = change_by_freeing(*block, FreeNeighbours(*block));
+  const InactiveSplitChange change = splits_by_freeing(*block, FreeNeighbours(*block));
   Block* settled = settle(block);
   const PoolKind kind = settled->segment->kind;
   recorder_.freed(kind, bytes, requested, change, oversize, of);
@@ -113,8 +111,7 @@ Block* HeapBlocks::complete_free(Block* block, const Lock& lock) {
   const std::size_t requested = block->requested;
   const Attribution of = attribution(*block);
   const std::uint64_t grant = block->freed_in_grant;
-  InactiveSplitChange change;
-  if (block->segment->range == nullptr) change = change_by_freeing(*block, FreeNeighbours(*block));
+  const InactiveSplitChange change = splits_by_freeing(*block, FreeNeighbours(*block));
   Block* settled = settle(block);
   const PoolKind kind = settled->segment->kind;
   recorder_.free_completed(kind, as_signed(bytes), as_signed(requested), change, of, grant);

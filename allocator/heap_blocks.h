@@ -39,6 +39,13 @@ class HeapBlocks : public HeapReports {
   void note_leftovers(const PrivatePool& home, const Block& free) noexcept {
     if (home.is_freeable() && home.settings.ends_by_itself && !free.is_split()) leftovers_ = true;
   }
+  // Whole pages of an expandable segment can always be given back: no block of one is an inactive split. O(1).
+  [[nodiscard]] bool counts_splits(const Block& block) const noexcept {
+    return plain_search_ || block.segment->range == nullptr;
+  }
+  [[nodiscard]] InactiveSplitChange splits_by_freeing(const Block& block, const FreeNeighbours& free) const noexcept {
+    return counts_splits(block) ? change_by_freeing(block, free) : InactiveSplitChange{};
+  }
   Block* free_at_once(Block* block);
   Block* complete_free(Block* block, const Lock& lock);
   void begin_use(Block* block, const Request& request, const InactiveSplitChange& change, const Lock& lock) noexcept;

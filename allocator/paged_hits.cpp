@@ -60,6 +60,8 @@ template <class Take>
 Block* StreamHits::take_pages(StreamHeap& heap, Sectors place, Sectors sectors, std::size_t requested,
                               Take&& take) noexcept {
   if (!heap.live.has_room() || heap.spares.size() == 0) return nullptr;
+  if (policy_.is_oversize(static_cast<std::size_t>(sectors) * kSectorBytes)) [[unlikely]]
+    return nullptr;
   const std::uint64_t address = paged_->address_of(place);
   heap.live.fetch_place_of(address);
   if (!stream_heaps_.has_room_for_block(address, heap)) return nullptr;

@@ -10,7 +10,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <memory>
+#include <new>
 #include <utility>
 
 namespace cistern {
@@ -52,8 +54,20 @@ void DeviceAllocator::provide_for_growth(const Request& request, Climb& climb) {
   PageSource::make_room(climb.handles, most);
   if (spare_range_ == nullptr) spare_range_ = std::make_unique<AddressRange>();
   spare_range_->segments.reserve(most);
-  for (AddressRange* range = ranges_; range != nullptr; range = range->next)
-    if (range->owner == request.pools && range->kind == request.kind) range->reserve_pieces(most);
+  for (AddressRange* range = ranges_; range != nullptr; range = range->next) {
+    if (range->owner != request.pools || range->kind != request.kind) continue;
+    range->reserve_pieces(most);
+    const std::uint64_t end = range->segments.empty() ? range->address : range->segments.back()->end();
+    if (range->is_found_by_page) make_pages_known(*range, end + most * page_bytes);
+  }
+}
+
+// Blocks in pages up to `end` can be found. Throws std::bad_alloc, unchanged.
+void DeviceAllocator::make_pages_known(AddressRange& range, std::uint64_t end) {
+  const std::uint64_t wanted = std::min(end, range.end());
+  if (wanted <= range.known_end) return;
+  stream_heaps_.reserve_pages(range.known_end, wanted - range.known_end);
+  range.known_end = wanted;
 }
 
 std::optional<AddressRange::Room> DeviceAllocator::find_room(const Request& request) const {
@@ -92,8 +106,23 @@ bool DeviceAllocator::add_range(const Request& request, Lock& lock) {
   check_driver(api_, result, DriverEntryId::mem_address_reserve,
                [&] { return fmt::format("{} bytes of addresses for device {}", range->bytes, device_); });
   ++request.pools->references;
+  provide_for_pages(*range, request.rounded);
   link_range(range.release());
   return true;
+}
+
+// Whether a new range's blocks are found by page: those of the default pool, in pages that are all its own, if there is
+// host memory for the entries of those that come first.
+void DeviceAllocator::provide_for_pages(AddressRange& range, std::size_t first_bytes) noexcept {
+  range.known_end = range.address;
+  range.is_found_by_page =
+      range.owner->home == nullptr && StreamHeapArena::fills_pages(range.address, range.page_bytes);
+  if (!range.is_found_by_page) return;
+  try {
+    make_pages_known(range, range.address + whole_pages(first_bytes, range.page_bytes));
+  } catch (const std::bad_alloc&) {
+    range.is_found_by_page = false;
+  }
 }
 
 void DeviceAllocator::link_range(AddressRange* range) noexcept {
@@ -164,6 +193,8 @@ Block* DeviceAllocator::take_in(Segment* segment, Block* block, const Lock& lock
   segment->kind = range.kind;
   segment->owner = range.owner;
   segment->pool = &range.owner->of(range.kind);
+  segment->is_found_by_page = range.is_found_by_page;
+  if (!segment->is_found_by_page) range.owner->has_hidden_segments = true;
   segment->first = segment->last = block;
   block->address = segment->address;
   block->bytes = segment->bytes;
@@ -182,6 +213,7 @@ Block* DeviceAllocator::take_in(Segment* segment, Block* block, const Lock& lock
 Block* DeviceAllocator::land(Segment* segment) noexcept {
   Block* block = segment->first;
   segment->releasing = false;
+  if (segment->is_found_by_page) stream_heaps_.put_pages(*segment);
   if (Segment* before = segment->range->touching_before(*segment)) segment = join(before, segment);
   if (Segment* after = segment->range->touching_after(*segment)) join(segment, after);
   merge(block, block->previous, arena_.spares());

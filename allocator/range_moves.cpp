@@ -26,6 +26,8 @@ void DeviceAllocator::move_range(AddressRange& range, StreamHeap& to) noexcept {
     segment->owner = &to;
     segment->pool = &to.of(segment->kind);
     segment->stream = to.stream;
+    if (segment->is_found_by_page) stream_heaps_.put_pages(*segment);
+    if (!segment->is_found_by_page) to.has_hidden_segments = true;
   }
 }
 

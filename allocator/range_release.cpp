@@ -125,6 +125,7 @@ Segment* DeviceAllocator::cut_out(Block* block, const Pages& pages) noexcept {
   if (block->next != nullptr) static_cast<void>(part_before(block->next));
   Segment* segment = block->previous != nullptr ? part_before(block) : block->segment;
   segment->releasing = true;
+  if (segment->is_found_by_page) stream_heaps_.remove_pages(*segment);
   return segment;
 }
 
@@ -139,6 +140,7 @@ Segment* DeviceAllocator::part_before(Block* block) noexcept {
   high->pool = low->pool;
   high->owner = low->owner;
   high->range = low->range;
+  high->is_found_by_page = low->is_found_by_page;
   high->stack = history_.keep(low->stack);
   high->first = block;
   high->last = low->last;

@@ -122,9 +122,9 @@ void StreamHeapArena::forget_former_guests() {
 }
 
 bool StreamHeapArena::add_pages(std::uint64_t address, std::size_t bytes, StreamHeap& owner) noexcept {
-  if (address % kPage != 0 || bytes % kPage != 0) return false;
+  if (!fills_pages(address, bytes)) return false;
   try {
-    by_page_.reserve(address / kPage, (address + bytes - 1) / kPage);
+    reserve_pages(address, bytes);
   } catch (const std::bad_alloc&) {
     return false;
   }

@@ -92,7 +92,17 @@ class StreamHeapArena {
   // The same of pages that are in no segment; to remove some that were not added is nothing.
   [[nodiscard]] bool add_pages(std::uint64_t address, std::size_t bytes, StreamHeap& owner) noexcept;
   void remove_pages(std::uint64_t address, std::size_t bytes) noexcept;
-  // Requires: they were added. The segment has another owner, or stays although they were removed.
+  // Whether nothing else lies in pages there.
+  [[nodiscard]] static bool fills_pages(std::uint64_t address, std::size_t bytes) noexcept {
+    return address % kPage == 0 && bytes % kPage == 0;
+  }
+  // Makes room for the entries of pages that are put later. Throws std::bad_alloc, unchanged. O(bytes / 1 GiB), and
+  // once for each of these more.
+  void reserve_pages(std::uint64_t address, std::size_t bytes) {
+    by_page_.reserve(address / kPage, (address + bytes - 1) / kPage);
+  }
+  // Requires: they were added, or room for them reserved. The segment is new, has another owner, or stays although they
+  // were removed.
   void put_pages(const Segment& segment) noexcept;
 
   // Makes room for one more guest. Throws std::bad_alloc, unchanged. By who holds the heap's lock, and not only to

@@ -203,9 +203,8 @@ bool StreamHits::hand_back(StreamHeap& heap, std::uint64_t address) noexcept {
 
 // What a request or a free looks at beside its stream, or changes there.
 bool StreamHits::can_serve_by_stream() const noexcept {
-  return (plain_search_ || serves_paged_) && caches_ && unrecorded_frees_ == nullptr && captured_frees_.empty() &&
-         routing_.empty() && budgets_.empty() && !recorder_.keeps_tags() && policy_.max_split_size() == kUnlimited &&
-         !collects_garbage() && searches_[0] == 0 && searches_[1] == 0;
+  return caches_ && unrecorded_frees_ == nullptr && captured_frees_.empty() && routing_.empty() && budgets_.empty() &&
+         !recorder_.keeps_tags() && !collects_garbage() && searches_[0] == 0 && searches_[1] == 0;
 }
 
 // Not inline, as free_hit: what a lazy free serves would save the registers that this takes.
@@ -234,9 +233,9 @@ bool StreamHits::can_serve_by_stream() const noexcept {
   if (!is_free_at_once(block)) return false;
   if (heap.paged_stream >= 0 && block->segment->is_paged()) return free_paged_hit(heap, place);
   const FreeNeighbours free(*block);
-  if (!count_free(heap, *block, change_by_freeing(*block, free))) return false;
+  if (!count_free(heap, *block, splits_by_freeing(*block, free))) return false;
   tell_free(heap, *block);
-  note_step<StreamStep::Kind::free>(heap, *block, [&] { return change_by_freeing(*block, free); });
+  note_step<StreamStep::Kind::free>(heap, *block, [&] { return splits_by_freeing(*block, free); });
   heap.live.erase(place);
   put_free(block, free, heap.of(block->kind), heap.spares);
   return true;
@@ -302,7 +301,7 @@ bool StreamHits::carry_out(StreamHeap& heap) noexcept {
       free_in_turn(heap, block);
   } else if (lazy.state() == LazyFree::State::free) {
     const FreeNeighbours free(*block);
-    if (!count_free(heap, *block, change_by_freeing(*block, free))) return false;
+    if (!count_free(heap, *block, splits_by_freeing(*block, free))) return false;
     heap.live.erase(block->address);
     put_free(block, free, heap.of(block->kind), heap.spares);
   } else if (lazy.state() == LazyFree::State::awaited) {

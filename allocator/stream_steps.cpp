@@ -173,7 +173,7 @@ void StreamHits::carry_out_steps(StreamHeap& heap) noexcept {
     return;
   }
   const FreeNeighbours free(*block);
-  if (!heap.counts_steps && !count_free(heap, *block, change_by_freeing(*block, free))) end_for_a_wrong_step(step);
+  if (!heap.counts_steps && !count_free(heap, *block, splits_by_freeing(*block, free))) end_for_a_wrong_step(step);
   heap.live.erase(place);
   put_free(block, free, heap.of(block->kind), heap.spares);
 }
@@ -202,7 +202,7 @@ void StreamHits::carry_out_done(StreamHeap& heap, const StreamStep& step) noexce
     return settle_paged(block, heap.spares);
   }
   const FreeNeighbours free(*block);
-  if (!heap.counts_steps && !count_free(heap, *block, change_by_freeing(*block, free))) end_for_a_wrong_step(step);
+  if (!heap.counts_steps && !count_free(heap, *block, splits_by_freeing(*block, free))) end_for_a_wrong_step(step);
   put_free(block, free, heap.of(block->kind), heap.spares);
 }
 

@@ -241,9 +241,9 @@ bool StreamHits::complete_block(StreamHeap& heap, Block& block, std::uint64_t* a
   if (!settle_by_stream(heap)) return false;
   if (block.segment->is_paged()) return complete_in_pages(heap, block, at);
   const FreeNeighbours free(block);
-  if (!count_free(heap, block, change_by_freeing(block, free))) return false;
+  if (!count_free(heap, block, splits_by_freeing(block, free))) return false;
   end_waiting(heap, block, at);
-  note_step<kDone>(heap, block, [&] { return change_by_freeing(block, free); });
+  note_step<kDone>(heap, block, [&] { return splits_by_freeing(block, free); });
   put_free(&block, free, heap.of(block.kind), heap.spares);
   return true;
 }

@@ -75,7 +75,7 @@ TEST_P(LazyFreeTest, TheBlockComesBackAndEveryTurnIsCounted) {
   EXPECT_EQ(live.allocated_bytes.all.allocated, before.allocated_bytes.all.allocated + std::int64_t{6 * 4 * kKibi});
   EXPECT_EQ(live.allocated_bytes.all.peak, live.allocated_bytes.all.current);
   const std::int64_t parted = live.inactive_split_bytes.all.freed - before.inactive_split_bytes.all.freed;
-  EXPECT_EQ(parted, is_paged() ? 0 : std::int64_t{6 * 4 * kKibi});
+  EXPECT_EQ(parted, GetParam().policy == Policy::classic ? std::int64_t{6 * 4 * kKibi} : 0);
   allocator_.deallocate(block);
   const MemoryStats after = stats();
   EXPECT_EQ(after.allocation.all.current, before.allocation.all.current);
@@ -308,6 +308,7 @@ TEST_P(LazyFreeTest, WhatIsFreedInBetweenEndsIt) {
 }
 
 const auto kSettings = ::testing::Values(Setting{Policy::classic, false}, Setting{Policy::classic, true},
+                                         Setting{Policy::expandable, false}, Setting{Policy::expandable, true},
                                          Setting{Policy::paged, false}, Setting{Policy::paged, true});
 std::string name_of(const ::testing::TestParamInfo<Setting>& setting) {
   return std::string(to_string(setting.param.policy)) + (setting.param.is_warm ? "_warm" : "");

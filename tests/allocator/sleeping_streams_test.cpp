@@ -109,7 +109,8 @@ TEST_P(SleepingStreamsTest, WhoSleepsLeavesWhatItHadToOthers) {
   expect_nothing_live();
 }
 
-INSTANTIATE_TEST_SUITE_P(StreamHits, SleepingStreamsTest, ::testing::Values(Policy::classic, Policy::paged),
+INSTANTIATE_TEST_SUITE_P(StreamHits, SleepingStreamsTest,
+                         ::testing::Values(Policy::classic, Policy::expandable, Policy::paged),
                          [](const auto& policy) { return std::string(to_string(policy.param)); });
 
 }  // namespace

@@ -9,6 +9,7 @@
 
 #include <array>
 #include <cstdint>
+#include <cstring>
 #include <random>
 #include <string>
 #include <thread>
@@ -167,8 +168,12 @@ TEST_P(StepsBesideStreamsTest, SoTheyAreWhereAnotherThreadFreesNowAndThen) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Each, StepsBesideStreamsTest,
-                         ::testing::Values("policy:classic", "policy:paged,stream_hand_over:never"),
-                         [](const auto& options) { return options.index == 0 ? "classic" : "paged"; });
+                         ::testing::Values("policy:classic", "policy:expandable",
+                                           "policy:paged,stream_hand_over:never"),
+                         [](const auto& options) {
+                           const std::string policy = std::string(options.param).substr(std::strlen("policy:"));
+                           return policy.substr(0, policy.find(','));
+                         });
 
 struct HeapWithGrants : DeviceAllocator {
   using DeviceAllocator::DeviceAllocator;

@@ -260,6 +260,22 @@ TEST_P(StreamHitsTest, WhatWasOversizeWhenItCameIsOneLessWhenItGoes) {
   expect_nothing_live();
 }
 
+// Blocks on both sides of the limit come and go, and those above it are told apart.
+TEST_P(StreamHitsTest, OversizeBlocksAreCountedBesideOthers) {
+  allocator_.set_options("max_split_size_mb:20");
+  wake(first_);
+  for (int i = 0; i < 4; ++i) {
+    void* const below = allocator_.allocate(15 * kMega, first_);
+    void* const above = allocator_.allocate(30 * kMega, first_);
+    EXPECT_EQ(stats().oversize_allocations.current, 1);
+    allocator_.deallocate(above);
+    allocator_.deallocate(below);
+  }
+  EXPECT_EQ(stats().oversize_allocations.current, 0);
+  EXPECT_EQ(stats().oversize_allocations.allocated, 4);
+  expect_nothing_live();
+}
+
 // A free that names the stream of the last use asks for its event before it returns, on whichever thread: that stream
 // may be the thread's own, and may be over right after.
 TEST_P(StreamHitsTest, AFreeThatNamesAStreamIsGuardedInTheCall) {
@@ -375,7 +391,7 @@ TEST_P(StreamHitsTest, ThreadsHandBlocksOnWhileAnotherLooks) {
   expect_nothing_live();
 }
 
-INSTANTIATE_TEST_SUITE_P(, StreamHitsTest, ::testing::Values(Policy::classic, Policy::paged),
+INSTANTIATE_TEST_SUITE_P(, StreamHitsTest, ::testing::Values(Policy::classic, Policy::expandable, Policy::paged),
                          [](const auto& policy) { return std::string(to_string(policy.param)); });
 
 }  // namespace

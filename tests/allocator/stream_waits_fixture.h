@@ -70,7 +70,7 @@ class StreamWaitsTest : public ::testing::TestWithParam<const char*> {
 };
 
 // In paged memory streams take each other's bytes, too, and requests what waits: not here.
-inline const auto kEachPolicy = ::testing::Values("classic", "paged,stream_hand_over:never");
+inline const auto kEachPolicy = ::testing::Values("classic", "expandable", "paged,stream_hand_over:never");
 
 [[nodiscard]] inline std::string name_of_policy(const ::testing::TestParamInfo<const char*>& info) {
   const std::string options = info.param;

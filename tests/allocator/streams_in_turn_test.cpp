@@ -246,7 +246,7 @@ TEST_P(StreamsInTurnTest, NoStepsAreFollowedMeanwhile) {
   compare();
 }
 
-INSTANTIATE_TEST_SUITE_P(, StreamsInTurnTest, ::testing::Values(Policy::classic, Policy::paged),
+INSTANTIATE_TEST_SUITE_P(, StreamsInTurnTest, ::testing::Values(Policy::classic, Policy::expandable, Policy::paged),
                          [](const auto& parameter) { return std::string(to_string(parameter.param)); });
 
 // A driver that hears of each free wants to hear of it on its thread: the ledger is shared by two threads then.
