@@ -181,6 +181,20 @@ void HeapReports::check_private_pools() const {
   });
 }
 
+// Blocks are found where pages are mapped, and nowhere else.
+void HeapReports::check_pages_of(const AddressRange& range) const {
+  std::uint64_t at = range.address;
+  const auto check_up_to = [&](std::uint64_t end, const StreamHeap* found) {
+    for (; at < end; at += kSmallSegment)
+      require(stream_heaps_.find_by_page(at) == found, "pages of a range know whose they are");
+  };
+  for (const Segment* segment : range.segments) {
+    check_up_to(segment->address, nullptr);
+    check_up_to(segment->end(), range.is_found_by_page && !segment->releasing ? range.owner : nullptr);
+  }
+  check_up_to(range.known_end, nullptr);
+}
+
 // Each range's order, and that every segment of a range is a segment of the heap.
 void HeapReports::check_ranges() const {
   std::size_t in_ranges = 0;
@@ -189,6 +203,7 @@ void HeapReports::check_ranges() const {
   for (const AddressRange* range = ranges_; range != nullptr; range = range->next) {
     range->check();
     require(previous == nullptr || previous->end() <= range->address, "address ranges are in order");
+    check_pages_of(*range);
     for (const Segment* segment : range->segments) {
       in_ranges += segment->first != nullptr ? 1 : 0;
       pages += segment->bytes / range->page_bytes;

@@ -173,6 +173,7 @@ class HeapReports : protected HeapState {
   template <class Visit>
   void for_each_awaited(Visit&& visit) const;
   void check_ranges() const;
+  void check_pages_of(const AddressRange& range) const;
   void check_paged(const Segment& segment) const;
   void check_guests() const;
   void check_history() const;

@@ -138,6 +138,8 @@ void DeviceAllocator::link_range(AddressRange* range) noexcept {
 Block* DeviceAllocator::map_pages(AddressRange& range, const Pages& gap, Climb& climb, Lock& lock) {
   const std::size_t pages = gap.bytes / gap.page_bytes;
   range.reserve_pieces(pages);
+  // Provided for before, unless others of the stream made the range longer meanwhile.
+  if (range.is_found_by_page) make_pages_known(range, gap.address + gap.bytes);
   const Climb::Metadata metadata = climb.take_metadata();
   const auto [segment, block] = metadata;
   count_mapped(pages, 0);

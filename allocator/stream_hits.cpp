@@ -217,8 +217,18 @@ bool StreamHits::can_serve_by_stream() const noexcept {
     // Those of segments, and frees that stand, do not look at the clock.
     if (pointer != nullptr || !heap.lacks_addresses || decays_) return pointer;
   }
+  return plain_search_ ? take_from_pool<true>(heap, bytes) : take_beside_ranges(heap, bytes);
+}
+
+// Of expandable segments, or beside them. Not part of the walk that is made most.
+[[gnu::flatten]] void* StreamHits::take_beside_ranges(StreamHeap& heap, std::size_t bytes) noexcept {
+  return take_from_pool<false>(heap, bytes);
+}
+
+template <bool kIsPlain>
+inline void* StreamHits::take_from_pool(StreamHeap& heap, std::size_t bytes) noexcept {
   InactiveSplitChange change;
-  Block* const block = take_block(heap, bytes, change);
+  Block* const block = take_block<kIsPlain>(heap, bytes, change);
   if (block == nullptr) return nullptr;
   if (!heap.ledger.shares) heap.lazy_free.begin(block, change, pairs_are_plain_);
   note_step<StreamStep::Kind::allocation>(heap, *block, [&] { return change; });

@@ -103,6 +103,9 @@ class StreamHits : public PairHits {
   template <class Trace>
   [[nodiscard]] void* take_standing_or_hit(StreamHeap& heap, std::size_t bytes, Trace&& trace) noexcept;
   [[nodiscard]] void* take_hit(StreamHeap& heap, std::size_t bytes) noexcept;
+  template <bool kIsPlain>
+  [[nodiscard]] void* take_from_pool(StreamHeap& heap, std::size_t bytes) noexcept;
+  [[nodiscard, gnu::noinline]] void* take_beside_ranges(StreamHeap& heap, std::size_t bytes) noexcept;
   [[nodiscard]] bool free_hit(StreamHeap& heap, std::uint64_t address) noexcept;
   // paged_hits.cpp
   [[nodiscard, gnu::noinline]] void* take_paged_hit(StreamHeap& heap, std::size_t bytes, bool only_known) noexcept;
@@ -165,7 +168,8 @@ class StreamHits : public PairHits {
   // Whether it did, and where, once: null, it did not.
   [[nodiscard]] static bool lacks_room(const StreamHeap& heap) noexcept;
   [[nodiscard]] static const StreamHeap* take_lack() noexcept;
-  // Null, with nothing changed: not without the heap's lock. `is_counted`: it was before.
+  // Null, with nothing changed: not without the heap's lock. `is_counted`: it was before. `kIsPlain`: plain_search_.
+  template <bool kIsPlain>
   [[nodiscard]] Block* take_block(StreamHeap& heap, std::size_t bytes, InactiveSplitChange& change,
                                   bool is_counted = false) noexcept;
   [[nodiscard]] void* handed_out(StreamHeap& heap, std::uint64_t address, std::size_t bytes,
@@ -274,6 +278,7 @@ class StreamHits : public PairHits {
   [[nodiscard]] bool count_next_step(StreamHeap& heap) noexcept;
   [[gnu::noinline]] void carry_out_steps(StreamHeap& heap) noexcept;
   [[gnu::noinline]] void carry_out_step(StreamHeap& heap, const StreamStep& step) noexcept;
+  [[nodiscard]] Block* take_step(StreamHeap& heap, const StreamStep& step) noexcept;
   [[gnu::noinline]] void carry_out_use_or_wait(StreamHeap& heap, const StreamStep& step,
                                                const BlockMap::Place& place) noexcept;
   [[gnu::noinline]] void carry_out_done(StreamHeap& heap, const StreamStep& step) noexcept;

@@ -155,9 +155,7 @@ void StreamHits::carry_out_steps(StreamHeap& heap) noexcept {
 [[gnu::flatten]] void StreamHits::carry_out_step(StreamHeap& heap, const StreamStep& step) noexcept {
   using Kind = StreamStep::Kind;
   if (step.kind() == Kind::allocation) {
-    InactiveSplitChange change;
-    Block* const block = heap.paged_stream >= 0 ? take_paged_step(heap, step)
-                                                : take_block(heap, step.requested(), change, heap.counts_steps);
+    Block* const block = heap.paged_stream >= 0 ? take_paged_step(heap, step) : take_step(heap, step);
     if (block == nullptr || block->address != step.address()) end_for_a_wrong_step(step);
     return;
   }
@@ -176,6 +174,12 @@ void StreamHits::carry_out_steps(StreamHeap& heap) noexcept {
   if (!heap.counts_steps && !count_free(heap, *block, splits_by_freeing(*block, free))) end_for_a_wrong_step(step);
   heap.live.erase(place);
   put_free(block, free, heap.of(block->kind), heap.spares);
+}
+
+Block* StreamHits::take_step(StreamHeap& heap, const StreamStep& step) noexcept {
+  InactiveSplitChange change;
+  return plain_search_ ? take_block<true>(heap, step.requested(), change, heap.counts_steps)
+                       : take_block<false>(heap, step.requested(), change, heap.counts_steps);
 }
 
 // Who uses it, and which events it waits for, is known when all steps are carried out.

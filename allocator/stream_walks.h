@@ -121,14 +121,14 @@ inline bool StreamHits::may_serve(const StreamHeap& heap) const noexcept {
   return heap.is_awake.load(std::memory_order_relaxed) && serves_by_stream_;
 }
 
+template <bool kIsPlain>
 inline Block* StreamHits::take_block(StreamHeap& heap, std::size_t bytes, InactiveSplitChange& change,
                                      bool is_counted) noexcept {
   const std::size_t rounded = policy_.round(bytes);
   const PoolKind kind = policy_.pool(rounded);
   BlockPool& pool = heap.of(kind);
   Block* free = pool.best_fit(rounded);
-  if (!plain_search_) [[unlikely]]
-    free = choose_beside_ranges(pool, free, options_.policy == Policy::expandable);
+  if constexpr (!kIsPlain) free = choose_beside_ranges(pool, free, options_.policy == Policy::expandable);
   if (free == nullptr || (heap.has_hidden_segments && !free->segment->is_found_by_page) || !heap.live.has_room() ||
       heap.spares.size() == 0 || !policy_.may_serve(free->bytes, rounded))
     return nullptr;
@@ -136,8 +136,7 @@ inline Block* StreamHits::take_block(StreamHeap& heap, std::size_t bytes, Inacti
   const std::size_t taken = policy_.should_split(free->bytes, rounded, kind) ? rounded : free->bytes;
   if (policy_.is_oversize(taken)) [[unlikely]]
     return nullptr;
-  if (counts_splits(*free)) [[likely]]
-    change = change_by_taking(*free, taken);
+  if (kIsPlain || free->segment->range == nullptr) change = change_by_taking(*free, taken);
   if (!is_counted && !count_allocation(heap, {kind, as_signed(taken), as_signed(bytes)}, change)) return nullptr;
   Block* const block = take_front(free, taken, pool, heap.spares);
   block->state = BlockState::active_allocated;

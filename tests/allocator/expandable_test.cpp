@@ -97,6 +97,34 @@ TEST_F(Expandable, TrimTakesTheHighestPagesAndNoMore) {
   EXPECT_EQ(driver.calls("cuMemAddressFree"), 1U) << "a range without memory goes, too";
 }
 
+// What is behind a gap becomes a segment of its own, whose blocks are found as before.
+TEST_F(Expandable, BlocksOnBothSidesOfAGapAreFreed) {
+  std::vector<void*> blocks;
+  for (int i = 0; i < 5; ++i) blocks.push_back(take(20 * kMega));
+  for (const int freed : {1, 3}) allocator.deallocate(blocks[static_cast<std::size_t>(freed)]);
+  allocator.check();
+  allocator.empty_cache();
+  EXPECT_EQ(reserved(), mebibytes(60));
+  EXPECT_EQ(segments().size(), 3U);
+  allocator.check();
+  for (const int live : {4, 0, 2}) allocator.deallocate(blocks[static_cast<std::size_t>(live)]);
+  EXPECT_EQ(allocator.memory_stats().allocation.all.current, 0);
+  EXPECT_EQ(take(60 * kMega), blocks[0]) << "the gaps are mapped again";
+  allocator.check();
+}
+
+TEST(ExpandableDevice, ARangeGrowsByGigabytes) {
+  SimulatedDriver driver({.capacity_bytes = 8192 * kMega, .backing = Backing::none});
+  CachingAllocator allocator({.driver = &driver.api(), .options = AllocatorOptions::parse(kExpandable)});
+  std::vector<void*> blocks;
+  for (int i = 0; i < 6; ++i) blocks.push_back(allocator.allocate(700 * kMega));
+  allocator.check();
+  EXPECT_EQ(allocator.snapshot().segments.size(), 1U);
+  for (void* const block : blocks) allocator.deallocate(block);
+  EXPECT_EQ(allocator.memory_stats().allocation.all.current, 0);
+  allocator.check();
+}
+
 class SmallDevice : public Expandable {
  protected:
   SmallDevice() : Expandable(100 * kMega) {}

@@ -10,6 +10,7 @@
 #include <chrono>
 #include <cstddef>
 #include <memory>
+#include <new>
 #include <optional>
 #include <random>
 #include <string>
@@ -102,6 +103,55 @@ TEST(NoHostMemoryLadder, PagesAreCutOutOfExpandableSegments) {
   EXPECT_NO_THROW(world.allocator.check());
   world.allocator.deallocate(first);
   EXPECT_NO_THROW(world.allocator.empty_cache());
+}
+
+// Pages of which entries tell whose they are: of so many that there are none yet for some.
+TEST(NoHostMemoryLadder, AnExpandableSegmentGrowsByAGigabyte) {
+  World world("expandable_segments:True", 2048 * kMega);
+  const StreamHandle other = world.driver.driver.create_stream();
+  static_cast<void>(world.take(20 * kMega));
+  world.allocator.deallocate(world.take(1200 * kMega, other));
+  world.driver.armed = true;
+  void* const block = world.take(1100 * kMega);
+  ASSERT_NE(block, nullptr);
+  EXPECT_EQ(world.allocator.memory_stats().num_alloc_retries, 1);
+  world.allocator.deallocate(block);
+  EXPECT_NO_THROW(world.allocator.check());
+}
+
+// Where there is no host memory for the entries of a new range its blocks are found as those of private pools are.
+TEST(NoHostMemoryLadder, BlocksOfARangeWithoutEntriesAreServed) {
+  for (int served = 0; served < 1000; ++served) {
+    World world("expandable_segments:True");
+    const StreamHandle stream = world.driver.driver.create_stream();
+    const StreamHandle heir = world.driver.driver.create_stream();
+    static_cast<void>(world.take(kKibi, heir));
+    const auto pairs_of = [&](StreamHandle of) {
+      for (int i = 0; i < 5; ++i) {
+        void* const block = world.take(3 * kMega, of);
+        ASSERT_NE(block, nullptr);
+        world.allocator.deallocate(block);
+        EXPECT_NO_THROW(world.allocator.check());
+      }
+    };
+    testing_host::refused_requests = 0;
+    testing_host::served_requests_left = served;
+    void* block = nullptr;
+    try {
+      const NoHostMemory gone;
+      block = world.allocator.allocate(3 * kMega, stream);
+    } catch (const std::bad_alloc&) {
+    }
+    testing_host::served_requests_left = 0;
+    const bool was_refused = testing_host::refused_requests != 0;
+    if (block != nullptr) world.allocator.deallocate(block);
+    pairs_of(stream);
+    world.allocator.release_stream(stream);
+    pairs_of(heir);
+    EXPECT_EQ(world.allocator.memory_stats().allocation.all.current, 1);
+    if (!was_refused) return;
+  }
+  FAIL() << "host memory is refused again and again";
 }
 
 TEST(NoHostMemoryLadder, ASmallHeapsPagesAreCutInAsManyPiecesAsThereAre) {
