@@ -17,7 +17,7 @@ void DeviceAllocator::collect_garbage(Lock& lock) {
   if (held_bytes_ <= threshold) return;
   const std::size_t target = held_bytes_ - threshold;
 
-  const std::uint64_t now = searches_[static_cast<std::size_t>(PoolKind::large)];
+  const std::uint64_t now = searches_.of(PoolKind::large);
   SegmentList candidates;
   std::size_t count = 0;
   std::uint64_t total_age = 0;

@@ -13,7 +13,7 @@ Block* HeapBlocks::find_free_block(const Request& request) {
   // What `direct` has in its pools are segments that the driver refused to take back; but a
   // private pool caches, since its memory must stay as long as a graph may use it.
   if (!plain_search_ && !caches_ && request.pools->home == nullptr) return nullptr;
-  if (collects_garbage() && request.pools->home == nullptr) ++searches_[static_cast<std::size_t>(request.kind)];
+  if (collects_garbage() && request.pools->home == nullptr) searches_.count(request.kind, true);
   BlockPool& pool = request.pools->of(request.kind);
   Block* block = pool.best_fit(request.rounded);
   if (!plain_search_) block = choose_beside_ranges(pool, block, options_.policy == Policy::expandable);

@@ -52,7 +52,7 @@ class HeapBlocks : public HeapReports {
   void put_in_pool(Block* block);
   // Of a segment that is wholly free now.
   void note_age(const Block& free) {
-    if (!free.is_split()) free.segment->free_since = searches_[static_cast<std::size_t>(free.segment->kind)];
+    if (!free.is_split()) free.segment->free_since = searches_.of(free.segment->kind);
   }
   void put_back(Block* block);
   [[nodiscard]] Block* hand_out(KnownPlaces::Number place, const Request& request, const Lock& lock) noexcept;

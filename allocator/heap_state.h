@@ -29,6 +29,7 @@
 #include "allocator/pending_frees.h"
 #include "allocator/pool_routing.h"
 #include "allocator/private_pools.h"
+#include "allocator/search_counts.h"
 #include "allocator/segment_source.h"
 #include "allocator/shared_counts.h"
 #include "allocator/size_policy.h"
@@ -211,6 +212,8 @@ struct HeapState {
   bool one_stream_serves_ = false;  // and the history is its own
   std::size_t most_steps_ = 0;      // that all streams together may write down (Recurrence)
   bool pairs_are_plain_ = false;    // see PairHits
+  bool ages_segments_ = false;      // each search counts, and each free of a whole segment notes how many there were
+  bool picks_plainly_ = false;      // the best fit serves, if any does, and no search counts
   // Away from what hits read and nobody changes.
   alignas(64) AwakeStreams awake_;
   StepGrants granted_steps_;
@@ -247,7 +250,7 @@ struct HeapState {
   std::size_t arriving_bytes_ = 0;                // asked of the driver by threads that gave the lock up
   double fraction_ = 1.0;
   std::size_t limit_bytes_ = kUnlimited;
-  std::array<std::uint64_t, 2> searches_{};  // of each pool, counted while garbage collection is on
+  SearchCounts searches_;
   // Threads that are waiting for frees or giving segments back with the lock given up: a
   // request must not fail before they are done.
   int reclaims_in_flight_ = 0;

@@ -204,7 +204,16 @@ bool StreamHits::hand_back(StreamHeap& heap, std::uint64_t address) noexcept {
 // What a request or a free looks at beside its stream, or changes there.
 bool StreamHits::can_serve_by_stream() const noexcept {
   return caches_ && unrecorded_frees_ == nullptr && captured_frees_.empty() && routing_.empty() && budgets_.empty() &&
-         !recorder_.keeps_tags() && !collects_garbage() && searches_[0] == 0 && searches_[1] == 0;
+         !recorder_.keeps_tags();
+}
+
+// An age is exact only if each hit and each free is carried out when it happens. Paged memory has no ages.
+void StreamHits::consider_ages() noexcept {
+  const bool ages = !serves_paged_ && (collects_garbage() || searches_.has_any());
+  if (ages == ages_segments_) return;
+  ages_segments_ = ages;
+  if (!ages) return;
+  for (StreamHeap* heap : mutex_.streams()) static_cast<void>(take_back_room(*heap));
 }
 
 // Not inline, as free_hit: what a lazy free serves would save the registers that this takes.
@@ -217,11 +226,11 @@ bool StreamHits::can_serve_by_stream() const noexcept {
     // Those of segments, and frees that stand, do not look at the clock.
     if (pointer != nullptr || !heap.lacks_addresses || decays_) return pointer;
   }
-  return plain_search_ ? take_from_pool<true>(heap, bytes) : take_beside_ranges(heap, bytes);
+  return picks_plainly_ ? take_from_pool<true>(heap, bytes) : pick_from_pool(heap, bytes);
 }
 
-// Of expandable segments, or beside them. Not part of the walk that is made most.
-[[gnu::flatten]] void* StreamHits::take_beside_ranges(StreamHeap& heap, std::size_t bytes) noexcept {
+// Where there are expandable segments, or ages. Not part of the walk that is made most.
+[[gnu::flatten]] void* StreamHits::pick_from_pool(StreamHeap& heap, std::size_t bytes) noexcept {
   return take_from_pool<false>(heap, bytes);
 }
 
@@ -230,7 +239,9 @@ inline void* StreamHits::take_from_pool(StreamHeap& heap, std::size_t bytes) noe
   InactiveSplitChange change;
   Block* const block = take_block<kIsPlain>(heap, bytes, change);
   if (block == nullptr) return nullptr;
-  if (!heap.ledger.shares) heap.lazy_free.begin(block, change, pairs_are_plain_);
+  const bool ages = !kIsPlain && ages_segments_;
+  if (ages && collects_garbage()) searches_.count(block->kind, one_stream_serves_);
+  if (!ages && !heap.ledger.shares) heap.lazy_free.begin(block, change, pairs_are_plain_);
   note_step<StreamStep::Kind::allocation>(heap, *block, [&] { return change; });
   return handed_out(heap, block->address, block->bytes, bytes);
 }
@@ -247,7 +258,9 @@ inline void* StreamHits::take_from_pool(StreamHeap& heap, std::size_t bytes) noe
   tell_free(heap, *block);
   note_step<StreamStep::Kind::free>(heap, *block, [&] { return splits_by_freeing(*block, free); });
   heap.live.erase(place);
-  put_free(block, free, heap.of(block->kind), heap.spares);
+  const Block* const settled = put_free(block, free, heap.of(block->kind), heap.spares);
+  if (ages_segments_) [[unlikely]]
+    note_age(*settled);
   return true;
 }
 

@@ -105,7 +105,9 @@ class StreamHits : public PairHits {
   [[nodiscard]] void* take_hit(StreamHeap& heap, std::size_t bytes) noexcept;
   template <bool kIsPlain>
   [[nodiscard]] void* take_from_pool(StreamHeap& heap, std::size_t bytes) noexcept;
-  [[nodiscard, gnu::noinline]] void* take_beside_ranges(StreamHeap& heap, std::size_t bytes) noexcept;
+  [[nodiscard, gnu::noinline]] void* pick_from_pool(StreamHeap& heap, std::size_t bytes) noexcept;
+  // Whether segments have ages, by who has the heap's lock.
+  void consider_ages() noexcept;
   [[nodiscard]] bool free_hit(StreamHeap& heap, std::uint64_t address) noexcept;
   // paged_hits.cpp
   [[nodiscard, gnu::noinline]] void* take_paged_hit(StreamHeap& heap, std::size_t bytes, bool only_known) noexcept;
@@ -168,7 +170,7 @@ class StreamHits : public PairHits {
   // Whether it did, and where, once: null, it did not.
   [[nodiscard]] static bool lacks_room(const StreamHeap& heap) noexcept;
   [[nodiscard]] static const StreamHeap* take_lack() noexcept;
-  // Null, with nothing changed: not without the heap's lock. `is_counted`: it was before. `kIsPlain`: plain_search_.
+  // Null, with nothing changed: not without the heap's lock. `is_counted`: it was before. `kIsPlain`: picks_plainly_.
   template <bool kIsPlain>
   [[nodiscard]] Block* take_block(StreamHeap& heap, std::size_t bytes, InactiveSplitChange& change,
                                   bool is_counted = false) noexcept;

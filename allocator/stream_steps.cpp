@@ -178,8 +178,8 @@ void StreamHits::carry_out_steps(StreamHeap& heap) noexcept {
 
 Block* StreamHits::take_step(StreamHeap& heap, const StreamStep& step) noexcept {
   InactiveSplitChange change;
-  return plain_search_ ? take_block<true>(heap, step.requested(), change, heap.counts_steps)
-                       : take_block<false>(heap, step.requested(), change, heap.counts_steps);
+  return picks_plainly_ ? take_block<true>(heap, step.requested(), change, heap.counts_steps)
+                        : take_block<false>(heap, step.requested(), change, heap.counts_steps);
 }
 
 // Who uses it, and which events it waits for, is known when all steps are carried out.
@@ -235,6 +235,7 @@ void StreamHits::count_laps(StreamHeap& heap, const StreamStep& step, std::int64
 // A 1,280th of the memory that the heap has, and what the smallest has: metadata is to stay below a thousandth.
 std::size_t StreamHits::worthwhile_steps() const noexcept {
   constexpr std::size_t kLeast = std::size_t{1} << 14;
+  if (ages_segments_) return 0;
   return kLeast + held_bytes_ / 1280 / Recurrence::kBytesOfStep;
 }
 

@@ -244,7 +244,9 @@ bool StreamHits::complete_block(StreamHeap& heap, Block& block, std::uint64_t* a
   if (!count_free(heap, block, splits_by_freeing(block, free))) return false;
   end_waiting(heap, block, at);
   note_step<kDone>(heap, block, [&] { return splits_by_freeing(block, free); });
-  put_free(&block, free, heap.of(block.kind), heap.spares);
+  const Block* const settled = put_free(&block, free, heap.of(block.kind), heap.spares);
+  if (ages_segments_) [[unlikely]]
+    note_age(*settled);
   return true;
 }
 

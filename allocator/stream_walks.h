@@ -128,7 +128,7 @@ inline Block* StreamHits::take_block(StreamHeap& heap, std::size_t bytes, Inacti
   const PoolKind kind = policy_.pool(rounded);
   BlockPool& pool = heap.of(kind);
   Block* free = pool.best_fit(rounded);
-  if constexpr (!kIsPlain) free = choose_beside_ranges(pool, free, options_.policy == Policy::expandable);
+  if (!kIsPlain && !plain_search_) free = choose_beside_ranges(pool, free, options_.policy == Policy::expandable);
   if (free == nullptr || (heap.has_hidden_segments && !free->segment->is_found_by_page) || !heap.live.has_room() ||
       heap.spares.size() == 0 || !policy_.may_serve(free->bytes, rounded))
     return nullptr;

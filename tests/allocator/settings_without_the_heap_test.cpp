@@ -55,10 +55,12 @@ TEST_P(SettingsWithoutTheHeapsLockTest, RandomSizesComeAndGo) {
   for (void* const block : live) allocator_.deallocate(block);
 }
 
-INSTANTIATE_TEST_SUITE_P(Each, SettingsWithoutTheHeapsLockTest,
-                         ::testing::Values("policy:expandable", "policy:classic,max_split_size_mb:20",
-                                           "policy:expandable,max_split_size_mb:64",
-                                           "policy:paged,max_split_size_mb:20"));
+INSTANTIATE_TEST_SUITE_P(
+    Each, SettingsWithoutTheHeapsLockTest,
+    ::testing::Values("policy:expandable", "policy:classic,max_split_size_mb:20",
+                      "policy:expandable,max_split_size_mb:64", "policy:paged,max_split_size_mb:20",
+                      "policy:classic,garbage_collection_threshold:0.8,per_process_memory_fraction:0.9",
+                      "policy:paged,garbage_collection_threshold:0.8,per_process_memory_fraction:0.9"));
 
 }  // namespace
 }  // namespace cistern

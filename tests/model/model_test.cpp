@@ -25,6 +25,23 @@ RC_GTEST_PROP(Model, EqualWhereNobodyLooksAndMemoryIsTight, ()) {
   run_random_program({"seldom and tight", 160 * kMega, "", 0, false, true});
 }
 
+RC_GTEST_PROP(Model, EqualWhereNobodyLooksAndSegmentsExpand, ()) {
+  run_random_program({"seldom expandable", 4096 * kMega, "expandable_segments:True", 0, false, true});
+}
+
+RC_GTEST_PROP(Model, EqualWhereNobodyLooksAndExpandableSegmentsAreTight, ()) {
+  run_random_program({"seldom and tight expandable", 160 * kMega, "expandable_segments:True", 0, false, true});
+}
+
+RC_GTEST_PROP(Model, EqualWhereNobodyLooksWithASplitLimit, ()) {
+  run_random_program({"seldom split", 400 * kMega, "max_split_size_mb:32", 0, false, true});
+}
+
+RC_GTEST_PROP(Model, EqualWhereNobodyLooksAndGarbageIsCollected, ()) {
+  run_random_program({"seldom collecting", 512 * kMega,
+                      "garbage_collection_threshold:0.4,per_process_memory_fraction:0.5", 0, false, true});
+}
+
 RC_GTEST_PROP(Model, EqualWhenMemoryIsTight, ()) { run_random_program({"tight", 160 * kMega, ""}); }
 
 RC_GTEST_PROP(Model, EqualWithASplitLimit, ()) {

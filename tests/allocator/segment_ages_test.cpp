@@ -1,0 +1,92 @@
+// Garbage collection by age beside hits that take no lock of the heap: which segments have not been wanted for longest?
+#include <cistern/allocator.h>
+#include <cistern/simulated.h>
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <vector>
+
+#include "tests/byte_units.h"
+
+namespace cistern {
+namespace {
+
+class SegmentAges : public ::testing::Test {
+ protected:
+  SegmentAges() { bring_segments(); }
+  // A step that wants two of the three segments, often enough to be known.
+  void steps(int count) {
+    for (; count > 0; --count) {
+      void* const first = allocator_.allocate(kFirst);
+      void* const second = allocator_.allocate(kSecond);
+      allocator_.deallocate(first);
+      allocator_.deallocate(second);
+    }
+  }
+  void pair(std::size_t bytes) { allocator_.deallocate(allocator_.allocate(bytes)); }
+  // By a request that no free segment serves, where more than 82 MiB are held.
+  void collect() { static_cast<void>(allocator_.allocate(60 * kMega)); }
+  void begin_to_collect() { allocator_.set_memory_fraction(0.25); }
+  void end_to_collect() { allocator_.set_memory_fraction(1.0); }
+  [[nodiscard]] bool has_segment_of(std::size_t bytes) const {
+    const std::vector<SegmentInfo> segments = allocator_.snapshot().segments;
+    return std::any_of(segments.begin(), segments.end(), [&](const SegmentInfo& segment) {
+      return segment.total_size == static_cast<std::int64_t>(bytes);
+    });
+  }
+
+  static constexpr std::size_t kFirst = 30 * kMega;
+  static constexpr std::size_t kSecond = 32 * kMega;
+  static constexpr std::size_t kThird = 34 * kMega;
+
+ private:
+  void bring_segments() {
+    std::vector<void*> blocks;
+    for (const std::size_t bytes : {kFirst, kSecond, kThird}) blocks.push_back(allocator_.allocate(bytes));
+    for (void* const block : blocks) allocator_.deallocate(block);
+  }
+
+  SimulatedDriver driver_{{.capacity_bytes = 4096 * kMega, .backing = Backing::none}};
+
+ protected:
+  CachingAllocator allocator_{
+      {.driver = &driver_.api(),
+       .options = AllocatorOptions::parse("oom_dump:off,policy:classic,garbage_collection_threshold:0.08")}};
+};
+
+TEST_F(SegmentAges, WhatStepsWantIsYoung) {
+  begin_to_collect();
+  steps(5000);
+  collect();
+  EXPECT_TRUE(has_segment_of(kFirst));
+  EXPECT_TRUE(has_segment_of(kSecond));
+  EXPECT_FALSE(has_segment_of(kThird));
+}
+
+TEST_F(SegmentAges, SoItIsWhereStepsWereKnownBefore) {
+  steps(5000);
+  begin_to_collect();
+  steps(5000);
+  collect();
+  EXPECT_TRUE(has_segment_of(kFirst));
+  EXPECT_TRUE(has_segment_of(kSecond));
+  EXPECT_FALSE(has_segment_of(kThird));
+}
+
+TEST_F(SegmentAges, WhatIsWantedWhileNothingIsCollectedIsYoung) {
+  begin_to_collect();
+  steps(100);
+  pair(kThird);  // searches once more than the second had seen
+  end_to_collect();
+  pair(kFirst);
+  begin_to_collect();
+  collect();
+  EXPECT_TRUE(has_segment_of(kFirst));
+  EXPECT_FALSE(has_segment_of(kSecond));
+  EXPECT_TRUE(has_segment_of(kThird));
+}
+
+}  // namespace
+}  // namespace cistern
