@@ -125,6 +125,23 @@ TEST(ExpandableDevice, ARangeGrowsByGigabytes) {
   allocator.check();
 }
 
+// A request goes on where another one of its stream came to meanwhile, further on than was to be foreseen.
+TEST(ExpandableDevice, ARangeGrowsWhileARequestAsksForFreeMemory) {
+  SimulatedDriver driver({.capacity_bytes = 8192 * kMega, .backing = Backing::none});
+  CachingAllocator allocator({.driver = &driver.api(), .options = AllocatorOptions::parse(kExpandable)});
+  static_cast<void>(allocator.allocate(20 * kMega));
+  void* other = nullptr;
+  allocator.add_free_memory_callback([&](int, std::size_t) {
+    other = allocator.allocate(1100 * kMega);
+    return false;
+  });
+  void* const block = allocator.allocate(1100 * kMega);
+  EXPECT_EQ(block, static_cast<char*>(other) + 1100 * kMega);
+  allocator.check();
+  for (void* const each : {block, other}) allocator.deallocate(each);
+  EXPECT_EQ(allocator.memory_stats().allocation.all.current, 1);
+}
+
 class SmallDevice : public Expandable {
  protected:
   SmallDevice() : Expandable(100 * kMega) {}
