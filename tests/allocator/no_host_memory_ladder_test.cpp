@@ -105,15 +105,19 @@ TEST(NoHostMemoryLadder, PagesAreCutOutOfExpandableSegments) {
   EXPECT_NO_THROW(world.allocator.empty_cache());
 }
 
-// Pages of which entries tell whose they are: of so many that there are none yet for some.
+// The second of two gaps lies where no entries tell yet whose pages are; the driver refuses its memory.
 TEST(NoHostMemoryLadder, AnExpandableSegmentGrowsByAGigabyte) {
-  World world("expandable_segments:True", 2048 * kMega);
+  World world("expandable_segments:True", 4096 * kMega);
   const StreamHandle other = world.driver.driver.create_stream();
-  static_cast<void>(world.take(20 * kMega));
-  world.allocator.deallocate(world.take(1200 * kMega, other));
+  void* const first = world.take(700 * kMega);
+  void* const second = world.take(20 * kMega);
+  world.allocator.deallocate(first);
+  world.allocator.empty_cache();
+  world.allocator.deallocate(second);
+  world.allocator.deallocate(world.take(2400 * kMega, other));
   world.driver.armed = true;
-  void* const block = world.take(1100 * kMega);
-  ASSERT_NE(block, nullptr);
+  void* const block = world.take(1900 * kMega);
+  EXPECT_EQ(block, first);
   EXPECT_EQ(world.allocator.memory_stats().num_alloc_retries, 1);
   world.allocator.deallocate(block);
   EXPECT_NO_THROW(world.allocator.check());
@@ -122,7 +126,7 @@ TEST(NoHostMemoryLadder, AnExpandableSegmentGrowsByAGigabyte) {
 // Where there is no host memory for the entries of a new range its blocks are found as those of private pools are.
 TEST(NoHostMemoryLadder, BlocksOfARangeWithoutEntriesAreServed) {
   for (int served = 0; served < 1000; ++served) {
-    World world("expandable_segments:True");
+    World world("expandable_segments:True", 4096 * kMega);  // no two ranges have entries in common
     const StreamHandle stream = world.driver.driver.create_stream();
     const StreamHandle heir = world.driver.driver.create_stream();
     static_cast<void>(world.take(kKibi, heir));

@@ -25,7 +25,22 @@ class SegmentAges : public ::testing::Test {
       allocator_.deallocate(second);
     }
   }
-  void pair(std::size_t bytes) { allocator_.deallocate(allocator_.allocate(bytes)); }
+  void pair(std::size_t bytes, StreamHandle stream = nullptr) {
+    allocator_.deallocate(allocator_.allocate(bytes, stream));
+  }
+  // In the middle of them another stream wants a segment once, with which it is as old as half of them.
+  void steps_beside_another_stream() {
+    for (int i = 0; i < 5; ++i) pair(kOfOther, other_);
+    steps(2500);
+    pair(kOfOther, other_);
+    steps(2500);
+  }
+  void expect_steps_to_have_their_segments() const {
+    EXPECT_TRUE(has_segment_of(kFirst));
+    EXPECT_TRUE(has_segment_of(kSecond));
+    EXPECT_FALSE(has_segment_of(kThird));
+    EXPECT_FALSE(has_segment_of(kOfOther));
+  }
   // By a request that no free segment serves, where more than 82 MiB are held.
   void collect() { static_cast<void>(allocator_.allocate(60 * kMega)); }
   void begin_to_collect() { allocator_.set_memory_fraction(0.25); }
@@ -40,6 +55,7 @@ class SegmentAges : public ::testing::Test {
   static constexpr std::size_t kFirst = 30 * kMega;
   static constexpr std::size_t kSecond = 32 * kMega;
   static constexpr std::size_t kThird = 34 * kMega;
+  static constexpr std::size_t kOfOther = 36 * kMega;
 
  private:
   void bring_segments() {
@@ -49,6 +65,7 @@ class SegmentAges : public ::testing::Test {
   }
 
   SimulatedDriver driver_{{.capacity_bytes = 4096 * kMega, .backing = Backing::none}};
+  const StreamHandle other_ = driver_.create_stream();
 
  protected:
   CachingAllocator allocator_{
@@ -58,21 +75,29 @@ class SegmentAges : public ::testing::Test {
 
 TEST_F(SegmentAges, WhatStepsWantIsYoung) {
   begin_to_collect();
-  steps(5000);
+  steps_beside_another_stream();
   collect();
-  EXPECT_TRUE(has_segment_of(kFirst));
-  EXPECT_TRUE(has_segment_of(kSecond));
-  EXPECT_FALSE(has_segment_of(kThird));
+  expect_steps_to_have_their_segments();
 }
 
 TEST_F(SegmentAges, SoItIsWhereStepsWereKnownBefore) {
   steps(5000);
   begin_to_collect();
-  steps(5000);
+  steps_beside_another_stream();
   collect();
-  EXPECT_TRUE(has_segment_of(kFirst));
-  EXPECT_TRUE(has_segment_of(kSecond));
-  EXPECT_FALSE(has_segment_of(kThird));
+  expect_steps_to_have_their_segments();
+}
+
+// Of a pair that the next request has carried out.
+TEST_F(SegmentAges, WhatCameAndWentLastIsTheYoungest) {
+  begin_to_collect();
+  steps(100);
+  pair(kThird);
+  pair(kKibi);
+  collect();
+  EXPECT_FALSE(has_segment_of(kFirst));
+  EXPECT_FALSE(has_segment_of(kSecond));
+  EXPECT_TRUE(has_segment_of(kThird));
 }
 
 TEST_F(SegmentAges, WhatIsWantedWhileNothingIsCollectedIsYoung) {
