@@ -3,7 +3,8 @@
 // AddressRange: a reserved piece of address space of one stream's pool, of which pages are mapped
 // where they are needed. The parts that are mapped are its segments, each as long as pages follow
 // each other; between them is nothing.
-// Plain data and questions about it. Not thread-safe: guarded by the owning heap's lock.
+// Plain data and questions about it. Not thread-safe: changed by who has the heap's lock, and read under that or the
+// lock of the stream that it belongs to.
 
 #include "allocator/block.h"
 #include "allocator/pages.h"
@@ -21,7 +22,7 @@ struct AddressRange {
   std::size_t page_bytes = 0;  // of one physical handle
   PoolKind kind = PoolKind::small;
   StreamHeap* owner = nullptr;
-  // Its segments' blocks are found by page (Segment::is_found_by_page): there are entries for pages up to `known_end`.
+  // Its segments' blocks are found by page (Segment::is_found_by_page): there is room for entries up to `known_end`.
   bool is_found_by_page = false;
   std::uint64_t known_end = 0;
   AddressRange* next = nullptr;  // of the heap's, by address

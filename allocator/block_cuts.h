@@ -3,7 +3,8 @@
 // How blocks of one segment are cut from each other and grown together.
 //
 // What makes or drops a Block object is given the spares that it takes from or gives to, and the pool of the
-// segment's free blocks: who holds a stream's lock alone has those at hand, and looks at no segment but at its ends.
+// segment's free blocks: who holds a stream's lock alone has those at hand, and these look at no segment but at its
+// ends.
 // Not thread-safe: guarded by the lock of the segment's stream. O(1), but for the pool.
 
 #include "allocator/block.h"

@@ -185,7 +185,7 @@ void HeapReports::check_private_pools() const {
 void HeapReports::check_pages_of(const AddressRange& range) const {
   std::uint64_t at = range.address;
   const auto check_up_to = [&](std::uint64_t end, const StreamHeap* found) {
-    for (; at < end; at += kSmallSegment)
+    for (; at < end; at += StreamHeapArena::kPage)
       require(stream_heaps_.find_by_page(at) == found, "pages of a range know whose they are");
   };
   for (const Segment* segment : range.segments) {

@@ -67,8 +67,8 @@ void HeapMutex::unlock() {
   heap_.awake_.let_heap_await(!heap_.pending_.empty());
   heap_.one_stream_serves_ = streams_.size() == 1;
   heap_.consider_leaving();
-  heap_.consider_ages();
-  heap_.picks_plainly_ = heap_.plain_search_ && !heap_.ages_segments_;
+  heap_.consider_what_is_seen();
+  heap_.picks_plainly_ = heap_.plain_search_ && !heap_.sees_each_;
   heap_.pairs_are_plain_ = heap_.can_have_plain_pairs();
   heap_.most_steps_ = heap_.worthwhile_steps();
   for (StreamHeap* stream : streams_) stream->mutex.unlock();

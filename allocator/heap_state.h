@@ -212,8 +212,13 @@ struct HeapState {
   bool one_stream_serves_ = false;  // and the history is its own
   std::size_t most_steps_ = 0;      // that all streams together may write down (Recurrence)
   bool pairs_are_plain_ = false;    // see PairHits
-  bool ages_segments_ = false;      // each search counts, and each free of a whole segment notes how many there were
-  bool picks_plainly_ = false;      // the best fit serves, if any does, and no search counts
+  // Each search counts, and each free of a whole segment notes how many there were. May be read without any lock, and
+  // is as good then as it was a moment ago.
+  std::atomic<bool> ages_segments_{false};
+  // Each hit and each free counts by itself, with its tag or the age of its segment: then none in a segment stands.
+  bool sees_each_ = false;
+  bool follows_steps_ = true;
+  bool picks_plainly_ = false;  // the best fit serves, if any does, and no search counts
   // Away from what hits read and nobody changes.
   alignas(64) AwakeStreams awake_;
   StepGrants granted_steps_;

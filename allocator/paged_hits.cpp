@@ -44,13 +44,13 @@ void* StreamHits::take_paged_hit(StreamHeap& heap, std::size_t bytes, bool only_
     note_step<StreamStep::Kind::allocation>(heap, *block, [] { return InactiveSplitChange{}; });
   else
     heap.recurrence.cut();  // what the ladder says depends on more than the stream's blocks
-  return handed_out(heap, block->address, block->bytes, bytes);
+  return handed_out(heap, block->address, block->bytes, bytes, block->tag);
 }
 
 // Its turns do not look at the clock. Beside other streams it is as if it were freed when it is carried out: who needs
 // its bytes has the heap's lock, and finds it so; who takes a place that it knows finds another state.
 bool StreamHits::may_stand_in_pages(StreamHeap& heap) const noexcept {
-  if (decays_ || heap.ledger.shares) return false;
+  if (decays_ || heap.ledger.shares || recorder_.keeps_tags()) return false;
   return one_stream_serves_ || heap.standing_worth.tries();
 }
 
@@ -66,6 +66,8 @@ Block* StreamHits::take_pages(StreamHeap& heap, Sectors place, Sectors sectors, 
   heap.live.fetch_place_of(address);
   if (!stream_heaps_.has_room_for_block(address, heap)) return nullptr;
   const Amounts amounts{PoolKind::large, sectors * kSectorBytes, as_signed(requested)};
+  TagShare::Part* part = nullptr;
+  if (sees_each_ && !find_part(heap, amounts.bytes, &part)) return nullptr;
   if (!count_allocation(heap, amounts, {})) return nullptr;
   Block* const block = heap.spares.take();
   try {
@@ -77,6 +79,7 @@ Block* StreamHits::take_pages(StreamHeap& heap, Sectors place, Sectors sectors, 
   }
   block->state = BlockState::active_allocated;
   block->requested = requested;
+  if (part != nullptr) count_by_tag(*block, *part);
   stream_heaps_.add_block(address, heap);
   heap.live.insert(block);
   return block;

@@ -26,7 +26,6 @@ void DeviceAllocator::move_range(AddressRange& range, StreamHeap& to) noexcept {
     segment->owner = &to;
     segment->pool = &to.of(segment->kind);
     segment->stream = to.stream;
-    if (segment->is_found_by_page) stream_heaps_.put_pages(*segment);
     if (!segment->is_found_by_page) to.has_hidden_segments = true;
   }
 }
@@ -36,12 +35,14 @@ void DeviceAllocator::close_range(const AddressRange& range) noexcept {
   for (Segment* segment : range.segments) {
     segment->pool->erase(segment->first);
     segment->releasing = true;
+    if (segment->is_found_by_page) stream_heaps_.remove_pages(*segment);
   }
 }
 
 void DeviceAllocator::open_range(const AddressRange& range) noexcept {
   for (Segment* segment : range.segments) {
     segment->releasing = false;
+    if (segment->is_found_by_page) stream_heaps_.put_pages(*segment);
     segment->pool->insert(segment->first);
   }
 }

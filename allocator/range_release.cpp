@@ -99,6 +99,8 @@ bool DeviceAllocator::can_cut_out(const Block& block, const Pages& pages) noexce
   const std::size_t pieces =
       (has_head || block.previous != nullptr ? 1 : 0) + (has_tail || block.next != nullptr ? 1 : 0);
   std::vector<Segment*>& segments = block.segment->range->segments;
+  if (!arena_.has(blocks, 0))
+    for (StreamHeap* stream : mutex_.streams()) stream->spares.move_to(arena_.spares(), stream->spares.size());
   if (arena_.has(blocks, pieces) && segments.capacity() - segments.size() >= pieces) return true;
   try {
     arena_.reserve(blocks, pieces);

@@ -33,6 +33,9 @@ namespace cistern {
 
 class StreamHeapArena {
  public:
+  // The granularity of the driver's allocations of 1 MiB and more.
+  static constexpr std::uint64_t kPage = std::uint64_t{2} << 20;
+
   // The mutex is that of the heap, the recorder counts what streams report. Both outlive the arena's use.
   StreamHeapArena(HeapMutex& mutex, Recorder& recorder) : mutex_(mutex), recorder_(recorder) {}
   StreamHeapArena(const StreamHeapArena&) = delete;
@@ -129,8 +132,6 @@ class StreamHeapArena {
   }
 
  private:
-  // The granularity of the driver's allocations of 1 MiB and more.
-  static constexpr std::uint64_t kPage = std::uint64_t{2} << 20;
   // For so many at most storage is obtained, and its pages brought, at once: each page that is touched first costs more
   // than the rest of a new stream.
   static constexpr std::size_t kSlab = 8;

@@ -34,7 +34,7 @@ void say_nothing_was_freed(std::uint64_t address) noexcept {
   if ((awaiting & ~(heap.awake_bit.load(std::memory_order_relaxed) | AwakeStreams::kOfHeap)) != 0) [[unlikely]]
     return allocate_among_waits(heap, bytes, stream);
   const std::lock_guard lock(heap.mutex);
-  if (!may_serve(heap) || heap.stream.id != stream.id || current_tag() != kUntagged) return nullptr;
+  if (!may_serve(heap) || heap.stream.id != stream.id || !knows_tag()) return nullptr;
   if (awaiting != 0) [[unlikely]]
     return heap.standing_use.waits() ? allocate_again(heap, bytes) : allocate_after_waits(heap, bytes);
   return take_standing_or_hit(heap, bytes,
@@ -75,7 +75,7 @@ void* StreamHits::allocate_with_room(StreamHeap& heap, std::size_t bytes, const 
   const bool is_of_another = heap.allocates.load(std::memory_order_relaxed) != ThreadMark::of_this_thread();
   if (!is_of_another && heap.recurrence.is_followed() && lacks_room(heap)) return false;
   if (gathering().includes(HistoryContext::all)) return false;
-  if (is_of_another && hands_back_ && may_hand_back && hand_back(heap, address)) return true;
+  if (is_of_another && may_hand_back && hands_back() && hand_back(heap, address)) return true;
   history_.provide();
   std::unique_lock lock(heap.mutex);
   if (!may_serve(heap)) return false;
@@ -203,16 +203,17 @@ bool StreamHits::hand_back(StreamHeap& heap, std::uint64_t address) noexcept {
 
 // What a request or a free looks at beside its stream, or changes there.
 bool StreamHits::can_serve_by_stream() const noexcept {
-  return caches_ && unrecorded_frees_ == nullptr && captured_frees_.empty() && routing_.empty() && budgets_.empty() &&
-         !recorder_.keeps_tags();
+  return caches_ && unrecorded_frees_ == nullptr && captured_frees_.empty() && routing_.empty() && budgets_.empty();
 }
 
-// An age is exact only if each hit and each free is carried out when it happens. Paged memory has no ages.
-void StreamHits::consider_ages() noexcept {
-  const bool ages = !serves_paged_ && (collects_garbage() || searches_.has_any());
-  if (ages == ages_segments_) return;
-  ages_segments_ = ages;
-  if (!ages) return;
+// An age, and what a tag has at a peak, is exact only if each hit and each free is carried out when it happens. Paged
+// memory has no ages, but segments beside it do.
+void StreamHits::consider_what_is_seen() noexcept {
+  const bool ages = collects_garbage() || searches_.has_any();
+  ages_segments_.store(ages, std::memory_order_relaxed);
+  sees_each_ = ages || recorder_.keeps_tags();
+  const bool follows_steps = !recorder_.keeps_tags() && (!ages || serves_paged_);
+  if (std::exchange(follows_steps_, follows_steps) == follows_steps || follows_steps) return;
   for (StreamHeap* heap : mutex_.streams()) static_cast<void>(take_back_room(*heap));
 }
 
@@ -239,11 +240,11 @@ inline void* StreamHits::take_from_pool(StreamHeap& heap, std::size_t bytes) noe
   InactiveSplitChange change;
   Block* const block = take_block<kIsPlain>(heap, bytes, change);
   if (block == nullptr) return nullptr;
-  const bool ages = !kIsPlain && ages_segments_;
-  if (ages && collects_garbage()) searches_.count(block->kind, one_stream_serves_);
-  if (!ages && !heap.ledger.shares) heap.lazy_free.begin(block, change, pairs_are_plain_);
+  const bool is_seen = !kIsPlain && sees_each_;
+  if (is_seen && collects_garbage()) searches_.count(block->kind, one_stream_serves_);
+  if (!is_seen && !heap.ledger.shares) heap.lazy_free.begin(block, change, pairs_are_plain_);
   note_step<StreamStep::Kind::allocation>(heap, *block, [&] { return change; });
-  return handed_out(heap, block->address, block->bytes, bytes);
+  return handed_out(heap, block->address, block->bytes, bytes, kIsPlain ? kUntagged : block->tag);
 }
 
 // False, with nothing changed: it takes the heap's lock.
@@ -252,6 +253,25 @@ inline void* StreamHits::take_from_pool(StreamHeap& heap, std::size_t bytes) noe
   const BlockMap::Place place = heap.live.place_of(address);
   Block* const block = place.block;
   if (!is_free_at_once(block)) return false;
+  return sees_each_ ? free_seen(heap, place) : free_found<false>(heap, place);
+}
+
+// Where its tag or the age of its segment is kept.
+[[gnu::flatten]] bool StreamHits::free_seen(StreamHeap& heap, const BlockMap::Place& place) noexcept {
+  TagShare::Part* part = nullptr;
+  if (recorder_.keeps_tags()) {
+    part = recorder_.part_of(heap.ledger, place.block->tag);
+    if (part == nullptr) return false;
+  }
+  const std::int64_t bytes = as_signed(place.block->bytes);
+  if (!free_found<true>(heap, place)) return false;
+  if (part != nullptr) part->count_free(bytes);
+  return true;
+}
+
+template <bool kIsSeen>
+inline bool StreamHits::free_found(StreamHeap& heap, const BlockMap::Place& place) noexcept {
+  Block* const block = place.block;
   if (heap.paged_stream >= 0 && block->segment->is_paged()) return free_paged_hit(heap, place);
   const FreeNeighbours free(*block);
   if (!count_free(heap, *block, splits_by_freeing(*block, free))) return false;
@@ -259,8 +279,7 @@ inline void* StreamHits::take_from_pool(StreamHeap& heap, std::size_t bytes) noe
   note_step<StreamStep::Kind::free>(heap, *block, [&] { return splits_by_freeing(*block, free); });
   heap.live.erase(place);
   const Block* const settled = put_free(block, free, heap.of(block->kind), heap.spares);
-  if (ages_segments_) [[unlikely]]
-    note_age(*settled);
+  if (kIsSeen) note_age(*settled);
   return true;
 }
 

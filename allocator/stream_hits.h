@@ -98,6 +98,8 @@ class StreamHits : public PairHits {
                                                         const StreamIdentity& stream) noexcept;
   [[nodiscard, gnu::noinline]] bool free_with_room(StreamHeap& heap, std::uint64_t address) noexcept;
   [[nodiscard]] bool may_serve(const StreamHeap& heap) const noexcept;
+  // The first tag of all is for who has the heap's lock.
+  [[nodiscard]] bool knows_tag() const noexcept { return current_tag() == kUntagged || recorder_.keeps_tags(); }
   [[nodiscard]] std::optional<LiveBlock> look_by_stream(std::uint64_t address) noexcept;
   [[nodiscard]] bool can_serve_by_stream() const noexcept;
   template <class Trace>
@@ -106,9 +108,14 @@ class StreamHits : public PairHits {
   template <bool kIsPlain>
   [[nodiscard]] void* take_from_pool(StreamHeap& heap, std::size_t bytes) noexcept;
   [[nodiscard, gnu::noinline]] void* pick_from_pool(StreamHeap& heap, std::size_t bytes) noexcept;
-  // Whether segments have ages, by who has the heap's lock.
-  void consider_ages() noexcept;
+  // Whether each hit and each free is seen when it happens. Requires: the heap's lock.
+  void consider_what_is_seen() noexcept;
   [[nodiscard]] bool free_hit(StreamHeap& heap, std::uint64_t address) noexcept;
+  template <bool kIsSeen>
+  [[nodiscard]] bool free_found(StreamHeap& heap, const BlockMap::Place& place) noexcept;
+  [[nodiscard, gnu::noinline]] bool free_seen(StreamHeap& heap, const BlockMap::Place& place) noexcept;
+  [[nodiscard]] bool find_part(StreamHeap& heap, std::int64_t bytes, TagShare::Part** part) noexcept;
+  static void count_by_tag(Block& block, TagShare::Part& part) noexcept;
   // paged_hits.cpp
   [[nodiscard, gnu::noinline]] void* take_paged_hit(StreamHeap& heap, std::size_t bytes, bool only_known) noexcept;
   template <class Take>
@@ -174,8 +181,8 @@ class StreamHits : public PairHits {
   template <bool kIsPlain>
   [[nodiscard]] Block* take_block(StreamHeap& heap, std::size_t bytes, InactiveSplitChange& change,
                                   bool is_counted = false) noexcept;
-  [[nodiscard]] void* handed_out(StreamHeap& heap, std::uint64_t address, std::size_t bytes,
-                                 std::size_t requested) noexcept;
+  [[nodiscard]] void* handed_out(StreamHeap& heap, std::uint64_t address, std::size_t bytes, std::size_t requested,
+                                 TagId tag = kUntagged) noexcept;
   void tell_free(StreamHeap& heap, const Block& block) noexcept;
   [[nodiscard]] bool settle_by_stream(StreamHeap& heap) noexcept;
   [[nodiscard, gnu::noinline]] bool carry_out(StreamHeap& heap) noexcept;
@@ -183,11 +190,12 @@ class StreamHits : public PairHits {
   static constexpr auto kRequested = static_cast<std::uint64_t>(TraceAction::free_requested);
   // `kAction`: alloc, one of a free, or kFreed.
   template <std::uint64_t kAction>
-  void trace_by_stream(StreamHeap& heap, std::uint64_t address, std::size_t requested) noexcept;
+  void trace_by_stream(StreamHeap& heap, std::uint64_t address, std::size_t requested, TagId tag = kUntagged) noexcept;
   template <std::uint64_t kAction>
-  void write_by_stream(StreamHeap& heap, std::uint64_t address, std::size_t requested) noexcept;
+  void write_by_stream(StreamHeap& heap, std::uint64_t address, std::size_t requested, TagId tag = kUntagged) noexcept;
   template <std::uint64_t kAction>
-  void write_by_stream_at(StreamHeap& heap, std::uint64_t address, std::size_t requested, std::uint64_t ticks) noexcept;
+  void write_by_stream_at(StreamHeap& heap, std::uint64_t address, std::size_t requested, std::uint64_t ticks,
+                          TagId tag = kUntagged) noexcept;
   void write_staged_alone(StreamHeap& heap) noexcept;
   void write_staged(StreamHeap& heap) noexcept;
   // The same by who has the heap's lock. Requires: no stream's steps are followed.
@@ -195,6 +203,7 @@ class StreamHits : public PairHits {
   void settle(StreamHeap& heap, bool lets_go) noexcept {
     carry_out_frees(heap);
     if (heap.lazy_free.block() != nullptr) settle_lazy_free(heap);
+    recorder_.take_in(heap.ledger);
     if (!heap.stage.events().empty()) write_staged(heap);
     const bool is_awake = heap.is_awake.load(std::memory_order_relaxed);
     if (heap.standing_use.is_kept() && (lets_go || !is_awake)) forget_standing_use(heap);
@@ -213,6 +222,10 @@ class StreamHits : public PairHits {
     return arena_.spares().size() < kFewSpares && spares > 4 * kFewSpares ? spares / 2 : 0;
   }
   static constexpr std::size_t kFewSpares = 64;
+  // An age begins when the block is freed, and not when its stream's thread comes by.
+  [[nodiscard]] bool hands_back() const noexcept {
+    return hands_back_ && !ages_segments_.load(std::memory_order_relaxed);
+  }
   [[nodiscard, gnu::noinline]] bool hand_back(StreamHeap& heap, std::uint64_t address) noexcept;
   [[nodiscard, gnu::noinline]] bool take_returned(StreamHeap& heap) noexcept;
   // By who only looks: with what the stream has, which it needs again where its steps come again.

@@ -235,7 +235,7 @@ void StreamHits::count_laps(StreamHeap& heap, const StreamStep& step, std::int64
 // A 1,280th of the memory that the heap has, and what the smallest has: metadata is to stay below a thousandth.
 std::size_t StreamHits::worthwhile_steps() const noexcept {
   constexpr std::size_t kLeast = std::size_t{1} << 14;
-  if (ages_segments_) return 0;
+  if (!follows_steps_) return 0;
   return kLeast + held_bytes_ / 1280 / Recurrence::kBytesOfStep;
 }
 

@@ -116,7 +116,7 @@ void StreamHits::leave_place(StreamHeap& heap, const Block& block) noexcept {
 // Whether events on other streams of the device are all that a free of the block waits for.
 bool StreamHits::can_await(const StreamHeap& heap, const Block* block) const noexcept {
   return block != nullptr && block->has_uses && block->state == BlockState::active_allocated && !block->is_held &&
-         block->stack == kNoStackId && !block->oversize && can_await(heap, block->uses);
+         block->stack == kNoStackId && !block->oversize && !recorder_.keeps_tags() && can_await(heap, block->uses);
 }
 
 bool StreamHits::can_await(const StreamHeap& heap, const StreamUses& uses) const noexcept {
@@ -172,7 +172,7 @@ void* StreamHits::allocate_asked(StreamHeap& heap, std::size_t bytes, std::uint6
 void* StreamHits::allocate_among_waits(StreamHeap& heap, std::size_t bytes, const StreamIdentity& stream) noexcept {
   if (!heap.is_awake.load(std::memory_order_relaxed)) return nullptr;
   const StreamLocks locks(heap, awake_, awake_.awaiting());
-  if (!may_serve(heap) || heap.stream.id != stream.id || current_tag() != kUntagged) return nullptr;
+  if (!may_serve(heap) || heap.stream.id != stream.id || !knows_tag()) return nullptr;
   if (!complete_awaited(locks.heaps(), nullptr)) return nullptr;
   if (heap.recurrence.is_followed()) {
     if (void* const pointer = follow_request(heap, bytes)) return pointer;
@@ -245,7 +245,7 @@ bool StreamHits::complete_block(StreamHeap& heap, Block& block, std::uint64_t* a
   end_waiting(heap, block, at);
   note_step<kDone>(heap, block, [&] { return splits_by_freeing(block, free); });
   const Block* const settled = put_free(&block, free, heap.of(block.kind), heap.spares);
-  if (ages_segments_) [[unlikely]]
+  if (ages_segments_.load(std::memory_order_relaxed)) [[unlikely]]
     note_age(*settled);
   return true;
 }

@@ -12,35 +12,36 @@ namespace cistern {
 
 template <std::uint64_t kAction>
 inline void StreamHits::write_by_stream_at(StreamHeap& heap, std::uint64_t address, std::size_t requested,
-                                           std::uint64_t ticks) noexcept {
+                                           std::uint64_t ticks, TagId tag) noexcept {
   if (one_stream_serves_) {
-    history_.add_own<kAction>(address, as_signed(requested), stream_number(heap.stream), ticks);
+    history_.add_own<kAction>(address, as_signed(requested), stream_number(heap.stream), ticks, tag);
     return;
   }
   if (heap.stage.is_full()) write_staged_alone(heap);
-  heap.stage.add(DeviceHistory::staged(kAction, address, as_signed(requested), ticks));
+  heap.stage.add(DeviceHistory::staged(kAction, address, as_signed(requested), ticks, tag));
 }
 
 // Not inline, for what has no history.
 template <std::uint64_t kAction>
-[[gnu::noinline]] void StreamHits::write_by_stream(StreamHeap& heap, std::uint64_t address,
-                                                   std::size_t requested) noexcept {
-  write_by_stream_at<kAction>(heap, address, requested, history_.clock().now());
+[[gnu::noinline]] void StreamHits::write_by_stream(StreamHeap& heap, std::uint64_t address, std::size_t requested,
+                                                   TagId tag) noexcept {
+  write_by_stream_at<kAction>(heap, address, requested, history_.clock().now(), tag);
 }
 
 // A stream that serves alone writes to the history itself; else what it does waits for others.
 template <std::uint64_t kAction>
-inline void StreamHits::trace_by_stream(StreamHeap& heap, std::uint64_t address, std::size_t requested) noexcept {
-  if (history_.is_on()) write_by_stream<kAction>(heap, address, requested);
+inline void StreamHits::trace_by_stream(StreamHeap& heap, std::uint64_t address, std::size_t requested,
+                                        TagId tag) noexcept {
+  if (history_.is_on()) write_by_stream<kAction>(heap, address, requested, tag);
 }
 
 // The block's address, of which all hear who want to.
-inline void* StreamHits::handed_out(StreamHeap& heap, std::uint64_t address, std::size_t bytes,
-                                    std::size_t requested) noexcept {
+inline void* StreamHits::handed_out(StreamHeap& heap, std::uint64_t address, std::size_t bytes, std::size_t requested,
+                                    TagId tag) noexcept {
   note_thread(heap);
   // On a line that other threads' frees read, as what is noted before.
   if (!heap.has_served_alone) heap.has_served_alone = true;
-  trace_by_stream<kAllocated>(heap, address, requested);
+  trace_by_stream<kAllocated>(heap, address, requested, tag);
   api_.note_allocate(address, bytes, heap.stream.handle);
   return reinterpret_cast<void*>(address);
 }
@@ -48,7 +49,7 @@ inline void* StreamHits::handed_out(StreamHeap& heap, std::uint64_t address, std
 // Before the block can serve another request.
 inline void StreamHits::tell_free(StreamHeap& heap, const Block& block) noexcept {
   api_.note_free(block.address, block.bytes, heap.stream.handle);
-  trace_by_stream<kFreed>(heap, block.address, block.requested);
+  trace_by_stream<kFreed>(heap, block.address, block.requested, block.tag);
 }
 
 // Null: not without the heap's lock. trace(block): the history hears of it, where a free that stood is taken back.
@@ -121,10 +122,24 @@ inline bool StreamHits::may_serve(const StreamHeap& heap) const noexcept {
   return heap.is_awake.load(std::memory_order_relaxed) && serves_by_stream_;
 }
 
+// Where tags are kept, the part in which a block of so many bytes is counted. False: who has the heap's lock counts it.
+inline bool StreamHits::find_part(StreamHeap& heap, std::int64_t bytes, TagShare::Part** part) noexcept {
+  if (!recorder_.keeps_tags()) return true;
+  *part = recorder_.part_of(heap.ledger, current_tag());
+  return *part != nullptr && (*part)->has_room_for(bytes);
+}
+
+inline void StreamHits::count_by_tag(Block& block, TagShare::Part& part) noexcept {
+  block.tag = current_tag();
+  part.count_allocation(as_signed(block.bytes));
+}
+
 template <bool kIsPlain>
 inline Block* StreamHits::take_block(StreamHeap& heap, std::size_t bytes, InactiveSplitChange& change,
                                      bool is_counted) noexcept {
   const std::size_t rounded = policy_.round(bytes);
+  if (policy_.is_oversize(rounded)) [[unlikely]]
+    return nullptr;
   const PoolKind kind = policy_.pool(rounded);
   BlockPool& pool = heap.of(kind);
   Block* free = pool.best_fit(rounded);
@@ -134,15 +149,16 @@ inline Block* StreamHits::take_block(StreamHeap& heap, std::size_t bytes, Inacti
     return nullptr;
   heap.live.fetch_place_of(free->address);
   const std::size_t taken = policy_.should_split(free->bytes, rounded, kind) ? rounded : free->bytes;
-  if (policy_.is_oversize(taken)) [[unlikely]]
-    return nullptr;
-  if (kIsPlain || free->segment->range == nullptr) change = change_by_taking(*free, taken);
+  if (kIsPlain || counts_splits(*free)) change = change_by_taking(*free, taken);
+  TagShare::Part* part = nullptr;
+  if (!kIsPlain && !find_part(heap, as_signed(taken), &part)) return nullptr;
   if (!is_counted && !count_allocation(heap, {kind, as_signed(taken), as_signed(bytes)}, change)) return nullptr;
   Block* const block = take_front(free, taken, pool, heap.spares);
   block->state = BlockState::active_allocated;
   block->kind = kind;
   block->requested = bytes;
   block->tag = kUntagged;
+  if (!kIsPlain && part != nullptr) count_by_tag(*block, *part);
   block->oversize = false;
   heap.live.insert(block);
   return block;

@@ -98,8 +98,8 @@ void DeviceHistory::keep_on(std::size_t capacity, HistoryRing& ring) noexcept {
 void DeviceHistory::add(std::span<const StagedEvent> events, std::int64_t stream) noexcept {
   is_staged_ = true;
   for (const StagedEvent& event : events) {
-    const HistoryEntry from = plain_entry(event.ticks, event.place, event.size, stream);
-    const TracePoint at{from.address(), event.size, stream, 0, kNoStackId, kUntagged, kNoText};
+    const HistoryEntry from = plain_entry(event.ticks, event.place, event.size(), stream, event.tag());
+    const TracePoint at{from.address(), from.size, stream, 0, kNoStackId, from.tag, kNoText};
     if (from.action() == kFreed)
       add_freed(at, event.ticks);
     else
@@ -108,8 +108,9 @@ void DeviceHistory::add(std::span<const StagedEvent> events, std::int64_t stream
 }
 
 void DeviceHistory::add_own_by_point(std::uint64_t action, std::uint64_t address, std::int64_t size,
-                                     std::int64_t stream, std::uint64_t ticks) noexcept {
+                                     std::int64_t stream, std::uint64_t ticks, TagId tag) noexcept {
   TracePoint at;
+  at.tag = tag;
   at.address = address;
   at.size = size;
   at.stream = stream;
@@ -138,7 +139,8 @@ std::size_t DeviceHistory::entries_of(std::span<const StagedEvent> events) noexc
 void DeviceHistory::fill(const HistoryRing::Claim& claim, std::span<const StagedEvent> events,
                          std::int64_t stream) noexcept {
   HistoryEntry* entry = claim.first;
-  for (const StagedEvent& event : events) *entry++ = plain_entry(event.ticks, event.place, event.size, stream);
+  for (const StagedEvent& event : events)
+    *entry++ = plain_entry(event.ticks, event.place, event.size(), stream, event.tag());
   ChunkHold::end_filling(claim.chunk);
 }
 

@@ -79,12 +79,12 @@ class DeviceHistory {
     }
   }
 
-  // The same of a block that a stream hands out or has back by itself, without a stack, a tag or a text of its own.
+  // The same of a block that a stream hands out or has back by itself, without a stack or a text of its own.
   // An action is alloc, one of a free, or kFreed. As long as no entry refers to anything, none that goes is looked at.
   template <std::uint64_t kAction>
-  void add_own(std::uint64_t address, std::int64_t size, std::int64_t stream, std::uint64_t ticks) noexcept {
+  void add_own(std::uint64_t address, std::int64_t size, std::int64_t stream, std::uint64_t ticks, TagId tag) noexcept {
     if (!writes_plainly_) [[unlikely]] {
-      add_own_by_point(kAction, address, size, stream, ticks);
+      add_own_by_point(kAction, address, size, stream, ticks, tag);
       return;
     }
     HistoryEntry* const entry = ring_.next(spare_);
@@ -92,7 +92,7 @@ class DeviceHistory {
       ++lost_;
       return;
     }
-    write_own<kAction>(*entry, address, size, stream, ticks);
+    write_own<kAction>(*entry, address, size, stream, ticks, tag);
   }
   // Whether that is at once, and then that: without a call, for who asked clock().counter().
   [[nodiscard, gnu::always_inline]] bool adds_own_at_once() const noexcept {
@@ -101,14 +101,14 @@ class DeviceHistory {
   template <std::uint64_t kAction>
   [[gnu::always_inline]] void add_own_at_once(std::uint64_t address, std::int64_t size, std::int64_t stream,
                                               std::uint64_t ticks) noexcept {
-    write_own<kAction>(*ring_.next_in_chunk(), address, size, stream, ticks);
+    write_own<kAction>(*ring_.next_in_chunk(), address, size, stream, ticks, kUntagged);
   }
 
   // What a stream had staged, as it happened: between what other streams stage at the same time, entries are in
   // the order of this, and entries_of puts them in that of time. An action is alloc, one of a free, or kFreed.
   [[nodiscard]] static StagedEvent staged(std::uint64_t action, std::uint64_t address, std::int64_t size,
-                                          std::uint64_t ticks) noexcept {
-    return {ticks, address | (action << 56), size};
+                                          std::uint64_t ticks, TagId tag = kUntagged) noexcept {
+    return {ticks, address | (action << 56), static_cast<std::uint64_t>(size) | (std::uint64_t{tag} << 48)};
   }
   void add(std::span<const StagedEvent> events, std::int64_t stream) noexcept;
   // The same in two steps, of which the second needs no lock, so that streams hold each other up for the first alone:
@@ -231,18 +231,18 @@ class DeviceHistory {
 
  private:
   // One that refers to nothing.
-  static HistoryEntry plain_entry(std::uint64_t ticks, std::uint64_t place, std::int64_t size,
-                                  std::int64_t stream) noexcept {
-    return {ticks, place, size, stream, 0, kNoStackId, kNoText, kUntagged};
+  static HistoryEntry plain_entry(std::uint64_t ticks, std::uint64_t place, std::int64_t size, std::int64_t stream,
+                                  TagId tag) noexcept {
+    return {ticks, place, size, stream, 0, kNoStackId, kNoText, tag};
   }
   template <std::uint64_t kAction>
   [[gnu::always_inline]] void write_own(HistoryEntry& entry, std::uint64_t address, std::int64_t size,
-                                        std::int64_t stream, std::uint64_t ticks) noexcept {
+                                        std::int64_t stream, std::uint64_t ticks, TagId tag) noexcept {
     recorded_ += kAction == kFreed ? 2 : 1;
-    entry = plain_entry(ticks, address | (kAction << 56), size, stream);
+    entry = plain_entry(ticks, address | (kAction << 56), size, stream, tag);
   }
   void add_own_by_point(std::uint64_t action, std::uint64_t address, std::int64_t size, std::int64_t stream,
-                        std::uint64_t ticks) noexcept;
+                        std::uint64_t ticks, TagId tag) noexcept;
   static TraceEntry describe(const HistoryEntry& entry, TraceAction action, std::int64_t time_us);
   // Calls visit(entry) for the newest `shown` trace entries of those that for_each(take) passes on.
   template <class ForEach, class Visit>

@@ -4,6 +4,8 @@
 //
 // Complexity: O(1). Not thread-safe: guarded by the lock of what it is part of.
 
+#include "stats/tags.h"
+
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -11,11 +13,16 @@
 
 namespace cistern {
 
-// A block's, without a stack, a tag or a text of its own.
+// A block's, without a stack or a text of its own.
 struct StagedEvent {
-  std::uint64_t ticks = 0;  // see TickClock
-  std::uint64_t place = 0;  // see HistoryEntry
-  std::int64_t size = 0;    // requested bytes
+  std::uint64_t ticks = 0;         // see TickClock
+  std::uint64_t place = 0;         // see HistoryEntry
+  std::uint64_t size_and_tag = 0;  // requested bytes, and from bit 48 on the tag
+
+  [[nodiscard]] std::int64_t size() const noexcept {
+    return static_cast<std::int64_t>(size_and_tag & ((std::uint64_t{1} << 48) - 1));
+  }
+  [[nodiscard]] TagId tag() const noexcept { return static_cast<TagId>(size_and_tag >> 48); }
 };
 
 class HistoryStage {

@@ -31,6 +31,7 @@ struct StreamLedger {
   std::int64_t pending = 0;   // bytes freed that other streams may still use
   std::int64_t came = 0;      // blocks, since it asked for room last
   std::int64_t scarcity = 0;  // grows with grants that moved no peak: there was room, which others had
+  TagShare tags;              // of blocks that it counts by itself
 
   [[nodiscard]] bool counts_alone() const { return is_apart && !shares; }
   [[nodiscard]] std::int64_t live_bytes() const { return live + blocks.bytes(); }
@@ -123,7 +124,7 @@ class Recorder {
     if (!ledger(of).came(pool, bytes, requested, split)) ask_for_room(of);
     if (oversize) increase(kept_.oversize_allocations, 1);
     if (of.stream != nullptr && !of.stream->counts_alone()) of.stream->live += bytes;
-    if (tags_.is_kept()) tags_.allocated(of.tag, bytes, live_bytes());
+    if (tags_.is_kept()) tags_.allocated(of.tag, bytes, live_bytes(), share_of(of));
   }
   // The caller gave a block back; other streams may still use it.
   template <class Place = Nowhere>
@@ -213,6 +214,13 @@ class Recorder {
   // Of blocks in callers' hands: of all, and of one tag, which is not kUntagged.
   [[nodiscard]] std::int64_t live_bytes() const { return kept_.allocated_bytes.all.current + bytes_in_ledgers(); }
   [[nodiscard]] std::int64_t live_bytes(TagId tag) const { return tags_.live_bytes(tag); }
+  // The part of the tag in which a stream that is apart counts a block by itself; null: it is reported. Requires: the
+  // stream's lock.
+  [[nodiscard]] TagShare::Part* part_of(StreamLedger& stream, TagId tag) noexcept {
+    return stream.tags.find(tag, tags_.term());
+  }
+  // What it counted so: before anything is reported or read.
+  void take_in(StreamLedger& stream) noexcept { tags_.take_in(stream.tags); }
   // Whether any block was ever handed out to a tag.
   [[nodiscard]] bool keeps_tags() const { return tags_.is_kept(); }
   // Tags that blocks were handed out to, or asked for; kUntagged is always there.
@@ -228,7 +236,10 @@ class Recorder {
   }
   void count_free(std::int64_t bytes, bool oversize, Attribution of) {
     if (oversize) decrease(kept_.oversize_allocations, 1);
-    if (tags_.is_kept()) tags_.freed(of.tag, bytes);
+    if (tags_.is_kept()) tags_.freed(of.tag, bytes, share_of(of));
+  }
+  [[nodiscard]] static TagShare* share_of(Attribution of) {
+    return of.stream != nullptr && of.stream->is_apart ? &of.stream->tags : nullptr;
   }
   [[nodiscard]] BlockLedger& ledger(Attribution of) {
     if (of.stream == nullptr || !of.stream->is_apart) return ledger_;

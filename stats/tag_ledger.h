@@ -3,11 +3,13 @@
 // TagLedger: one heap's memory by tag, and who held it when the heap held most.
 //
 // Kept from the first tagged block on: until then all is untagged, and the heap's own figures say
-// what that has. Complexity: O(1) a block, also at a new peak; O(tags) for a reset.
+// what that has. Streams that serve themselves count in shares of their own (TagShare), which are taken in before
+// anything else is reported or read. Complexity: O(1) a block, also at a new peak; O(tags) for a reset.
 // Not thread-safe: the heap that reports holds its lock around every call.
 
 #include <cistern/stats.h>
 
+#include "stats/tag_share.h"
 #include "stats/tags.h"
 
 #include <cassert>
@@ -33,24 +35,35 @@ class TagLedger {
   // Throws std::bad_alloc, unchanged.
   void keep(TagId tag, const TagFigures& untagged);
 
-  // A block of the tag was handed out, and the heap has `heap_bytes` allocated now.
-  // Requires: it knows the tag.
-  void allocated(TagId tag, std::int64_t bytes, std::int64_t heap_bytes) {
+  // A block of the tag was handed out, and the heap has `heap_bytes` allocated now. `share`: of its stream, which may
+  // count the next ones by itself; null: it does not. Requires: it knows the tag, and shares were taken in.
+  void allocated(TagId tag, std::int64_t bytes, std::int64_t heap_bytes, TagShare* share = nullptr) {
     Entry& entry = entries_[tag];
     save(entry);
     increase(entry.allocation, 1);
     increase(entry.allocated_bytes, bytes);
-    if (heap_bytes <= peak_bytes_) return;
-    peak_bytes_ = heap_bytes;
-    ++peak_;  // from here on what was saved is out of date
+    if (share != nullptr) use_room(*share, tag, bytes);
+    if (is_lent_too_much(entry)) begin_term();
+    if (heap_bytes > peak_bytes_) {
+      peak_bytes_ = heap_bytes;
+      ++peak_;  // from here on what was saved is out of date
+      begin_term();
+    }
+    if (share != nullptr) lend(*share, tag, bytes);
   }
-  // A block of the tag was freed. Requires: it knows the tag.
-  void freed(TagId tag, std::int64_t bytes) {
+  // A block of the tag was freed. Likewise.
+  void freed(TagId tag, std::int64_t bytes, TagShare* share = nullptr) {
     Entry& entry = entries_[tag];
     save(entry);
     decrease(entry.allocation, 1);
     decrease(entry.allocated_bytes, bytes);
+    if (share != nullptr) lend(*share, tag, bytes);
   }
+  // What streams have parts for. A term ends with a new peak, of a tag or of the heap.
+  [[nodiscard]] std::uint64_t term() const { return term_; }
+  void take_in(TagShare& share) noexcept;
+  // Takes its parts back, too.
+  void take_back(TagShare& share) noexcept;
   void reset_peaks(std::int64_t heap_bytes);
   void reset_accumulated();
 
@@ -70,6 +83,9 @@ class TagLedger {
     // then it still has it.
     std::uint64_t saved_for = 0;
     std::int64_t saved_bytes = 0;
+    // What shares may still add, in that term.
+    TagShare::Amount lent;
+    std::uint64_t lent_in = 0;
   };
 
   void save(Entry& entry) const {
@@ -77,6 +93,19 @@ class TagLedger {
     entry.saved_for = peak_;
     entry.saved_bytes = entry.allocated_bytes.current;
   }
+  void begin_term() { ++term_; }
+  // Of what came to be live beside what is lent.
+  [[nodiscard]] bool is_lent_too_much(const Entry& entry) const {
+    return entry.lent_in == term_ && (entry.allocation.current + entry.lent.blocks > entry.allocation.peak ||
+                                      entry.allocated_bytes.current + entry.lent.bytes > entry.allocated_bytes.peak);
+  }
+  // What the share has room for it needs no other room for.
+  void use_room(TagShare& share, TagId tag, std::int64_t bytes) noexcept;
+  // Half of what may still come below the tag's peaks, unless there is room for a block of so many bytes: what the stream
+  // frees it may use again. Nothing where there is no host memory.
+  void lend(TagShare& share, TagId tag, std::int64_t bytes) noexcept;
+  void take_in(TagShare::Part& part) noexcept;
+  void take_back(TagShare::Part& part) noexcept;
   static void increase(Stat& stat, std::int64_t amount) {
     stat.current += amount;
     stat.allocated += amount;
@@ -91,6 +120,7 @@ class TagLedger {
   std::vector<Entry> entries_;   // by tag
   std::uint64_t peak_ = 1;       // the number of the heap's peak
   std::int64_t peak_bytes_ = 0;  // and its height
+  std::uint64_t term_ = 1;
 };
 
 }  // namespace cistern

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
 #include <functional>
 #include <thread>
 #include <utility>
@@ -72,6 +73,31 @@ TEST(ExpandableThreads, AStreamEndsOnlyWhenNobodyWaitsForItAnyMore) {
   owner.join();
   driver.destroy_stream(stream);
   EXPECT_EQ(driver.used_bytes(), 0U);
+  allocator.check();
+}
+
+TEST(ExpandableThreads, ARangeThatChangesHandsIsNobodysMeanwhile) {
+  SimulatedDriver driver({.capacity_bytes = 256 * kMega, .backing = Backing::none});
+  Interrupted interrupted(driver.api());
+  interrupted.api.stream_wait_event = {&interrupted, [](void* self, CUstream stream, CUevent event, unsigned flags) {
+                                         auto& me = *static_cast<Interrupted*>(self);
+                                         me.interrupt();
+                                         return me.driver.stream_wait_event(stream, event, flags);
+                                       }};
+  CachingAllocator allocator({.driver = &interrupted.api, .options = AllocatorOptions::parse(kExpandableThreads)});
+  const StreamHandle first = driver.create_stream();
+  const StreamHandle second = driver.create_stream();
+  void* const block = allocator.allocate(20 * kMega, first);
+  allocator.deallocate(block);
+  driver.occupy(first, std::chrono::milliseconds(1));
+  allocator.release_stream(first);
+  bool has_checked = false;
+  interrupted.meanwhile = [&] {
+    EXPECT_NO_THROW(allocator.check());
+    has_checked = true;
+  };
+  EXPECT_EQ(allocator.allocate(20 * kMega, second), block);
+  EXPECT_TRUE(has_checked);
   allocator.check();
 }
 

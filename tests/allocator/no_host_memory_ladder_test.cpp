@@ -123,6 +123,31 @@ TEST(NoHostMemoryLadder, AnExpandableSegmentGrowsByAGigabyte) {
   EXPECT_NO_THROW(world.allocator.check());
 }
 
+// What is left over when blocks become one is the stream's own, which was woken.
+TEST(NoHostMemoryLadder, PagesAreCutOutWithWhatAStreamHasToSpare) {
+  World world("expandable_segments:True", 512 * kMega);
+  // Its map has room for more blocks than there will be.
+  std::vector<void*> blocks;
+  for (int i = 0; i < 600; ++i) blocks.push_back(world.take(512));
+  for (void* const block : blocks) world.allocator.deallocate(block);
+  blocks.clear();
+  for (int i = 0; i < 41; ++i) blocks.push_back(world.take(kMega));
+  const auto reserved = [&] { return world.allocator.memory_stats().reserved_bytes.all.current; };
+  const std::int64_t before = reserved();
+  {
+    const NoHostMemory gone;
+    try {
+      for (;;) static_cast<void>(world.allocator.allocate(512));
+    } catch (const std::bad_alloc&) {
+    }
+    for (std::size_t i = 0; i < blocks.size(); ++i)
+      if (i % 5 != 0) world.allocator.deallocate(blocks[i]);
+    world.allocator.empty_cache();
+  }
+  EXPECT_EQ(before - reserved(), 12 * std::int64_t{2 * kMega}) << "of gaps of 4 MiB, each other one begins with a page";
+  EXPECT_NO_THROW(world.allocator.check());
+}
+
 // Where there is no host memory for the entries of a new range its blocks are found as those of private pools are.
 TEST(NoHostMemoryLadder, BlocksOfARangeWithoutEntriesAreServed) {
   for (int served = 0; served < 1000; ++served) {

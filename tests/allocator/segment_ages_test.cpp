@@ -2,12 +2,16 @@
 #include <cistern/allocator.h>
 #include <cistern/simulated.h>
 
+#include <cuda.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cstddef>
+#include <string>
+#include <thread>
 #include <vector>
 
+#include "runtime/driver_api.h"
 #include "tests/byte_units.h"
 
 namespace cistern {
@@ -15,7 +19,10 @@ namespace {
 
 class SegmentAges : public ::testing::Test {
  protected:
-  SegmentAges() { bring_segments(); }
+  explicit SegmentAges(const char* policy = "classic") : policy_(policy) {
+    if (policy_ == "paged") take_addresses();
+    bring_segments();
+  }
   // A step that wants two of the three segments, often enough to be known.
   void steps(int count) {
     for (; count > 0; --count) {
@@ -64,10 +71,19 @@ class SegmentAges : public ::testing::Test {
     for (void* const block : blocks) allocator_.deallocate(block);
   }
 
+  // All of them: segments serve.
+  void take_addresses() {
+    for (const std::size_t bytes : {2 * kMega << 10, 2 * kMega}) {
+      CUdeviceptr address = 0;
+      while (driver_.api().mem_address_reserve(&address, bytes, 0, 0, 0) == CUDA_SUCCESS) continue;
+    }
+  }
+
+  const std::string policy_;
   SimulatedDriver driver_{{.capacity_bytes = 4096 * kMega, .backing = Backing::none}};
-  const StreamHandle other_ = driver_.create_stream();
 
  protected:
+  const StreamHandle other_ = driver_.create_stream();
   CachingAllocator allocator_{
       {.driver = &driver_.api(),
        .options = AllocatorOptions::parse("oom_dump:off,policy:classic,garbage_collection_threshold:0.08")}};
@@ -86,6 +102,21 @@ TEST_F(SegmentAges, SoItIsWhereStepsWereKnownBefore) {
   steps_beside_another_stream();
   collect();
   expect_steps_to_have_their_segments();
+}
+
+// It is as old as when it was freed, whoever freed it.
+TEST_F(SegmentAges, WhatAnotherThreadFreedIsOfItsTime) {
+  for (int i = 0; i < 5; ++i) pair(kOfOther, other_);
+  begin_to_collect();
+  steps(100);
+  void* const block = allocator_.allocate(kThird);
+  std::thread([&] {
+    allocator_.deallocate(block);
+    for (int i = 0; i < 1000; ++i) pair(kOfOther, other_);
+  }).join();
+  collect();
+  EXPECT_FALSE(has_segment_of(kThird));
+  EXPECT_TRUE(has_segment_of(kOfOther));
 }
 
 // Of a pair that the next request has carried out.

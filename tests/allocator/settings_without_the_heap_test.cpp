@@ -1,4 +1,6 @@
 // Whatever the settings, streams serve themselves: what a setting asks of a hit or a free it asks of the stream's walk.
+#include <cistern/scope.h>
+
 #include <gtest/gtest.h>
 
 #include <random>
@@ -55,6 +57,30 @@ TEST_P(SettingsWithoutTheHeapsLockTest, RandomSizesComeAndGo) {
   for (void* const block : live) allocator_.deallocate(block);
 }
 
+// Whose peaks, as those of all memory, are higher than what comes and goes.
+class TagsWithoutTheHeapsLockTest : public SettingsWithoutTheHeapsLockTest {};
+
+TEST_P(TagsWithoutTheHeapsLockTest, BlocksWithTagsComeAndGo) {
+  const StreamHandle stream = driver_.create_stream();
+  const auto work = [&](int count) {
+    const TagScope scope("activations");
+    for (; count > 0; --count) {
+      void* const first = allocator_.allocate(kKibi, stream);
+      const TagScope other("optimizer");
+      void* const second = allocator_.allocate(2 * kKibi, stream);
+      for (void* const block : {first, second}) allocator_.deallocate(block);
+    }
+  };
+  for (const char* const tag : {"activations", "optimizer"}) {
+    const TagScope scope(tag);
+    make_room(stream);
+  }
+  make_room(own_);
+  EXPECT_TRUE(goes_on([&] { work(1000); }, [&] { work(10); }));
+}
+
+INSTANTIATE_TEST_SUITE_P(Each, TagsWithoutTheHeapsLockTest,
+                         ::testing::Values("policy:classic", "policy:expandable", "policy:paged"));
 INSTANTIATE_TEST_SUITE_P(
     Each, SettingsWithoutTheHeapsLockTest,
     ::testing::Values("policy:expandable", "policy:classic,max_split_size_mb:20",

@@ -340,6 +340,46 @@ TEST_P(StreamHitsTest, TheHistoryHasEveryEventOfEveryThread) {
   }
 }
 
+// Each entry of a block has its tag, whether one stream serves or several.
+TEST_P(StreamHitsTest, TheHistoryHasTheTagsOfHits) {
+  for (const bool is_alone : {true, false}) {
+    for (const StreamHandle stream : {first_, second_}) {
+      if (stream == second_ && is_alone) continue;
+      const TagScope scope(stream == first_ ? "of first" : "of second");
+      for (int i = 0; i < 5; ++i) {
+        void* const kept = allocator_.allocate(2 * kKibi, stream);
+        allocator_.deallocate(allocator_.allocate(kKibi, stream));
+        allocator_.deallocate(kept);
+      }
+    }
+    const Snapshot snapshot = allocator_.snapshot();
+    for (const TraceEntry& entry : snapshot.device_traces.at(0)) {
+      if (entry.action != TraceAction::alloc && entry.action != TraceAction::free_requested &&
+          entry.action != TraceAction::free_completed)
+        continue;
+      const bool is_of_first = entry.stream == static_cast<std::int64_t>(reinterpret_cast<std::intptr_t>(first_));
+      ASSERT_NE(entry.tag, kNoTag);
+      EXPECT_EQ(snapshot.tags.at(static_cast<std::size_t>(entry.tag)), is_of_first ? "of first" : "of second");
+      EXPECT_TRUE(entry.size == std::int64_t{kKibi} || entry.size == std::int64_t{2 * kKibi});
+    }
+  }
+}
+
+// Uses and what waits for them are told by who has the heap's lock.
+TEST_P(StreamHitsTest, ABlockWithATagThatAnotherStreamUsedIsCountedWhenItIsFreed) {
+  const TagScope scope("used");
+  for (int i = 0; i < 5; ++i) {
+    void* const block = allocator_.allocate(kKibi, first_);
+    allocator_.record_stream(block, second_);
+    allocator_.deallocate(block);
+    for (const TagStats& figures : allocator_.tag_stats()) {
+      EXPECT_EQ(figures.allocated_bytes.current, 0);
+    }
+  }
+  wake(first_);
+  expect_nothing_live();
+}
+
 // What one stream staged is written after what another did later.
 TEST_P(StreamHitsTest, TheHistoryIsInTheOrderOfTime) {
   HistoryOptions options;

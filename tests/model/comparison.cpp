@@ -35,6 +35,7 @@ class Comparison {
                                          AllocatorOptions::parse("policy:classic"))),
         switches_(setup.switches),
         seldom_(setup.seldom),
+        tags_(!setup.seldom || setup.tags_seldom),
         paged_(setup.paged),
         captures_({.capacity_bytes = setup.capacity, .backing = Backing::none}),
         allocator_({.driver = &captures_.api, .options = options_}),
@@ -156,7 +157,7 @@ class Comparison {
 
   // Half of the blocks have no tag.
   int tag_of(const Step& step) const {
-    if (seldom_) return 0;
+    if (!tags_) return 0;
     const auto choice = static_cast<int>(step.pick / 64 % (2 * model::LedgerComparison::kTags));
     return choice < model::LedgerComparison::kTags ? choice : 0;
   }
@@ -363,6 +364,7 @@ class Comparison {
   AllocatorOptions options_;
   bool switches_;
   bool seldom_;
+  bool tags_;
   bool paged_;
   CapturingDriver captures_;
   SimulatedDriver& driver_ = captures_.driver;

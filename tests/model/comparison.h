@@ -15,6 +15,7 @@ struct SetUp {
   bool seldom = false;    // nothing has a tag, and what both have is compared now and then
   // Paged memory: what is live and pending is that of expandable segments, which the model has in its place.
   bool paged = false;
+  bool tags_seldom = false;  // some have tags although nobody looks
 };
 
 // Runs a random program on both, and compares after each step, or some of them.

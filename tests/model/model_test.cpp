@@ -25,6 +25,14 @@ RC_GTEST_PROP(Model, EqualWhereNobodyLooksAndMemoryIsTight, ()) {
   run_random_program({"seldom and tight", 160 * kMega, "", 0, false, true});
 }
 
+RC_GTEST_PROP(Model, EqualWhereNobodyLooksAtTags, ()) {
+  run_random_program({"seldom tagged", 4096 * kMega, "", 0, false, true, false, true});
+}
+
+RC_GTEST_PROP(Model, EqualWhereNobodyLooksAtTagsAndMemoryIsTight, ()) {
+  run_random_program({"seldom tagged and tight", 160 * kMega, "expandable_segments:True", 0, false, true, false, true});
+}
+
 RC_GTEST_PROP(Model, EqualWhereNobodyLooksAndSegmentsExpand, ()) {
   run_random_program({"seldom expandable", 4096 * kMega, "expandable_segments:True", 0, false, true});
 }

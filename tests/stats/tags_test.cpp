@@ -12,6 +12,7 @@
 #include <rapidcheck.h>
 #include <rapidcheck/gtest.h>
 
+#include <array>
 #include <memory>
 #include <numeric>
 #include <string>
@@ -217,6 +218,132 @@ RC_GTEST_PROP(TagProperty, HoldersAtThePeakEqualACopyTakenThere, ()) {
       RC_ASSERT(recorder.tag_figures(tag).at_peak_bytes == at_peak[tag]);
     }
   }
+}
+
+// Streams that count by themselves where they have a part, as their walks do; what everybody has is looked at now and
+// then.
+struct SharingWorld {
+  static constexpr std::size_t kStreams = 3;
+  static constexpr TagId kTags = 12;  // more than a stream has parts of
+
+  SharingWorld() {
+    recorder.reserve_streams(kStreams);
+    allocate(0, 1, 512);  // the first tag is for who has the heap's lock
+  }
+  void allocate(std::size_t of, TagId tag, std::int64_t size) {
+    StreamLedger& stream = streams[of];
+    TagShare::Part* part = recorder.keeps_tags() && stream.is_apart ? recorder.part_of(stream, tag) : nullptr;
+    if (part != nullptr && part->has_room_for(size) && comes(stream, size)) {
+      part->count_allocation(size);
+      ++alone;
+    } else {
+      take_in();
+      recorder.reserve(tag);
+      recorder.block_allocated(PoolKind::large, size, size, {}, false, {tag, &stream});
+    }
+    live.push_back({of, tag, size});
+    bytes[tag] += size;
+    blocks[tag] += 1;
+    peaks[tag] = std::max(peaks[tag], bytes[tag]);
+    most_blocks[tag] = std::max(most_blocks[tag], blocks[tag]);
+    if (total() <= peak) return;
+    peak = total();
+    at_peak = bytes;
+  }
+  void free(std::size_t place) {
+    const auto [of, tag, size] = live[place];
+    StreamLedger& stream = streams[of];
+    TagShare::Part* part = stream.is_apart ? recorder.part_of(stream, tag) : nullptr;
+    if (part != nullptr && stream.blocks.went(PoolKind::large, size, size, {})) {
+      part->count_free(size);
+    } else {
+      if (part != nullptr) stream.blocks.take_back_free(PoolKind::large, size, size, {});
+      take_in();
+      recorder.freed(PoolKind::large, size, size, {}, false, {tag, &stream});
+    }
+    live.erase(live.begin() + static_cast<std::ptrdiff_t>(place));
+    bytes[tag] -= size;
+    blocks[tag] -= 1;
+  }
+  void wake_or_sleep(std::size_t of) {
+    take_in();
+    streams[of].is_apart ? recorder.join(streams[of]) : recorder.part(streams[of]);
+  }
+  void reset_peaks() {
+    take_in();
+    recorder.reset_peaks();
+    peak = total();
+    at_peak = peaks = bytes;
+    most_blocks = blocks;
+  }
+  void compare() {
+    take_in();
+    for (std::size_t tag = 0; tag < recorder.tag_count(); ++tag) {
+      const TagFigures figures = recorder.tag_figures(tag);
+      RC_ASSERT(figures.allocated_bytes.current == bytes[tag]);
+      RC_ASSERT(figures.allocated_bytes.peak == peaks[tag]);
+      RC_ASSERT(figures.allocation.current == blocks[tag]);
+      RC_ASSERT(figures.allocation.peak == most_blocks[tag]);
+      RC_ASSERT(figures.allocation.allocated - figures.allocation.freed == blocks[tag]);
+      RC_ASSERT(figures.at_peak_bytes == at_peak[tag]);
+    }
+  }
+  [[nodiscard]] std::int64_t total() const { return std::accumulate(bytes.begin(), bytes.end(), std::int64_t{0}); }
+
+  struct Live {
+    std::size_t of;
+    TagId tag;
+    std::int64_t size;
+  };
+  Recorder recorder;
+  std::array<StreamLedger, kStreams> streams;
+  std::vector<Live> live;
+  std::array<std::int64_t, kTags> bytes{}, blocks{}, peaks{}, most_blocks{}, at_peak{};
+  std::int64_t peak = 0;
+  std::int64_t alone = 0;
+
+ private:
+  static bool comes(StreamLedger& stream, std::int64_t size) {
+    if (stream.blocks.came(PoolKind::large, size, size, {})) return true;
+    stream.blocks.take_back(PoolKind::large, size, size, {});
+    return false;
+  }
+  void take_in() {
+    for (StreamLedger& stream : streams) recorder.take_in(stream);
+  }
+};
+
+RC_GTEST_PROP(TagProperty, SharesOfStreamsCountAsOneCounter, ()) {
+  SharingWorld world;
+  for (const int choice : *rc::gen::container<std::vector<int>>(rc::gen::inRange(0, 1 << 20))) {
+    const auto of = static_cast<std::size_t>(choice / 3 % 3);
+    const int what = choice % 64;
+    if (what == 0)
+      world.reset_peaks();
+    else if (what < 3)
+      world.compare();
+    else if (what < 6)
+      world.wake_or_sleep(of);
+    else if ((what % 2 == 0 && world.live.size() < 40) || world.live.empty())
+      world.allocate(of, static_cast<TagId>(choice / 64 % SharingWorld::kTags), 512 * (1 + choice / 1024 % 8));
+    else
+      world.free(static_cast<std::size_t>(choice / 64) % world.live.size());
+  }
+  world.compare();
+}
+
+// A step that comes again needs nobody but its stream, once its tags came up to their peaks.
+TEST(TagShares, AStepThatComesAgainIsCountedAlone) {
+  SharingWorld world;
+  world.wake_or_sleep(0);
+  const auto step = [&] {
+    for (TagId tag = 1; tag <= TagShare::kMostTags; ++tag) world.allocate(0, tag, 512 * tag);
+    while (world.live.size() > 1) world.free(1);
+  };
+  for (int i = 0; i < 3; ++i) step();
+  const std::int64_t before = world.alone;
+  step();
+  EXPECT_EQ(world.alone - before, static_cast<std::int64_t>(TagShare::kMostTags));
 }
 
 }  // namespace
