@@ -46,6 +46,9 @@ void HeapMutex::lock_streams() {
 }
 
 void HeapMutex::settle_streams(bool lets_go) noexcept {
+  // Before anything is reported.
+  if (heap_.recorder_.keeps_tags())
+    for (StreamHeap* stream : streams_) heap_.recorder_.take_in(stream->ledger);
   if ((heap_.awake_.awaiting() & ~AwakeStreams::kOfHeap) != 0) heap_.hand_over_awaited();
   bool sleeps = false;
   for (StreamHeap* stream : streams_) {

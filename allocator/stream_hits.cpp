@@ -279,7 +279,7 @@ inline bool StreamHits::free_found(StreamHeap& heap, const BlockMap::Place& plac
   note_step<StreamStep::Kind::free>(heap, *block, [&] { return splits_by_freeing(*block, free); });
   heap.live.erase(place);
   const Block* const settled = put_free(block, free, heap.of(block->kind), heap.spares);
-  if (kIsSeen) note_age(*settled);
+  if (kIsSeen && ages_segments_.load(std::memory_order_relaxed)) note_age(*settled);
   return true;
 }
 

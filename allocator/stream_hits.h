@@ -203,7 +203,6 @@ class StreamHits : public PairHits {
   void settle(StreamHeap& heap, bool lets_go) noexcept {
     carry_out_frees(heap);
     if (heap.lazy_free.block() != nullptr) settle_lazy_free(heap);
-    recorder_.take_in(heap.ledger);
     if (!heap.stage.events().empty()) write_staged(heap);
     const bool is_awake = heap.is_awake.load(std::memory_order_relaxed);
     if (heap.standing_use.is_kept() && (lets_go || !is_awake)) forget_standing_use(heap);

@@ -20,6 +20,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cassert>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -108,6 +109,7 @@ class DeviceHistory {
   // the order of this, and entries_of puts them in that of time. An action is alloc, one of a free, or kFreed.
   [[nodiscard]] static StagedEvent staged(std::uint64_t action, std::uint64_t address, std::int64_t size,
                                           std::uint64_t ticks, TagId tag = kUntagged) noexcept {
+    assert(size >> 48 == 0 && "no device has as much");
     return {ticks, address | (action << 56), static_cast<std::uint64_t>(size) | (std::uint64_t{tag} << 48)};
   }
   void add(std::span<const StagedEvent> events, std::int64_t stream) noexcept;

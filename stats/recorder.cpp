@@ -66,7 +66,6 @@ void Recorder::share_out(BlockLedger::Room& room, const BlockLedger* asks) noexc
 }
 
 void Recorder::join(StreamLedger& stream) noexcept {
-  tags_.take_back(stream.tags);
   if (stream.shares) end_sharing(stream);
   if (stream.blocks.has_moved()) write_down();
   std::erase(streams_, &stream);

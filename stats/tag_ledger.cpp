@@ -18,9 +18,10 @@ void TagLedger::keep(TagId tag, const TagFigures& untagged) {
 
 void TagLedger::use_room(TagShare& share, TagId tag, std::int64_t bytes) noexcept {
   TagShare::Part* const part = share.find(tag, term_);
-  if (part == nullptr || !part->has_room_for(bytes)) return;
-  part->room_.add({1, bytes}, -1);
-  entries_[tag].lent.add({1, bytes}, -1);
+  if (part == nullptr) return;
+  const TagShare::Amount used = part->has_room_for(bytes) ? TagShare::Amount{1, bytes} : part->room_;
+  part->room_.add(used, -1);
+  entries_[tag].lent.add(used, -1);
 }
 
 void TagLedger::lend(TagShare& share, TagId tag, std::int64_t bytes) noexcept {
@@ -48,10 +49,6 @@ void TagLedger::lend(TagShare& share, TagId tag, std::int64_t bytes) noexcept {
 
 void TagLedger::take_in(TagShare& share) noexcept {
   share.for_each([this](TagShare::Part& part) { take_in(part); });
-}
-
-void TagLedger::take_back(TagShare& share) noexcept {
-  share.for_each([this](TagShare::Part& part) { take_back(part); });
 }
 
 void TagLedger::take_in(TagShare::Part& part) noexcept {

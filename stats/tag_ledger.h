@@ -62,8 +62,6 @@ class TagLedger {
   // What streams have parts for. A term ends with a new peak, of a tag or of the heap.
   [[nodiscard]] std::uint64_t term() const { return term_; }
   void take_in(TagShare& share) noexcept;
-  // Takes its parts back, too.
-  void take_back(TagShare& share) noexcept;
   void reset_peaks(std::int64_t heap_bytes);
   void reset_accumulated();
 
@@ -99,10 +97,10 @@ class TagLedger {
     return entry.lent_in == term_ && (entry.allocation.current + entry.lent.blocks > entry.allocation.peak ||
                                       entry.allocated_bytes.current + entry.lent.bytes > entry.allocated_bytes.peak);
   }
-  // What the share has room for it needs no other room for.
+  // Of what is lent: the block's room, or, where there is less, all, for more is lent anyway.
   void use_room(TagShare& share, TagId tag, std::int64_t bytes) noexcept;
-  // Half of what may still come below the tag's peaks, unless there is room for a block of so many bytes: what the stream
-  // frees it may use again. Nothing where there is no host memory.
+  // Half of what may still come below the tag's peaks, unless there is room for a block of so many bytes: what the
+  // stream frees it may use again. Nothing where there is no host memory.
   void lend(TagShare& share, TagId tag, std::int64_t bytes) noexcept;
   void take_in(TagShare::Part& part) noexcept;
   void take_back(TagShare::Part& part) noexcept;

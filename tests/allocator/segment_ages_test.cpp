@@ -86,8 +86,21 @@ class SegmentAges : public ::testing::Test {
   const StreamHandle other_ = driver_.create_stream();
   CachingAllocator allocator_{
       {.driver = &driver_.api(),
-       .options = AllocatorOptions::parse("oom_dump:off,policy:classic,garbage_collection_threshold:0.08")}};
+       .options = AllocatorOptions::parse("oom_dump:off,garbage_collection_threshold:0.08,policy:" + policy_)}};
 };
+
+class SegmentAgesBesidePages : public SegmentAges {
+ protected:
+  SegmentAgesBesidePages() : SegmentAges("paged") {}
+};
+
+TEST_F(SegmentAgesBesidePages, WhatIsWantedIsYoung) {
+  begin_to_collect();
+  for (int i = 0; i < 1000; ++i) pair(kThird);
+  collect();
+  EXPECT_FALSE(has_segment_of(kFirst));
+  EXPECT_TRUE(has_segment_of(kThird));
+}
 
 TEST_F(SegmentAges, WhatStepsWantIsYoung) {
   begin_to_collect();

@@ -365,6 +365,52 @@ TEST_P(StreamHitsTest, TheHistoryHasTheTagsOfHits) {
   }
 }
 
+// Two threads with a stream and a tag each, and a tag that both use, free each other's blocks; a third one looks.
+TEST_P(StreamHitsTest, TagsOfThreadsAddUp) {
+  constexpr int kRounds = 300;
+  std::array<std::array<std::atomic<void*>, 16>, 2> handed{};
+  const auto work = [&](std::size_t self) {
+    std::mt19937 random(static_cast<unsigned>(self) + 20261201);
+    const StreamHandle stream = self == 0 ? first_ : second_;
+    for (int round = 0; round < kRounds; ++round) {
+      const TagScope scope(random() % 2 == 0 ? "both" : self == 0 ? "one" : "other");
+      void* const block = allocator_.allocate((random() % 40 + 1) * 512, stream);
+      allocator_.deallocate(allocator_.allocate(kKibi, stream));
+      // What lies there is of this thread; what lies at the other's is of that one.
+      allocator_.deallocate(handed[self][random() % 16].exchange(block));
+      allocator_.deallocate(handed[1 - self][random() % 16].exchange(nullptr));
+    }
+  };
+  {
+    const TagScope scope("both");
+    for (const StreamHandle stream : {first_, second_}) wake(stream);
+  }
+  std::thread one(work, 0);
+  std::thread other(work, 1);
+  for (int look = 0; look < 50; ++look) {
+    std::int64_t live = 0;
+    for (const TagStats& figures : allocator_.tag_stats()) live += figures.allocated_bytes.current;
+    EXPECT_GE(live, 0);
+    std::this_thread::yield();
+  }
+  one.join();
+  other.join();
+  for (auto& blocks : handed)
+    for (std::atomic<void*>& block : blocks) allocator_.deallocate(block.exchange(nullptr));
+  const MemoryStats all = stats();
+  std::int64_t allocated = 0;
+  std::int64_t at_peak = 0;
+  for (const TagStats& figures : allocator_.tag_stats()) {
+    EXPECT_EQ(figures.allocated_bytes.current, 0) << figures.tag;
+    EXPECT_EQ(figures.allocation.current, 0) << figures.tag;
+    allocated += figures.allocation.allocated;
+    at_peak += figures.at_device_peak_bytes;
+  }
+  EXPECT_EQ(allocated, all.allocation.all.allocated);
+  EXPECT_EQ(at_peak, all.allocated_bytes.all.peak);
+  expect_nothing_live();
+}
+
 // Uses and what waits for them are told by who has the heap's lock.
 TEST_P(StreamHitsTest, ABlockWithATagThatAnotherStreamUsedIsCountedWhenItIsFreed) {
   const TagScope scope("used");

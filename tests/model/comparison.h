@@ -12,7 +12,7 @@ struct SetUp {
   const char* options;
   std::size_t pools = 0;  // 1: private pools, too
   bool switches = false;  // turns expandable segments on and off
-  bool seldom = false;    // nothing has a tag, and what both have is compared now and then
+  bool seldom = false;    // what both have is compared now and then, and nothing has a tag unless tags_seldom
   // Paged memory: what is live and pending is that of expandable segments, which the model has in its place.
   bool paged = false;
   bool tags_seldom = false;  // some have tags although nobody looks

@@ -334,16 +334,19 @@ RC_GTEST_PROP(TagProperty, SharesOfStreamsCountAsOneCounter, ()) {
 
 // A step that comes again needs nobody but its stream, once its tags came up to their peaks.
 TEST(TagShares, AStepThatComesAgainIsCountedAlone) {
-  SharingWorld world;
-  world.wake_or_sleep(0);
-  const auto step = [&] {
-    for (TagId tag = 1; tag <= TagShare::kMostTags; ++tag) world.allocate(0, tag, 512 * tag);
-    while (world.live.size() > 1) world.free(1);
-  };
-  for (int i = 0; i < 3; ++i) step();
-  const std::int64_t before = world.alone;
-  step();
-  EXPECT_EQ(world.alone - before, static_cast<std::int64_t>(TagShare::kMostTags));
+  for (int blocks = 1; blocks <= 5; ++blocks) {
+    SharingWorld world;
+    world.wake_or_sleep(0);
+    const auto step = [&] {
+      for (TagId tag = 1; tag <= TagShare::kMostTags; ++tag)
+        for (int i = 0; i < blocks; ++i) world.allocate(0, tag, 512 * tag);
+      while (world.live.size() > 1) world.free(1);
+    };
+    for (int i = 0; i < 5; ++i) step();
+    const std::int64_t before = world.alone;
+    step();
+    EXPECT_EQ(world.alone - before, static_cast<std::int64_t>(TagShare::kMostTags) * blocks) << blocks;
+  }
 }
 
 }  // namespace
