@@ -93,7 +93,7 @@ fi
 
 # What the names of benchmarks must match: the hot path's, and those that tell of a peer. Who asks what new
 # streams cost begins with host memory that nobody has used: in a process of its own.
-hot_names='^(warm_pair|mixed_sizes|changing_steps|flat_(pair|search)|trace_replay|latency_of|two_threads|hand_over|record_stream_pair|streams_in_turn)'
+hot_names='^(warm_pair|mixed_sizes|changing_steps|flat_(pair|search)|trace_replay|latency_of|two_threads|hand_over|record_stream_pair|streams_in_turn|pair_under)'
 new_names='^first_allocation'
 peer_names='^(warm_pair|mixed_sizes|changing_steps|trace_replay|two_threads)'
 

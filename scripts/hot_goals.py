@@ -129,6 +129,15 @@ def thread_rows(figures):
     yield Row("two threads, each on its own stream: a pair of 4 KiB over one thread's", 1.1,
               bench.ratio("cistern_two_ns", "cistern_one_ns"), bench.ratio("history_two_ns", "history_one_ns"),
               "4 to 8", note=note)
+    for name, words in (("expandable_segments", "with expandable segments"), ("max_split_size", "with a split limit"),
+                        ("garbage_collection", "with garbage collection by age"), ("a_tag", "with a tag")):
+        bench = figures.bench("tcmalloc", f"pair_under/{name}")
+        note = f"{bench.ns('cistern_ns')}, without {bench.ns('plain_ns')}" if bench else ""
+        yield Row(f"warm pair of 4 KiB {words}, over the pair without", None,
+                  bench.ratio("cistern_ns", "plain_ns"), bench.ratio("history_ns", "plain_history_ns"), note=note)
+        note = f"{bench.ns('two_ns')}, without {bench.ns('plain_two_ns')}" if bench else ""
+        yield Row(f"two threads, each on its own stream, {words}: a pair over one thread's", None,
+                  bench.ratio("two_ns", "cistern_ns"), bench.ratio("history_two_ns", "history_ns"), note=note)
     bench = figures.bench("tcmalloc", "hand_over_between_threads")
     note = busy_note(bench)
     if bench.values("cistern_one_lock_ns"):
