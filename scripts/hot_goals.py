@@ -136,7 +136,7 @@ def thread_rows(figures):
         yield Row(f"warm pair of 4 KiB {words}, over the pair without", None,
                   bench.ratio("cistern_ns", "plain_ns"), bench.ratio("history_ns", "plain_history_ns"), note=note)
         note = f"{bench.ns('two_ns')}, without {bench.ns('plain_two_ns')}" if bench else ""
-        yield Row(f"two threads, each on its own stream, {words}: a pair over one thread's", None,
+        yield Row(f"the same on two threads, each on its own stream, {words}, over one thread's", None,
                   bench.ratio("two_ns", "cistern_ns"), bench.ratio("history_two_ns", "history_ns"), note=note)
     bench = figures.bench("tcmalloc", "hand_over_between_threads")
     note = busy_note(bench)
