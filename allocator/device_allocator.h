@@ -298,7 +298,6 @@ class DeviceAllocator : public StreamHits {
   [[nodiscard]] std::optional<AddressRange::Room> find_room(const Request& request) const;
   [[nodiscard]] bool add_range(const Request& request, Lock& lock);
   void make_pages_known(AddressRange& range, std::uint64_t end);
-  void provide_for_pages(AddressRange& range, std::size_t first_bytes) noexcept;
   void link_range(AddressRange* range) noexcept;
   [[nodiscard]] Block* map_pages(AddressRange& range, const Pages& gap, Climb& climb, Lock& lock);
   void count_mapped(std::size_t came, std::size_t went) noexcept;

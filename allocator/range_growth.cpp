@@ -12,7 +12,6 @@
 
 #include <algorithm>
 #include <memory>
-#include <new>
 #include <utility>
 
 namespace cistern {
@@ -106,23 +105,10 @@ bool DeviceAllocator::add_range(const Request& request, Lock& lock) {
   check_driver(api_, result, DriverEntryId::mem_address_reserve,
                [&] { return fmt::format("{} bytes of addresses for device {}", range->bytes, device_); });
   ++request.pools->references;
-  provide_for_pages(*range, request.rounded);
+  range->known_end = range->address;
+  range->is_found_by_page = request.pools->home == nullptr && StreamHeapArena::fills_pages(range->address, page_bytes);
   link_range(range.release());
   return true;
-}
-
-// Whether a new range's blocks are found by page: those of the default pool, in pages that are all its own, if there is
-// host memory for the entries of those that come first.
-void DeviceAllocator::provide_for_pages(AddressRange& range, std::size_t first_bytes) noexcept {
-  range.known_end = range.address;
-  range.is_found_by_page =
-      range.owner->home == nullptr && StreamHeapArena::fills_pages(range.address, range.page_bytes);
-  if (!range.is_found_by_page) return;
-  try {
-    make_pages_known(range, range.address + whole_pages(first_bytes, range.page_bytes));
-  } catch (const std::bad_alloc&) {
-    range.is_found_by_page = false;
-  }
 }
 
 void DeviceAllocator::link_range(AddressRange* range) noexcept {
@@ -138,7 +124,7 @@ void DeviceAllocator::link_range(AddressRange* range) noexcept {
 Block* DeviceAllocator::map_pages(AddressRange& range, const Pages& gap, Climb& climb, Lock& lock) {
   const std::size_t pages = gap.bytes / gap.page_bytes;
   range.reserve_pieces(pages);
-  // Provided for before, unless others of the stream made the range longer meanwhile.
+  // Provided for before, unless the range is new, or others of the stream made it longer meanwhile.
   if (range.is_found_by_page) make_pages_known(range, gap.address + gap.bytes);
   const Climb::Metadata metadata = climb.take_metadata();
   const auto [segment, block] = metadata;

@@ -49,7 +49,10 @@ inline void use_accounting_device() {
 // A heap of its own over the process's device, on its default stream.
 class HotHeap {
  public:
-  explicit HotHeap(Ring ring) { allocator_.record_history(history_of(ring)); }
+  explicit HotHeap(Ring ring, const std::string& options = policy_text())
+      : allocator_({.options = AllocatorOptions::parse(options)}) {
+    allocator_.record_history(history_of(ring));
+  }
 
   [[nodiscard]] void* allocate(std::size_t bytes) { return allocator_.allocate(bytes); }
   void release(void* pointer) { allocator_.deallocate(pointer); }
@@ -69,7 +72,7 @@ class HotHeap {
     Device() { use_accounting_device(); }
   };
   Device device_;  // chosen before the allocator is made
-  CachingAllocator allocator_{{.options = hot_options()}};
+  CachingAllocator allocator_;
 };
 
 // A heap for blocks of the owner's stream that the user's uses, too.

@@ -20,27 +20,14 @@ constexpr std::size_t kPairs = 2000;
 constexpr std::size_t kPairsOfCompany = 100;
 constexpr int kRounds = 51;
 
-// A heap of its own over the process's device.
-class SetHeap {
- public:
-  SetHeap(const std::string& options, Ring ring) : allocator_({.options = AllocatorOptions::parse(options)}) {
-    allocator_.record_history(history_of(ring));
-  }
-  [[nodiscard]] HotHeap::OnStream on_stream(const Stream& stream) { return {&allocator_, &stream}; }
-
- private:
-  CachingAllocator allocator_;
-};
-
 void pair_under(benchmark::State& state, const std::string& options, bool has_tag) {
-  use_accounting_device();
-  SetHeap plain(policy_text(), Ring::off);
-  SetHeap plain_with_history(policy_text(), Ring::on);
-  SetHeap set(options, Ring::off);
-  SetHeap set_with_history(options, Ring::on);
+  HotHeap plain(Ring::off);
+  HotHeap plain_with_history(Ring::on);
+  HotHeap set(Ring::off, options);
+  HotHeap set_with_history(Ring::on, options);
   const std::array<Stream, 2> streams = {Stream::create(), Stream::create()};
   Workers workers(streams.size());
-  const auto way_of = [&](SetHeap& heap, std::size_t active, bool tags) -> TimedWay {
+  const auto way_of = [&](HotHeap& heap, std::size_t active, bool tags) -> TimedWay {
     const auto pairs_of = [&, tags](std::size_t count) {
       return [&, tags, count](std::size_t thread) {
         std::optional<TagScope> scope;

@@ -148,8 +148,8 @@ TEST(NoHostMemoryLadder, PagesAreCutOutWithWhatAStreamHasToSpare) {
   EXPECT_NO_THROW(world.allocator.check());
 }
 
-// Where there is no host memory for the entries of a new range its blocks are found as those of private pools are.
-TEST(NoHostMemoryLadder, BlocksOfARangeWithoutEntriesAreServed) {
+// Whatever a stream's first request had no host memory for, those after it are served.
+TEST(NoHostMemoryLadder, ARangeThatHostMemoryWasMissingForServesLater) {
   for (int served = 0; served < 1000; ++served) {
     World world("expandable_segments:True", 4096 * kMega);  // no two ranges have entries in common
     const StreamHandle stream = world.driver.driver.create_stream();

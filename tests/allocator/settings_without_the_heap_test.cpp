@@ -16,12 +16,6 @@ class SettingsWithoutTheHeapsLockTest : public WithoutTheHeapsLockTest,
                                         public ::testing::WithParamInterface<const char*> {
  protected:
   SettingsWithoutTheHeapsLockTest() : WithoutTheHeapsLockTest(GetParam()) {}
-  // Far below the peaks.
-  void make_room(StreamHandle stream) {
-    std::vector<void*> blocks;
-    for (int i = 0; i < 128; ++i) blocks.push_back(allocator_.allocate(256 * kKibi, stream));
-    for (void* const block : blocks) allocator_.deallocate(block);
-  }
 };
 
 TEST_P(SettingsWithoutTheHeapsLockTest, PairsComeAndGo) {
@@ -31,7 +25,7 @@ TEST_P(SettingsWithoutTheHeapsLockTest, PairsComeAndGo) {
   };
   EXPECT_TRUE(goes_on(
       [&] {
-        make_room(stream);
+        make_room(stream, 128);
         pairs(100);
       },
       [&] { pairs(100); }));
@@ -41,19 +35,12 @@ TEST_P(SettingsWithoutTheHeapsLockTest, RandomSizesComeAndGo) {
   const StreamHandle stream = driver_.create_stream();
   std::mt19937_64 random(20261130);
   std::vector<void*> live(16, nullptr);
-  const auto replace = [&](int count) {
-    for (; count > 0; --count) {
-      void*& block = live[random() % live.size()];
-      if (block != nullptr) allocator_.deallocate(block);
-      block = allocator_.allocate(1 + random() % (256 * kKibi), stream);
-    }
-  };
   EXPECT_TRUE(goes_on(
       [&] {
-        make_room(stream);
-        replace(500);
+        make_room(stream, 128);
+        replace(live, random, stream, 500);
       },
-      [&] { replace(100); }));
+      [&] { replace(live, random, stream, 100); }));
   for (void* const block : live) allocator_.deallocate(block);
 }
 
@@ -73,9 +60,9 @@ TEST_P(TagsWithoutTheHeapsLockTest, BlocksWithTagsComeAndGo) {
   };
   for (const char* const tag : {"activations", "optimizer"}) {
     const TagScope scope(tag);
-    make_room(stream);
+    make_room(stream, 128);
   }
-  make_room(own_);
+  make_room(own_, 128);
   EXPECT_TRUE(goes_on([&] { work(1000); }, [&] { work(10); }));
 }
 

@@ -20,25 +20,45 @@
 namespace cistern {
 namespace {
 
-// A driver whose allocations begin in the middle of a page of 2 MiB.
+// A driver whose allocations and addresses begin in the middle of a page of 2 MiB.
 class MisalignedDriver {
  public:
   MisalignedDriver() : api_(driver.api()) {
     api_.mem_alloc = {this, [](void* self, CUdeviceptr* pointer, std::size_t bytes) {
-                        const CUresult result =
-                            static_cast<MisalignedDriver*>(self)->driver.api().mem_alloc(pointer, bytes);
+                        const CUresult result = inner(self).mem_alloc(pointer, bytes);
                         *pointer += kMega;
                         return result;
                       }};
-    api_.mem_free = {this, [](void* self, CUdeviceptr pointer) {
-                       return static_cast<MisalignedDriver*>(self)->driver.api().mem_free(pointer - kMega);
-                     }};
+    api_.mem_free = {this, [](void* self, CUdeviceptr pointer) { return inner(self).mem_free(pointer - kMega); }};
+    api_.mem_address_reserve = {this, [](void* self, CUdeviceptr* pointer, std::size_t bytes, std::size_t alignment,
+                                         CUdeviceptr address, unsigned long long flags) {
+                                  const CUresult result =
+                                      inner(self).mem_address_reserve(pointer, bytes, alignment, address, flags);
+                                  *pointer += kMega;
+                                  return result;
+                                }};
+    api_.mem_address_free = {this, [](void* self, CUdeviceptr pointer, std::size_t bytes) {
+                               return inner(self).mem_address_free(pointer - kMega, bytes);
+                             }};
+    api_.mem_map = {this, [](void* self, CUdeviceptr pointer, std::size_t bytes, std::size_t offset,
+                             CUmemGenericAllocationHandle handle, unsigned long long flags) {
+                      return inner(self).mem_map(pointer - kMega, bytes, offset, handle, flags);
+                    }};
+    api_.mem_unmap = {this, [](void* self, CUdeviceptr pointer, std::size_t bytes) {
+                        return inner(self).mem_unmap(pointer - kMega, bytes);
+                      }};
+    api_.mem_set_access = {
+        this, [](void* self, CUdeviceptr pointer, std::size_t bytes, const CUmemAccessDesc* access, std::size_t count) {
+          return inner(self).mem_set_access(pointer - kMega, bytes, access, count);
+        }};
   }
   [[nodiscard]] const DriverApi& api() const { return api_; }
 
   SimulatedDriver driver{{.capacity_bytes = 256 * kMega, .backing = Backing::none}};
 
  private:
+  static const DriverApi& inner(void* self) { return static_cast<MisalignedDriver*>(self)->driver.api(); }
+
   DriverApi api_;
 };
 
@@ -63,6 +83,25 @@ TEST(StreamPages, SegmentsOfTwoStreamsMayShareAPage) {
     allocator.check();
     if (round == 2) allocator.empty_cache();
   }
+}
+
+// Expandable segments there are the heap's: of their own stream, and of one that has their range after it.
+TEST(StreamPages, BlocksOfARangeThatSharesPagesAreFoundByTheHeap) {
+  MisalignedDriver misaligned;
+  CachingAllocator allocator({.driver = &misaligned.api(), .options = AllocatorOptions::parse("policy:expandable")});
+  const StreamHandle stream = misaligned.driver.create_stream();
+  const StreamHandle heir = misaligned.driver.create_stream();
+  static_cast<void>(allocator.allocate(kKibi, heir));
+  for (const StreamHandle of : {stream, heir}) {
+    for (int i = 0; i < 5; ++i) {
+      void* const block = allocator.allocate(3 * kMega, of);
+      allocator.deallocate(block);
+      EXPECT_NO_THROW(allocator.check());
+    }
+    if (of == stream) allocator.release_stream(stream);
+  }
+  EXPECT_EQ(allocator.memory_stats().num_device_alloc, 2) << "the heir has the range";
+  EXPECT_EQ(allocator.memory_stats().allocation.all.current, 1);
 }
 
 // A driver that does something else in the middle of giving memory back, when the memory is its own again.

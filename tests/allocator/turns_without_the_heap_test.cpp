@@ -38,20 +38,11 @@ TEST_F(WithoutTheHeapsLockInPagesTest, SizesThatNeverCameBeforeAreServed) {
   const StreamHandle stream = driver_.create_stream();
   std::mt19937_64 random(20261126);
   std::vector<void*> live(16, nullptr);
-  const auto replace = [&](int count) {
-    for (; count > 0; --count) {
-      void*& block = live[random() % live.size()];
-      if (block != nullptr) allocator_.deallocate(block);
-      block = allocator_.allocate(1 + random() % (256 * kKibi), stream);
-    }
-  };
   const auto before = [&] {
-    std::vector<void*> blocks;  // far below the peaks
-    for (int i = 0; i < 64; ++i) blocks.push_back(allocator_.allocate(256 * kKibi, stream));
-    for (void* const block : blocks) allocator_.deallocate(block);
-    replace(500);
+    make_room(stream, 64);
+    replace(live, random, stream, 500);
   };
-  EXPECT_TRUE(goes_on(before, [&] { replace(100); }));
+  EXPECT_TRUE(goes_on(before, [&] { replace(live, random, stream, 100); }));
   for (void* const block : live) allocator_.deallocate(block);
 }
 

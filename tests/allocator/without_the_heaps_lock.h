@@ -49,6 +49,21 @@ class WithoutTheHeapsLockTest : public ::testing::Test {
     for (int i = 0; i < count; ++i)
       for (const StreamHandle stream : streams) turn(stream);
   }
+  // A random one of them goes, and a block of a random size to 256 KiB comes.
+  template <class Random>
+  void replace(std::vector<void*>& live, Random& random, StreamHandle stream, int count) {
+    for (; count > 0; --count) {
+      void*& block = live[random() % live.size()];
+      allocator_.deallocate(block);
+      block = allocator_.allocate(1 + random() % (256 * kKibi), stream);
+    }
+  }
+  // So many blocks of 256 KiB come and go: what follows is far below the peaks.
+  void make_room(StreamHandle stream, int blocks) {
+    std::vector<void*> all;
+    for (; blocks > 0; --blocks) all.push_back(allocator_.allocate(256 * kKibi, stream));
+    for (void* const block : all) allocator_.deallocate(block);
+  }
   [[nodiscard]] std::vector<StreamHandle> streams(int count) {
     std::vector<StreamHandle> all;
     for (int i = 0; i < count; ++i) all.push_back(driver_.create_stream());
