@@ -166,4 +166,10 @@ typename BasicBiasedMutex<Processors>::Bias* BasicBiasedMutex<Processors>::bias_
 
 using BiasedMutex = BasicBiasedMutex<HostProcessors>;
 
+// For a lock that is held longer, and guards more.
+struct PatientProcessors : HostProcessors {
+  using Mutex = BasicBriefMutex<32>;
+};
+using PatientBiasedMutex = BasicBiasedMutex<PatientProcessors>;
+
 }  // namespace cistern

@@ -5,28 +5,36 @@
 //
 // Not recursive. A BasicLockable. O(1).
 
+#include <algorithm>
 #include <mutex>
 
 namespace cistern {
 
-class BriefMutex {
+// `kMostPauses`: of the processor, between two looks. Where that is more than one who waits looks less and less often:
+// each look takes the cache line from the holder, and who has all that the lock guards in its cache may have it several
+// times in a row.
+template <int kMostPauses>
+class BasicBriefMutex {
  public:
-  BriefMutex() = default;
-  BriefMutex(const BriefMutex&) = delete;
-  BriefMutex& operator=(const BriefMutex&) = delete;
+  BasicBriefMutex() = default;
+  BasicBriefMutex(const BasicBriefMutex&) = delete;
+  BasicBriefMutex& operator=(const BasicBriefMutex&) = delete;
 
   void lock() {
-    for (int look = 0; look < kLooks; ++look) {
+    int pauses = 1;
+    for (int paused = 0; paused < kPauses; paused += pauses) {
       if (mutex_.try_lock()) return;
-      pause();
+      for (int i = 0; i < pauses; ++i) pause();
+      pauses = std::min(2 * pauses, kMostPauses);
     }
     mutex_.lock();
   }
   void unlock() { mutex_.unlock(); }
 
  private:
-  // Some microseconds, which is longer than its holder needs unless it was stopped.
-  static constexpr int kLooks = 200;
+  // Some microseconds, and for a lock that is held longer some tens of these: more than its holder needs unless it was
+  // stopped.
+  static constexpr int kPauses = kMostPauses == 1 ? 200 : 1200;
 
   // Leaves the processor to its other thread, and the lock's cache line to its holder, for some cycles.
   static void pause() noexcept {
@@ -39,5 +47,7 @@ class BriefMutex {
 
   std::mutex mutex_;
 };
+
+using BriefMutex = BasicBriefMutex<1>;
 
 }  // namespace cistern

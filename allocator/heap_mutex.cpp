@@ -67,6 +67,7 @@ void HeapMutex::settle_streams(bool lets_go) noexcept {
 
 void HeapMutex::unlock() {
   heap_.serves_by_stream_ = heap_.can_serve_by_stream();
+  heap_.is_recording_ = !heap_.routing_.empty();
   heap_.awake_.let_heap_await(!heap_.pending_.empty());
   heap_.one_stream_serves_ = streams_.size() == 1;
   heap_.consider_leaving();

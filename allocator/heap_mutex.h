@@ -52,7 +52,7 @@ class HeapMutex {
   void settle_streams(bool lets_go) noexcept;
   void let_sleepers_go() noexcept;
 
-  BiasedMutex mutex_;
+  PatientBiasedMutex mutex_;
   StreamHits& heap_;
   std::vector<StreamHeap*> streams_;  // by address
   std::vector<StreamHeap*> waking_;

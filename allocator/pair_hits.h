@@ -83,7 +83,7 @@ class PairHits : public HeapBlocks {
   // Whether what streams hand out from now on may come and go so. Requires: the heap's lock.
   [[nodiscard]] bool can_have_plain_pairs() const noexcept {
     return (!history_.is_on() || history_.clock().has_counter()) && !api_.note_allocate && !api_.note_free &&
-           !api_.note_use && !gathering().includes(HistoryContext::state);
+           !api_.note_use && !gathering().includes(HistoryContext::state) && routing_.empty();
   }
 
  private:

@@ -38,6 +38,21 @@ bool PoolRouting::remove_guard(std::uint64_t guard) noexcept {
   return remove_if([guard](const Recording& recording) { return recording.guard == guard; });
 }
 
+bool PoolRouting::may_take(const StreamIdentity& stream) const noexcept {
+  return std::any_of(recordings_.begin(), recordings_.end(), [&](const Recording& recording) {
+    switch (recording.filter.kind) {
+      case RecordingFilter::Kind::thread:
+        return recording.thread == thread_number();
+      case RecordingFilter::Kind::stream:
+        return recording.filter.stream_id == stream.id;
+      case RecordingFilter::Kind::capture:
+      case RecordingFilter::Kind::every:
+        break;
+    }
+    return true;
+  });
+}
+
 bool PoolRouting::capture_under_way(bool on_any_thread) const noexcept {
   return std::any_of(recordings_.begin(), recordings_.end(), [&](const Recording& recording) {
     return on_any_thread ? recording.guard == 0 : recording.is_capture() && recording.thread == thread_number();

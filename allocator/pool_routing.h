@@ -3,7 +3,8 @@
 // PoolRouting: which private pool, if any, serves a request. A list of open recordings, each
 // with the requests that it takes; empty but while some pool is recorded to.
 //
-// Not thread-safe: the owning DeviceAllocator holds its lock around every call.
+// Not thread-safe: the owning DeviceAllocator holds its lock around every call, or, where nothing changes, that of a
+// stream which is awake.
 
 #include "allocator/private_pools.h"
 #include "runtime/stream_access.h"
@@ -51,6 +52,9 @@ class PoolRouting {
   // it is asked at most once, and only if a recording wants to know.
   template <class CaptureOf>
   [[nodiscard]] PrivatePool* choose(const StreamIdentity& stream, bool oldest_first, CaptureOf&& capture_of) const;
+
+  // Whether a request of the calling thread for a stream may be taken, for all that is known without the driver.
+  [[nodiscard]] bool may_take(const StreamIdentity& stream) const noexcept;
 
   // Whether a capture is under way for the calling thread; with `on_any_thread`, for any, and
   // then each recording that was begun by id counts as one.

@@ -34,7 +34,7 @@ void say_nothing_was_freed(std::uint64_t address) noexcept {
   if ((awaiting & ~(heap.awake_bit.load(std::memory_order_relaxed) | AwakeStreams::kOfHeap)) != 0) [[unlikely]]
     return allocate_among_waits(heap, bytes, stream);
   const std::lock_guard lock(heap.mutex);
-  if (!may_serve(heap) || heap.stream.id != stream.id || !knows_tag()) return nullptr;
+  if (!may_serve(heap, stream)) return nullptr;
   if (awaiting != 0) [[unlikely]]
     return heap.standing_use.waits() ? allocate_again(heap, bytes) : allocate_after_waits(heap, bytes);
   return take_standing_or_hit(heap, bytes,
@@ -203,7 +203,7 @@ bool StreamHits::hand_back(StreamHeap& heap, std::uint64_t address) noexcept {
 
 // What a request or a free looks at beside its stream, or changes there.
 bool StreamHits::can_serve_by_stream() const noexcept {
-  return caches_ && unrecorded_frees_ == nullptr && captured_frees_.empty() && routing_.empty() && budgets_.empty();
+  return caches_ && unrecorded_frees_ == nullptr && captured_frees_.empty() && budgets_.empty();
 }
 
 // An age, and what a tag has at a peak, is exact only if each hit and each free is carried out when it happens. Paged

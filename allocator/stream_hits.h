@@ -98,6 +98,12 @@ class StreamHits : public PairHits {
                                                         const StreamIdentity& stream) noexcept;
   [[nodiscard, gnu::noinline]] bool free_with_room(StreamHeap& heap, std::uint64_t address) noexcept;
   [[nodiscard]] bool may_serve(const StreamHeap& heap) const noexcept;
+  [[nodiscard]] bool may_serve(const StreamHeap& heap, const StreamIdentity& stream) const noexcept;
+  // Whether a private pool may take the calling thread's request for the stream. Requires: the lock of one that is
+  // awake.
+  [[nodiscard]] bool is_recorded(const StreamIdentity& stream) const noexcept {
+    return is_recording_ && routing_.may_take(stream);
+  }
   // The first tag of all is for who has the heap's lock.
   [[nodiscard]] bool knows_tag() const noexcept { return current_tag() == kUntagged || recorder_.keeps_tags(); }
   [[nodiscard]] std::optional<LiveBlock> look_by_stream(std::uint64_t address) noexcept;

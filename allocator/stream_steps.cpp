@@ -55,7 +55,9 @@ inline void* StreamHits::allocate_as_expected(StreamHeap& heap, std::size_t byte
 void* StreamHits::follow_request(StreamHeap& heap, std::size_t bytes) noexcept {
   for (std::uint64_t address = heap.returned.first(); address != 0; address = heap.returned.drop_first())
     if (!follow_free(heap, address)) return nullptr;
-  if (!heap.recurrence.is_followed() || !heap.recurrence.expects_allocation(bytes) || !count_next_step(heap))
+  // What is followed is awake: of one that is not the recordings are not to be read.
+  if (!heap.recurrence.is_followed() || is_recorded(heap.stream) || !heap.recurrence.expects_allocation(bytes) ||
+      !count_next_step(heap))
     return nullptr;
   const StreamStep& step = heap.recurrence.follow_next();
   return handed_out(heap, step.address(), step.bytes(), bytes);

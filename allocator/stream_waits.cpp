@@ -120,6 +120,7 @@ bool StreamHits::can_await(const StreamHeap& heap, const Block* block) const noe
 }
 
 bool StreamHits::can_await(const StreamHeap& heap, const StreamUses& uses) const noexcept {
+  if (is_recording_) return false;  // it may be a capture
   std::size_t events = 0;
   for (const StreamUse& use : uses)
     if (use.device != device_ || ++events > heap.awaited.room()) return false;
@@ -172,7 +173,7 @@ void* StreamHits::allocate_asked(StreamHeap& heap, std::size_t bytes, std::uint6
 void* StreamHits::allocate_among_waits(StreamHeap& heap, std::size_t bytes, const StreamIdentity& stream) noexcept {
   if (!heap.is_awake.load(std::memory_order_relaxed)) return nullptr;
   const StreamLocks locks(heap, awake_, awake_.awaiting());
-  if (!may_serve(heap) || heap.stream.id != stream.id || !knows_tag()) return nullptr;
+  if (!may_serve(heap, stream)) return nullptr;
   if (!complete_awaited(locks.heaps(), nullptr)) return nullptr;
   if (heap.recurrence.is_followed()) {
     if (void* const pointer = follow_request(heap, bytes)) return pointer;
@@ -187,6 +188,7 @@ void* StreamHits::allocate_among_waits(StreamHeap& heap, std::size_t bytes, cons
 // trace_completed.
 template <std::size_t kStreams>
 bool StreamHits::complete_awaited(std::span<StreamHeap* const, kStreams> heaps, std::uint64_t* at) noexcept {
+  if (is_recording_) return false;  // see can_await
   const bool heap_has_some = (awake_.awaiting() & AwakeStreams::kOfHeap) != 0;
   if (heap_has_some && pending_.has_done()) return false;
   AwaitedOf<kStreams> awaited;

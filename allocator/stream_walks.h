@@ -122,6 +122,11 @@ inline bool StreamHits::may_serve(const StreamHeap& heap) const noexcept {
   return heap.is_awake.load(std::memory_order_relaxed) && serves_by_stream_;
 }
 
+// The same for a request of the calling thread for that stream, which may have become another's.
+inline bool StreamHits::may_serve(const StreamHeap& heap, const StreamIdentity& stream) const noexcept {
+  return may_serve(heap) && heap.stream.id == stream.id && knows_tag() && !is_recorded(stream);
+}
+
 // Where tags are kept, the part in which a block of so many bytes is counted. False: who has the heap's lock counts it.
 inline bool StreamHits::find_part(StreamHeap& heap, std::int64_t bytes, TagShare::Part** part) noexcept {
   if (!recorder_.keeps_tags()) return true;

@@ -130,7 +130,8 @@ def thread_rows(figures):
               bench.ratio("cistern_two_ns", "cistern_one_ns"), bench.ratio("history_two_ns", "history_one_ns"),
               "4 to 8", note=note)
     for name, words in (("expandable_segments", "with expandable segments"), ("max_split_size", "with a split limit"),
-                        ("garbage_collection", "with garbage collection by age"), ("a_tag", "with a tag")):
+                        ("garbage_collection", "with garbage collection by age"), ("a_tag", "with a tag"),
+                        ("a_pool", "from a MemPool"), ("a_thread_in_a_pool", "beside a thread in a MemPool")):
         bench = figures.bench("tcmalloc", f"pair_under/{name}")
         note = f"{bench.ns('cistern_ns')}, without {bench.ns('plain_ns')}" if bench else ""
         yield Row(f"warm pair of 4 KiB {words}, over the pair without", None,

@@ -1,4 +1,5 @@
 #include "allocator/brief_mutex.h"
+#include "allocator/biased_mutex.h"
 
 #include <gtest/gtest.h>
 
@@ -11,9 +12,14 @@
 namespace cistern {
 namespace {
 
+template <class Mutex>
+class BriefMutexes : public ::testing::Test {};
+using BothMutexes = ::testing::Types<BriefMutex, PatientProcessors::Mutex>;
+TYPED_TEST_SUITE(BriefMutexes, BothMutexes);
+
 // Held for long now and then, so that others sleep as well.
-TEST(BriefMutex, OneAtATimeHasIt) {
-  BriefMutex mutex;
+TYPED_TEST(BriefMutexes, OneAtATimeHasIt) {
+  TypeParam mutex;
   const long rounds = scaled(20000);
   long count = 0;
   std::array<std::thread, 3> threads;

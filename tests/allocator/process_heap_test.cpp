@@ -7,10 +7,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <memory>
 #include <thread>
+#include <vector>
 
+#include "allocator/checked_free.h"
 #include "tests/byte_units.h"
 
 namespace cistern {
@@ -207,6 +210,28 @@ TEST_F(ProcessHeap, EachThreadStartsOnTheDefaultStreamOfDeviceZero) {
     EXPECT_EQ(memory_allocated(0), kMega);
     deallocate(pointer);
   }).join();
+}
+
+// The lock of a stream leans towards a thread that looks at it often enough: also towards one that a pool is for.
+TEST_F(ProcessHeap, WhoLooksOftenAndIsInAPoolGetsNothingThatStands) {
+  const Stream stream = Stream::create();
+  const MemPool pool;
+  const MemPoolGuard guard(pool);
+  void* kept = nullptr;
+  std::thread([&] {
+    kept = allocate(512, stream);
+    for (int i = 0; i < 100; ++i) deallocate(allocate(kKibi, stream));
+  }).join();
+  for (int i = 0; i < 1000; ++i) EXPECT_THROW(deallocate_checked(kept, 513), InvalidArgument);
+  void* const inside = allocate(kKibi, stream);
+  const auto is_inside = [&](const SegmentInfo& segment) {
+    const auto address = reinterpret_cast<std::uintptr_t>(inside);
+    return address >= segment.address && address < segment.address + static_cast<std::uint64_t>(segment.total_size);
+  };
+  const std::vector<SegmentInfo> segments = memory_snapshot(0, pool.id());
+  EXPECT_TRUE(std::any_of(segments.begin(), segments.end(), is_inside));
+  deallocate(inside);
+  deallocate(kept);
 }
 
 }  // namespace
