@@ -209,7 +209,8 @@ struct HeapState {
   // Nothing is under way that a hit, or a free with the lock of its stream alone, would have to look at:
   // streams may serve themselves. As of the last time that somebody had the lock; read under that of a stream.
   bool serves_by_stream_ = false;
-  // Some pool is recorded to: it may take a request, and uses and waits of other streams are the heap's. As the former.
+  // Some pool is recorded to: it may take a request; frees of blocks that others used, and requests while any free
+  // waits, are the heap's. As the former.
   bool is_recording_ = false;
   bool one_stream_serves_ = false;  // and the history is its own
   std::size_t most_steps_ = 0;      // that all streams together may write down (Recurrence)

@@ -54,6 +54,7 @@ class PoolRouting {
   [[nodiscard]] PrivatePool* choose(const StreamIdentity& stream, bool oldest_first, CaptureOf&& capture_of) const;
 
   // Whether a request of the calling thread for a stream may be taken, for all that is known without the driver.
+  // O(recordings).
   [[nodiscard]] bool may_take(const StreamIdentity& stream) const noexcept;
 
   // Whether a capture is under way for the calling thread; with `on_any_thread`, for any, and

@@ -1,5 +1,5 @@
-// Streams serve themselves while some pool is recorded to: whom no recording takes goes on without the heap's lock, and
-// what a recording takes is the pool's, whatever its stream has at hand.
+// Streams serve themselves while a thread or a stream is recorded to a pool: whom that does not take goes on without
+// the heap's lock as long as no free waits, and what a recording takes is the pool's, whatever its stream has at hand.
 
 #include <cistern/mem_pool.h>
 
@@ -164,31 +164,59 @@ TEST_P(HitsBesidePoolsTest, WhatIsKnownBeforeIsNotForARecording) {
 
 TEST_P(HitsBesidePoolsTest, ACaptureGetsItsPoolAmongHits) {
   pairs(100);
+  steps(100);
   begin_capture(kGraph, 1);
+  EXPECT_EQ(pool_of_request(2 * kKibi), kGraph);
   EXPECT_EQ(pool_of_request(kKibi), kGraph);
   end_capture(kGraph);
   EXPECT_TRUE(pool_of_request(kKibi).is_default());
   allocator_.release_pool(0, kGraph);
 }
 
+// Only the driver knows that it does.
+TEST_P(HitsBesidePoolsTest, AStreamThatJoinsACaptureGetsItsPool) {
+  begin_capture(kGraph, 1);
+  const auto pairs_on_other = [&] {
+    for (int i = 0; i < 100; ++i) allocator_.deallocate(allocator_.allocate(kKibi, other_));
+  };
+  elsewhere(pairs_on_other);
+  captures_.begin_capture(other_, 1);
+  EXPECT_EQ(pool_of(keep(allocator_.allocate(kKibi, other_))), kGraph);
+  captures_.end_capture(other_);
+  end_capture(kGraph);
+  allocator_.release_pool(0, kGraph);
+}
+
+TEST_P(HitsBesidePoolsTest, FreesWaitAndEndBesideAThreadInAPool) {
+  const StreamHandle third = driver_.create_stream();
+  const MemPool pool(allocator_);
+  const ThreadInPool inside(pool);
+  for (int i = 0; i < 20; ++i) {
+    void* const block = allocator_.allocate(kKibi, other_);
+    allocator_.record_stream(block, third);
+    allocator_.deallocate(block);
+    EXPECT_EQ(allocator_.memory_stats(0).active.all.current, 1);
+  }
+  allocator_.deallocate(allocator_.allocate(kKibi, other_));
+  EXPECT_EQ(allocator_.memory_stats(0).active.all.current, 0);
+}
+
 // PyTorch's rule: what another stream uses is put off as long as a capture is under way, whichever stream that is.
 TEST_P(HitsBesidePoolsTest, NoEventIsRecordedInACapture) {
   const StreamHandle third = driver_.create_stream();
-  const auto turns = [&] {
-    for (int i = 0; i < 20; ++i) {
-      void* const block = allocator_.allocate(kKibi, other_);
-      allocator_.record_stream(block, third);
-      allocator_.deallocate(block);
-    }
+  const auto turn = [&] {
+    void* const block = allocator_.allocate(kKibi, other_);
+    allocator_.record_stream(block, third);
+    allocator_.deallocate(block);
   };
-  turns();
+  for (int i = 0; i < 20; ++i) turn();
   allocator_.begin_allocate_to_pool(0, kGraph, PoolFilter::stream(stream_));
   const auto records = [&] { return driver_.calls_by_name()["cuEventRecord"]; };
   const std::uint64_t before = records();
-  turns();
+  turn();
   EXPECT_EQ(records(), before);
   allocator_.end_allocate_to_pool(0, kGraph);
-  turns();
+  turn();
   EXPECT_GT(records(), before);
   driver_.run_until_idle();
   allocator_.deallocate(allocator_.allocate(kKibi, other_));

@@ -3,6 +3,7 @@
 // is its own: a pattern in the bytes would show two owners.
 
 #include <cistern/allocator.h>
+#include <cistern/mem_pool.h>
 #include <cistern/simulated.h>
 
 #include <gtest/gtest.h>
@@ -229,6 +230,33 @@ TEST(Stress, StreamsComeMeanwhile) {
 TEST(Stress, StreamsComeMeanwhileInPages) {
   for (long heap = 0; heap < scaled(100); ++heap) streams_come("policy:paged");
 }
+
+// One goes into a pool and out of it, and asks on the streams from which the others are served.
+void threads_beside_a_pool(const char* options) {
+  Shared shared(2048 * kMega, options);
+  {
+    const MemPool pool(shared.allocator);
+    std::atomic<bool> done{false};
+    std::thread guest([&] {
+      for (int i = 0; !done; ++i) {
+        const MemPoolGuard guard(pool);
+        Worker(shared, i % kThreads).run(50);
+      }
+    });
+    std::vector<std::thread> threads;
+    for (int i = 0; i < kThreads; ++i) threads.emplace_back([&shared, i] { Worker(shared, i).run(scaled(40000)); });
+    for (std::thread& thread : threads) thread.join();
+    done = true;
+    guest.join();
+  }
+  expect_intact(shared);
+  shared.allocator.empty_cache();
+  EXPECT_EQ(shared.allocator.memory_stats().active.all.current, 0);
+  EXPECT_EQ(shared.driver.used_bytes(), 0U);
+}
+
+TEST(Stress, ThreadsBesideAPool) { threads_beside_a_pool(""); }
+TEST(Stress, ThreadsBesideAPoolOfPages) { threads_beside_a_pool("policy:paged"); }
 
 // Both kinds of segments in the same pools.
 TEST(Stress, ExpandableSegmentsAreTurnedOnAndOffMeanwhile) {
