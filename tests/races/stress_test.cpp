@@ -147,6 +147,13 @@ class Worker {
   std::vector<Owned> owned_;
 };
 
+void run_workers(Shared& shared, long operations) {
+  std::vector<std::thread> threads;
+  for (int i = 0; i < kThreads; ++i)
+    threads.emplace_back([&shared, i, operations] { Worker(shared, i).run(operations); });
+  for (std::thread& thread : threads) thread.join();
+}
+
 // What is on its way is freed; no block had two owners, and the heap is as it says.
 void expect_intact(Shared& shared) {
   Owned rest{};
@@ -157,10 +164,7 @@ void expect_intact(Shared& shared) {
 
 void run_stress(std::size_t capacity, const char* options, long operations) {
   Shared shared(capacity, options);
-  std::vector<std::thread> threads;
-  for (int i = 0; i < kThreads; ++i)
-    threads.emplace_back([&shared, i, operations] { Worker(shared, i).run(operations); });
-  for (std::thread& thread : threads) thread.join();
+  run_workers(shared, operations);
   expect_intact(shared);
   shared.allocator.empty_cache();
   const MemoryStats stats = shared.allocator.memory_stats();
@@ -243,9 +247,7 @@ void threads_beside_a_pool(const char* options) {
         Worker(shared, i % kThreads).run(50);
       }
     });
-    std::vector<std::thread> threads;
-    for (int i = 0; i < kThreads; ++i) threads.emplace_back([&shared, i] { Worker(shared, i).run(scaled(40000)); });
-    for (std::thread& thread : threads) thread.join();
+    run_workers(shared, scaled(40000));
     done = true;
     guest.join();
   }
@@ -269,9 +271,7 @@ TEST(Stress, ExpandableSegmentsAreTurnedOnAndOffMeanwhile) {
       std::this_thread::yield();
     }
   });
-  std::vector<std::thread> threads;
-  for (int i = 0; i < kThreads; ++i) threads.emplace_back([&shared, i] { Worker(shared, i).run(scaled(40000)); });
-  for (std::thread& thread : threads) thread.join();
+  run_workers(shared, scaled(40000));
   done = true;
   changer.join();
   expect_intact(shared);
@@ -293,9 +293,7 @@ TEST(Stress, OptionsAndLimitsChangeMeanwhile) {
       std::this_thread::yield();
     }
   });
-  std::vector<std::thread> threads;
-  for (int i = 0; i < kThreads; ++i) threads.emplace_back([&shared, i] { Worker(shared, i).run(scaled(60000)); });
-  for (std::thread& thread : threads) thread.join();
+  run_workers(shared, scaled(60000));
   done = true;
   changer.join();
   expect_intact(shared);
