@@ -159,7 +159,10 @@ void DeviceHeaps::refuse(const Stream& stream) {
 StreamUse DeviceHeaps::use_of(StreamHandle stream, int device) {
   StreamUse use;
   use.device = device;
-  if (stream == nullptr) return use;
+  if (stream == nullptr) {
+    contexts_.require(device);
+    return use;
+  }
   if (stream == per_thread_handle()) {
     use.stream = own_stream(device);
     return use;

@@ -103,7 +103,8 @@ class DeviceHeaps final : private PeerListener, private SnapshotSource {
     return request;
   }
   // What a driver's handle means: a default stream is that of `device` (and, if it is the
-  // per-thread one, of the calling thread), another has a device of its own. Throws DriverError.
+  // per-thread one, of the calling thread), another has a device of its own. Throws DriverError, and InvalidArgument
+  // for a device that there is not.
   [[nodiscard]] StreamUse use_of(StreamHandle stream, int device);
   // See cistern::register_stream.
   void register_stream(const StreamUse& use) noexcept {

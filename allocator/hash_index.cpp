@@ -57,7 +57,7 @@ bool HashIndex::part(Tag tag) noexcept {
   const unsigned depth = segments_of_[parted].depth + 1U;
   const bool is_there = used() < segments_.size() && used() < segments_of_.room() &&
                         (depth <= depth_ || 2 * directory_.size() <= directory_.room());
-  if (depth > kMostDepth || !is_there) return false;
+  if (!is_there) return false;
   if (depth > depth_) {
     if (directory_.size() > kMostPlaces * used()) return false;
     directory_.resize(2 * directory_.size());

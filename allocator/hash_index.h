@@ -94,8 +94,8 @@ class HashIndex {
   static constexpr std::size_t kSlots = std::size_t{1} << kSlotBits;
   // Where more are in a segment searches become long.
   static constexpr std::size_t kMostOfSegment = kSlots / 4 * 3;
-  static constexpr unsigned kMostDepth = 23;
-  // Places of the directory for each segment, and some more; with tags that are as good as random they are up to 8.
+  // Places of the directory for each segment, and some more; with tags that are as good as random they are up to 8. So
+  // it has none for all bits of a tag: segments for that would be 64 GiB.
   static constexpr std::size_t kMostPlaces = 64;
   static constexpr std::size_t kMostDoublings = 4;  // of the directory: twice two
   struct Slot {

@@ -142,8 +142,10 @@ void DeviceAllocator::free_empty_arenas(Lock& lock) noexcept {
     const auto arena = paged_->placement.take_empty_arena();
     if (!arena) break;
     unfreed.push_back(*arena);
-    if (*arena < paged_->known_arenas())
-      stream_heaps_.remove_pages(paged_->base_of(*arena), paged_->found_bytes(*arena));
+    if (*arena >= paged_->known_arenas()) continue;
+    stream_heaps_.remove_pages(paged_->base_of(*arena), paged_->found_bytes(*arena));
+    // Before the driver has them back: they may be another arena's at once.
+    paged_->forget(*arena);
   }
   for (std::size_t left = unfreed.size(); left != 0 && !unfreed.empty(); --left) {
     const PageTable::Arena arena = unfreed.front();
@@ -161,7 +163,6 @@ void DeviceAllocator::free_empty_arenas(Lock& lock) noexcept {
       unfreed.push_back(arena);
       continue;
     }
-    paged_->forget(arena);
     paged_->placement.give_arena(arena);
   }
 }

@@ -187,9 +187,10 @@ void PublishedMap<Value, Processors>::close_gap(std::size_t gap) noexcept {
     entries[gap].key.store(moved, std::memory_order_release);
     gap = i;
   }
-  // Who reads these finds nothing, whatever else it reads.
-  entries[gap].key.store(0, std::memory_order_relaxed);
-  entries[gap].value.store(nullptr, std::memory_order_relaxed);
+  // Who reads these sees that the map is being changed: that of a key behind the gap there is nothing is not to be
+  // said.
+  entries[gap].key.store(0, std::memory_order_release);
+  entries[gap].value.store(nullptr, std::memory_order_release);
   --size_;
 }
 

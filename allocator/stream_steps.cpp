@@ -47,18 +47,16 @@ inline void* StreamHits::allocate_as_expected(StreamHeap& heap, std::size_t byte
                                               const StreamIdentity& stream) noexcept {
   history_.provide();
   const std::lock_guard lock(heap.mutex);
-  if (heap.stream.id != stream.id || current_tag() != kUntagged) return nullptr;
+  // First, for what is followed is awake: nothing else of a stream that sleeps is to be read with its lock alone.
+  if (!heap.recurrence.is_followed() || heap.stream.id != stream.id || current_tag() != kUntagged) return nullptr;
   return follow_request(heap, bytes);
 }
 
-// Requires: the stream's lock, and all that others' requests would complete is complete.
+// Requires: the stream's lock, steps are followed, and all that others' requests would complete is complete.
 void* StreamHits::follow_request(StreamHeap& heap, std::size_t bytes) noexcept {
   for (std::uint64_t address = heap.returned.first(); address != 0; address = heap.returned.drop_first())
     if (!follow_free(heap, address)) return nullptr;
-  // What is followed is awake: of one that is not the recordings are not to be read.
-  if (!heap.recurrence.is_followed() || is_recorded(heap.stream) || !heap.recurrence.expects_allocation(bytes) ||
-      !count_next_step(heap))
-    return nullptr;
+  if (is_recorded(heap.stream) || !heap.recurrence.expects_allocation(bytes) || !count_next_step(heap)) return nullptr;
   const StreamStep& step = heap.recurrence.follow_next();
   return handed_out(heap, step.address(), step.bytes(), bytes);
 }
@@ -141,7 +139,8 @@ void StreamHits::learn_step(StreamHeap& heap, StreamStep::Kind kind, const Block
                             const InactiveSplitChange& splits) noexcept {
   if (!heap.recurrence.learn(kind, {block.address, block.bytes, block.requested, block.kind}, splits)) return;
   if (!settle_by_stream(heap)) return;
-  heap.counts_steps = room_moves();
+  // One that shares its ledger does although the others have gone.
+  heap.counts_steps = room_moves() || heap.ledger.shares;
   heap.recurrence.follow();
 }
 

@@ -136,6 +136,7 @@ void describe(const Module& module, int index, std::span<const std::uintptr_t> a
 }  // namespace
 
 Symbols symbolize(std::span<const std::uintptr_t> addresses) {
+  if (addresses.empty()) return {};  // for nothing the lock of the loader is not to be waited for
   std::vector<std::uintptr_t> sorted(addresses.begin(), addresses.end());
   std::sort(sorted.begin(), sorted.end());
   Symbols symbols;

@@ -188,6 +188,8 @@ TEST_F(CachingAllocatorTest, ADeviceThatIsNotThereIsNamed) {
   } catch (const InvalidArgument& error) {
     EXPECT_NE(std::string(error.what()).find('7'), std::string::npos) << error.what();
   }
+  EXPECT_THROW(allocator_.register_stream(nullptr, 7), InvalidArgument);
+  EXPECT_THROW(allocator_.release_stream(nullptr, -1), InvalidArgument);
 }
 
 TEST_F(CachingAllocatorTest, FreeingTwiceOrAStrangeAddressChangesNothing) {

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -125,6 +126,29 @@ TEST(PublishedMapInterleaving, AReaderNeverTakesOneKeysValueForAnothersWhileMany
     world.map.erase_if([&](const int& value) { return &value == &world.values[0]; });
   };
   for (std::size_t sought = 0; sought < 2; ++sought) read_during(change, sought, 2, true, 1);
+}
+
+// Of what is there all the time, at whatever place, a look never says that there is none: at most that it does not
+// know.
+template <class Change>
+void look_during(const Change& change, int most_stops) {
+  struct LookedAtWorld : NeighboursWorld {
+    using NeighboursWorld::NeighboursWorld;
+    std::optional<const int*> said;
+  };
+  testing::in_every_order(
+      most_stops, [] { return std::make_unique<LookedAtWorld>(3); }, [&](LookedAtWorld& world) { change(world); },
+      [](LookedAtWorld& world) { world.said = world.map.look(world.numbers[2]); },
+      [](LookedAtWorld& world, const Choices& order) {
+        EXPECT_TRUE(!world.said || *world.said == &world.values[2]) << order;
+      });
+}
+
+TEST(PublishedMapInterleaving, ALookNeverDeniesWhatIsThere) {
+  look_during([](NeighboursWorld& world) { world.erase(0); }, std::min(stops(), 2));
+  look_during(
+      [](NeighboursWorld& world) { world.map.erase_if([&](const int& value) { return &value == &world.values[0]; }); },
+      std::min(stops(), 2));
 }
 
 TEST(PublishedMapInterleaving, AReaderFindsWhatNobodyMoves) {

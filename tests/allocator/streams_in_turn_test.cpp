@@ -246,6 +246,22 @@ TEST_P(StreamsInTurnTest, NoStepsAreFollowedMeanwhile) {
   compare();
 }
 
+// The others are gone, and what it has still counts where all of them counted; another thread may ask for it.
+TEST_P(StreamsInTurnTest, TheOneThatIsLeftFollowsStepsAndCountsThem) {
+  turns(200);
+  for (std::size_t i = 1; i < streams_.size(); ++i) allocator_.release_stream(streams_[i]);
+  for (int step = 0; step < 300; ++step) {
+    std::vector<void*> held;
+    for (std::size_t i = 0; i < 20; ++i) held.push_back(allocate(streams_[0], 512 * (i % 3 + 1)));
+    for (std::size_t i = 0; i < 20; ++i) free(held[i * 7 % 20]);
+    if (step % 100 == 0) compare();
+  }
+  void* const kept = allocate(streams_[0], 512);
+  std::thread([this] { compare(); }).join();
+  free(kept);
+  compare();
+}
+
 INSTANTIATE_TEST_SUITE_P(, StreamsInTurnTest, ::testing::Values(Policy::classic, Policy::expandable, Policy::paged),
                          [](const auto& parameter) { return std::string(to_string(parameter.param)); });
 
