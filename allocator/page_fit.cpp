@@ -71,6 +71,7 @@ KnownPlaces::Number PagePlacement::take_own(const OwnBytes& own, bool moves_peak
     log_.follow(choice.logged);
   }
   note_fit(request, fit);
+  if (is_at_home) note_fit_at_home(position, request);
   // Where the log has nothing to do with the state, it will not name the place: no block comes there again.
   const bool is_named = log_.keeps(position);
   const KnownPlaces::Number known =

@@ -276,10 +276,12 @@ void PagePlacement::plan_last_resort(PagePlan& plan) {
 void PagePlacement::adopt(const PagePlan& plan) {
   --under_way_;
   const Sectors end = plan.address + plan.request.sectors;
+  std::int64_t gathered = 0;
   for (const Gather::Step& step : plan.gather.steps) {
     table_.map(step.handle, step.address);
     spending_.mapped(1);
     if (step.is_new) spending_.created(1);
+    gathered += step.is_new ? 0 : 1;
     if (!step.moves_home) continue;
     table_.move_home(step.handle, step.address);
     const Sectors step_end = step.address + table_.page().sectors(step.pages);
@@ -289,6 +291,8 @@ void PagePlacement::adopt(const PagePlan& plan) {
     if (behind < step_end) free_.give(behind, step_end - behind, plan.request.stream);
   }
   spending_.allowed();
+  const StreamNumber stream = plan.request.stream;
+  if (fits_first_.gathered(stream, gathered, turnover(stream).came, table_.pages())) catch_up();
   log_.grow(most_logged());
 }
 

@@ -27,6 +27,7 @@ void PagePlacement::add_stream(StreamNumber stream) {
   free_.provide_for_many(stream);
   harm_.add_stream(stream);
   exact_fits_.add_stream(stream);
+  fits_first_.add_stream(stream);
   log_.add_stream(stream);
   const auto count = static_cast<std::size_t>(stream) + 1;
   if (turnover_.size() < count) turnover_.resize(count);
@@ -165,11 +166,21 @@ PlacementLog::Number PagePlacement::choose_logged(const PageRequest& request,
   return PlacementLog::kNone;
 }
 
+TightFit PagePlacement::find_fit(const PageRequest& request) const {
+  const int most = exact_fits_.are_rare(request.stream) ? kFewFits : kMostFits;
+  return tight_fit(free_.by_size(), request.stream, request.sectors, table_.page(), most);
+}
+
 // False: no run holds the request, or `fit` does, which touches more whole pages than it needs.
 bool PagePlacement::choose_free_bytes(const PageRequest& request, std::span<const PlacementLog::Position> positions,
                                       PlaceChoice& choice, TightFit& fit) {
   const PageSize page = table_.page();
   const auto usable = [&](Sectors address) { return is_usable(address, request); };
+  const bool fits_are_first = fits_go_first(request.stream);
+  if (fits_are_first && (fit = find_fit(request))) {
+    choice = PlaceChoice::in(fit);
+    return true;
+  }
   if (const PlacementLog::Number logged = choose_logged(request, positions); logged != PlacementLog::kNone) {
     choice = {log_.entry(logged).place.address, &PlacementCounts::logged, logged};
     return true;
@@ -179,8 +190,7 @@ bool PagePlacement::choose_free_bytes(const PageRequest& request, std::span<cons
       choice = {*window, &PlacementCounts::windows};
       return true;
     }
-  const int most = exact_fits_.are_rare(request.stream) ? kFewFits : kMostFits;
-  fit = tight_fit(free_.by_size(), request.stream, request.sectors, page, most);
+  if (!fits_are_first) fit = find_fit(request);
   if (fit && fit.pages <= page.whole(request.sectors)) {
     choice = PlaceChoice::in(fit);
     return true;
@@ -210,6 +220,14 @@ void PagePlacement::choose_place(PagePlan& plan) {
 // Whether sizes come again.
 void PagePlacement::note_fit(const PageRequest& request, const TightFit& fit) noexcept {
   if (fit && request.sectors >= table_.page().sectors()) exact_fits_.found(request.stream, fit.is_exact);
+}
+
+// A free run serves it. Where these go first the log may have another place for it, elsewhere: this one is to be known.
+void PagePlacement::note_fit_at_home(const PlacementLog::Position& position, const PageRequest& request) noexcept {
+  fits_first_.passed(request.stream);
+  if (!fits_go_first(request.stream)) return;
+  if (const PlacementLog::Number first = log_.exact(position, request.sectors); first != PlacementLog::kNone)
+    log_.pass_over(first);
 }
 
 // What is known of places only saves calls: without host memory it is forgotten.
@@ -281,6 +299,7 @@ PagedBlock PagePlacement::commit(PagePlan& plan, bool moves_peak) {
   if (is_of_log(plan) && log_.has(plan.logged)) log_.follow(plan.logged);  // it may have gone since the plan was made
   if (!plan.gather.empty()) adopt(plan);
   note_fit(plan.request, plan.fit);
+  if (plan.is_at_home) note_fit_at_home(plan.positions.front(), plan.request);
   const KnownPlaces::Number known = places_.obtain(plan.address, sectors);
   know(known, plan.request.stream, bring_home(plan.address, sectors, plan.is_at_home), plan.is_at_home);
   const LoggedPlace place{plan.address, plan.logged_sectors != 0 ? plan.logged_sectors : sectors};

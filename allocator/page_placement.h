@@ -42,6 +42,7 @@
 #include "allocator/donors.h"
 #include "allocator/driver_spending.h"
 #include "allocator/exact_fits.h"
+#include "allocator/fits_first.h"
 #include "allocator/free_parts.h"
 #include "allocator/free_runs.h"
 #include "allocator/gather.h"
@@ -174,6 +175,8 @@ class PagePlacement {
   }
   [[nodiscard]] const DriverSpending& spending() const { return spending_; }
   [[nodiscard]] const PlacementCounts& counts() const { return counts_; }
+  // Whether the stream's requests look at free runs before remembered places.
+  [[nodiscard]] bool fits_go_first(StreamNumber stream) const { return fits_first_.of(stream); }
   // How many blocks came to the stream so far, and how many of these were freed; what those have that were not, and
   // the most since the peaks began.
   struct Turnover {
@@ -192,6 +195,7 @@ class PagePlacement {
   void forget_peak(StreamNumber stream) noexcept {
     const auto index = static_cast<std::size_t>(stream);
     if (index < turnover_.size()) turnover_[index].peak = 0;
+    fits_first_.forget(stream);
   }
   // Pages for what each had at most, if none had others' bytes.
   [[nodiscard]] std::int64_t pages_of_peaks() const noexcept;
@@ -256,6 +260,7 @@ class PagePlacement {
                                                    std::span<const PlacementLog::Position> all);
   [[nodiscard]] bool choose_free_bytes(const PageRequest& request, std::span<const PlacementLog::Position> positions,
                                        PlaceChoice& choice, TightFit& fit);
+  [[nodiscard]] TightFit find_fit(const PageRequest& request) const;
   [[nodiscard]] bool choose_own_bytes(OwnBytes& own);
   void pass_over_hand_over(const PagePlan& plan);
   [[nodiscard]] bool is_worth_a_window(const PageRequest& request) const;
@@ -263,6 +268,7 @@ class PagePlacement {
   void take(PagePlan& plan, Sectors address, Sectors sectors);
   void take_of(PagePlan& plan, RunNumber run, Sectors address, Sectors end);
   void note_fit(const PageRequest& request, const TightFit& fit) noexcept;
+  void note_fit_at_home(const PlacementLog::Position& position, const PageRequest& request) noexcept;
   void note(const PagePlan& plan, const LoggedPlace& place, KnownPlaces::Number known) noexcept;
   // Who was served where, and what the log said about it.
   struct Told {
@@ -297,6 +303,7 @@ class PagePlacement {
   // Whether what the log knows of free bytes holds: none are a plan's or on their way out.
   [[nodiscard]] bool is_open() const { return plans_out_ == 0 && departures_ == 0; }
   [[nodiscard]] bool is_place_of(const PlacementLog::Entry& entry, KnownPlaces::Number known) const;
+  [[nodiscard]] bool lies_at_home(Sectors address, Sectors sectors) const noexcept;
   KnownPlaces::Number come_again(Sectors address, Sectors sectors, StreamNumber stream);
   void come(KnownPlaces::Number known, StreamNumber stream);
   void count_come(KnownPlace& place, std::uint32_t less, bool moves_peak) noexcept;
@@ -370,12 +377,13 @@ class PagePlacement {
   mutable HandleAges ages_;
   mutable std::vector<std::uint32_t> decided_;  // of handles: in which round their homes were
   mutable std::uint32_t round_ = 0;
-  mutable bool some_came_ = false;      // blocks to known places, and the free runs do not know
-  mutable bool hands_changed_ = false;  // bytes of known places became other streams', and the free runs do not know
-  std::uint64_t clock_ = 0;             // of KnownPlace::came_at
-  Mark mark_ = kFirstMark;              // of frees that come
-  mutable std::vector<Mark> left_at_;   // of handles: the mark of the last free there
-  std::vector<Mark> freed_at_;          // of streams: see last_free_of
+  mutable bool homes_may_move_ = false;  // since a block came to a known place, where free runs go first
+  mutable bool some_came_ = false;       // blocks to known places, and the free runs do not know
+  mutable bool hands_changed_ = false;   // bytes of known places became other streams', and the free runs do not know
+  std::uint64_t clock_ = 0;              // of KnownPlace::came_at
+  Mark mark_ = kFirstMark;               // of frees that come
+  mutable std::vector<Mark> left_at_;    // of handles: the mark of the last free there
+  std::vector<Mark> freed_at_;           // of streams: see last_free_of
   HandOvers hand_overs_;
   bool knows_hand_overs_ = false;  // the log may have places that bytes of others came to
   std::int64_t plans_out_ = 0;
@@ -389,6 +397,7 @@ class PagePlacement {
   PastWindows windows_;
   CreationHarm harm_;
   ExactFits exact_fits_;
+  FitsFirst fits_first_;
   DriverSpending spending_;
   PlacementCounts counts_;
   std::int64_t page_limit_;

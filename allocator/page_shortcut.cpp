@@ -22,7 +22,21 @@ PlacementLog::Number PagePlacement::find_known(const PageRequest& request) const
   const PlacementLog::Number number = log_.exact(log_.own_position(request.stream), request.sectors);
   if (number == PlacementLog::kNone) return number;
   const PlacementLog::Entry& entry = log_.entry(number);
-  return is_place_of(entry, entry.known) ? number : PlacementLog::kNone;
+  if (!is_place_of(entry, entry.known)) return PlacementLog::kNone;
+  if (!fits_go_first(request.stream)) return number;
+  // Where free runs go first a place is as good as one in them, as long as it lies in one.
+  if (homes_may_move_) catch_up();
+  return lies_at_home(entry.place.address, entry.asked()) ? number : PlacementLog::kNone;
+}
+
+bool PagePlacement::lies_at_home(Sectors address, Sectors sectors) const noexcept {
+  for (const Sectors end = address + sectors; address < end;) {
+    const PageTable::Handle handle = table_.handle_at(address);
+    const Sectors mapped = table_.mapping_begin(address);
+    if (table_.home_of(handle) != mapped) return false;
+    address = mapped + table_.sectors_of(handle);
+  }
+  return true;
 }
 
 std::optional<PagedBlock> PagePlacement::take_known(const PageRequest& request) {
@@ -52,7 +66,7 @@ KnownPlaces::Number PagePlacement::take_again(Sectors address, Sectors sectors, 
 // of these places blocks have now, if they had all of them then; if no bytes became another stream's since, and none
 // wait.
 PlacementLog::Number PagePlacement::find_larger(const PageRequest& request) const {
-  if (!is_open() || freed_ != 0 || bytes_changed_hands_) return PlacementLog::kNone;
+  if (!is_open() || freed_ != 0 || bytes_changed_hands_ || fits_go_first(request.stream)) return PlacementLog::kNone;
   const PlacementLog::Position position = log_.own_position(request.stream);
   const PlacementLog::Number number = log_.expected(position, request.sectors);
   if (number == PlacementLog::kNone || !log_.entry(number).is_beside_whole) return PlacementLog::kNone;
@@ -110,6 +124,7 @@ void PagePlacement::come(KnownPlaces::Number known, StreamNumber stream) {
   place.is_live = true;
   place.came_at = ++clock_;
   some_came_ = true;
+  if (fits_first_.of_any() && !lies_at_home(place.address, place.sectors)) homes_may_move_ = true;
   places_.change(known);
 }
 
@@ -127,6 +142,7 @@ void PagePlacement::settle(KnownPlaces::Number known) {
 void PagePlacement::turned(KnownPlaces::Number known, std::int64_t times) {
   const KnownPlace& place = places_[known];
   harm_.ended_of_class(place.size_class, place.stream, table_.pages() > place.pages_then, times);
+  fits_first_.passed(place.stream, times);
   Turnover& turnover = turnover_[static_cast<std::size_t>(place.stream)];
   turnover.came += times;
   turnover.went += times;
@@ -134,12 +150,14 @@ void PagePlacement::turned(KnownPlaces::Number known, std::int64_t times) {
 
 void PagePlacement::recurred(StreamNumber stream, Sectors sectors, std::int64_t times) {
   harm_.ended_of_class(CreationHarm::class_of(sectors), stream, false, times);
+  fits_first_.passed(stream, times);
   Turnover& turnover = turnover_[static_cast<std::size_t>(stream)];
   turnover.came += times;
   turnover.went += times;
 }
 
 void PagePlacement::carry_out_changes() const noexcept {
+  homes_may_move_ = false;
   if (ages_.are_kept()) note_uses();
   if (mark_ != kFirstMark)
     for (const KnownPlaces::Number number : places_.changed()) mark_left(places_[number]);

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "tests/allocator/page_shortcut_case.h"
 #include "tests/allocator/placement_case.h"
 
 namespace cistern {
@@ -181,6 +182,115 @@ int calls_of_random_requests() {
 
 // 770, and 2,502 if many runs are looked at.
 TEST(PageFit, WhereSizesDoNotComeAgainLargeRunsAreKeptWhole) { EXPECT_LT(calls_of_random_requests(), 1'250); }
+
+// Steps of 40 requests, each of one of three sizes, that are freed the last first. As a heap asks: what is known is
+// taken unasked.
+class StepsThatDifferTest : public PageShortcutCase {
+ protected:
+  ~StepsThatDifferTest() override { EXPECT_NO_THROW(placement_.audit()); }
+
+  template <class Look>
+  void step(std::uint64_t seed, Look&& look) {
+    std::mt19937_64 random(seed);
+    std::vector<PagedBlock> blocks;
+    for (std::uint64_t i = 0; i < 40; ++i) {
+      const std::uint64_t size = 3 * i + random() % 3;
+      const auto sectors = static_cast<Sectors>(1 + size * 7919 % 1500);
+      look(sectors);
+      blocks.push_back(allocate(sectors));
+    }
+    for (; !blocks.empty(); blocks.pop_back()) release(blocks.back());
+  }
+  // Returns how many calls the driver got.
+  int steps(int times) {
+    const int before = driver_.calls;
+    for (int i = 0; i < times; ++i) step(++seed_, [](Sectors) {});
+    return driver_.calls - before;
+  }
+  // To where they show, too, as far as anybody knows who does not look.
+  void move_free_handles() {
+    const PageTable& table = placement_.table();
+    std::vector<std::pair<PageTable::Handle, Sectors>> elsewhere;
+    table.for_each_mapping([&](PageTable::Handle handle, Sectors address) {
+      const Sectors home = table.home_of(handle);
+      if (address == home || !placement_.free_runs().is_free_of(home, table.sectors_of(handle), 0)) return;
+      if (elsewhere.empty() || elsewhere.back().first != handle) elsewhere.emplace_back(handle, address);
+    });
+    for (const auto& [handle, address] : elsewhere)
+      release(placement_.block_at(placement_.take_again(address, table.sectors_of(handle), 0, true)));
+  }
+  [[nodiscard]] bool is_home(Sectors address, Sectors sectors) const {
+    bool is_home = true;
+    placement_.table().for_each_handle_in(address, sectors, [&](PageTable::Handle handle) {
+      is_home = is_home && placement_.table().at_home(address) == address;
+      address = placement_.table().mapping_begin(address) + placement_.table().sectors_of(handle);
+    });
+    return is_home;
+  }
+
+  std::mt19937_64 random_{20261202};
+  std::uint64_t seed_ = 20261201;
+};
+
+// 30 calls, and 19,000 in each thousand steps where remembered places go first for good.
+TEST_F(StepsThatDifferTest, FindRestInFreeRuns) {
+  static_cast<void>(steps(1000));
+  EXPECT_LT(steps(1000), 1000);
+  EXPECT_LT(steps(1000), 100);
+}
+
+// What the log knows from before is followed where it takes no page out of a run.
+TEST_F(StepsThatDifferTest, FollowPlacesInFreeRunsAlone) {
+  for (int turn = 0; turn < 2; ++turn)
+    for (std::uint64_t seed = 0; seed < 20; ++seed) step(seed, [](Sectors) {});
+  static_cast<void>(steps(1000));
+  int known = 0;
+  for (std::uint64_t seed = 0; seed < 20; ++seed)
+    step(seed, [&](Sectors sectors) {
+      const PlacementLog::Number found = placement_.find_known({sectors, 0});
+      if (found == PlacementLog::kNone) return;
+      ++known;
+      EXPECT_TRUE(is_home(placement_.logged_place(found).address, sectors));
+    });
+  EXPECT_GT(known, 20);
+}
+
+// What comes again beside requests that gather follows no place because of them.
+TEST_F(StepsThatDifferTest, TurnsPutNothingDownToPlaces) {
+  for (int i = 0; i < 2000; ++i) {
+    std::vector<PagedBlock> blocks;
+    for (int k = 0; k < 40; ++k) blocks.push_back(allocate(static_cast<Sectors>(1 + random_() % 1500)));
+    placement_.turned(blocks.back().known, 10'000);
+    placement_.recurred(0, 100, 10'000);
+    for (; !blocks.empty(); blocks.pop_back()) release(blocks.back());
+  }
+  EXPECT_FALSE(placement_.fits_go_first(0));
+  static_cast<void>(steps(1000));
+  EXPECT_TRUE(placement_.fits_go_first(0)) << "these do follow places";
+}
+
+// A block that came to a place elsewhere, and went, took pages there before anybody looked at the free runs.
+TEST_F(StepsThatDifferTest, FollowPlacesWhereTheirPagesStillAre) {
+  static_cast<void>(steps(1500));
+  for (int turn = 0; turn < 2; ++turn) step(1, [](Sectors) {});
+  int known = 0;
+  step(1, [&](Sectors sectors) {
+    move_free_handles();
+    const PlacementLog::Number found = placement_.find_known({sectors, 0});
+    if (found == PlacementLog::kNone) return;
+    ++known;
+    static_cast<void>(placement_.free_runs());
+    EXPECT_TRUE(is_home(placement_.logged_place(found).address, sectors));
+  });
+  EXPECT_LT(known, 40);
+}
+
+// A step that comes again is known as a whole once it was placed in free runs.
+TEST_F(StepsThatDifferTest, KnowAStepThatComesAgain) {
+  static_cast<void>(steps(1500));
+  for (int turn = 0; turn < 2; ++turn) step(1, [](Sectors) {});
+  step(1, [&](Sectors sectors) { EXPECT_NE(placement_.find_known({sectors, 0}), PlacementLog::kNone); });
+}
 
 }  // namespace
 }  // namespace cistern

@@ -15,6 +15,7 @@
 #include "allocator/creation_harm.h"
 #include "allocator/driver_spending.h"
 #include "allocator/exact_fits.h"
+#include "allocator/fits_first.h"
 #include "allocator/gather.h"
 #include "allocator/known_places.h"
 #include "allocator/past_windows.h"
@@ -98,6 +99,73 @@ TEST(ExactFitsTest, AreRareWhereOneIsFoundInThirty) {
   EXPECT_TRUE(fits.are_rare(1));
   find(11, 1);
   EXPECT_FALSE(fits.are_rare(1)) << "where they come again it is seen soon";
+}
+
+class FitsFirstTest : public ::testing::Test {
+ protected:
+  static constexpr StreamNumber kStream = 1;
+  static constexpr std::int64_t kPages = 10;
+
+  FitsFirstTest() { fits_.add_stream(kStream); }
+
+  // The last of so many requests gathers a handle, and `passed` others followed no place. Whether the order changed.
+  bool gather(std::int64_t requests, std::int64_t passed, std::int64_t handles = 1) {
+    fits_.passed(kStream, passed);
+    const bool changed = fits_.gathered(kStream, handles, came_ + requests - 1, kPages);
+    came_ += requests;
+    return changed;
+  }
+  // How many such gathers there are up to the next change.
+  int gathers(std::int64_t requests, std::int64_t passed) {
+    int count = 1;
+    while (!gather(requests, passed)) ++count;
+    return count;
+  }
+
+  FitsFirst fits_;
+  std::int64_t came_ = 0;
+};
+
+TEST_F(FitsFirstTest, GathersArePutDownToPlacesThatWereFollowed) {
+  for (int i = 0; i < 1000; ++i) EXPECT_FALSE(gather(11, 10));
+  EXPECT_FALSE(fits_.of(kStream));
+  EXPECT_EQ(gathers(11, 0), 81) << "more than 8 handles a page";
+  EXPECT_TRUE(fits_.of(kStream));
+}
+
+TEST_F(FitsFirstTest, AsFarAsTheyWere) { EXPECT_EQ(gathers(11, 5), 161); }
+
+TEST_F(FitsFirstTest, HandlesCount) {
+  EXPECT_FALSE(gather(11, 0, 80));
+  EXPECT_TRUE(gather(11, 0, 1));
+}
+
+TEST_F(FitsFirstTest, WhereFitsDoNotHelpEitherPlacesGoFirstForTwiceAsLong) {
+  static_cast<void>(gathers(11, 0));
+  EXPECT_EQ(gathers(11, 10), 81) << "whatever was followed";
+  EXPECT_FALSE(fits_.of(kStream));
+  EXPECT_EQ(gathers(11, 0), 161);
+  EXPECT_EQ(gathers(11, 0), 161);
+  EXPECT_EQ(gathers(11, 0), 321);
+}
+
+TEST_F(FitsFirstTest, RequestsThatGatherInTurnFollowNothing) {
+  for (int i = 0; i < 1000; ++i) EXPECT_FALSE(gather(1, 0));
+}
+
+TEST_F(FitsFirstTest, MorePassedThanCameIsAll) { EXPECT_FALSE(gather(11, 1'000'000, 1'000'000)); }
+
+TEST_F(FitsFirstTest, StreamsAreApart) {
+  fits_.add_stream(3);
+  EXPECT_FALSE(fits_.of_any());
+  static_cast<void>(gathers(11, 0));
+  EXPECT_TRUE(fits_.of_any());
+  for (const StreamNumber other : {0, 2, 3, 4}) EXPECT_FALSE(fits_.of(other));
+  fits_.forget(kStream);
+  fits_.forget(4);
+  EXPECT_FALSE(fits_.of_any());
+  EXPECT_FALSE(fits_.of(kStream));
+  EXPECT_EQ(gathers(11, 0), 81) << "what came before is known still";
 }
 
 TEST(DriverSpendingTest, WindowsAreBoughtUpToAShareOfWhatMappingEveryPageCosts) {
