@@ -31,6 +31,7 @@ DeviceHeaps::DeviceHeaps(Contexts& contexts, const AllocatorOptions& options)
 }
 
 DeviceHeaps::~DeviceHeaps() {
+  fork_locks_.end();
   if (is_of_process_) remove_peer_listener(*this);
   {
     const std::lock_guard lock(link_->end);

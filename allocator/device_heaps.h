@@ -9,6 +9,7 @@
 
 #include "allocator/device_allocator.h"
 #include "allocator/event_pools.h"
+#include "allocator/fork_locks.h"
 #include "allocator/heaps_link.h"
 #include "allocator/host_heap.h"
 #include "allocator/observers.h"
@@ -265,6 +266,7 @@ class DeviceHeaps final : private PeerListener, private SnapshotSource {
   bool warned_of_fixed_segments_ = false;
   std::vector<std::atomic<DeviceAllocator*>> heaps_;
   std::shared_ptr<Link> link_ = std::make_shared<Link>();
+  ForkLocks fork_locks_{*this};  // once all the rest is there
 };
 
 }  // namespace cistern

@@ -27,18 +27,7 @@ std::atomic<DeviceHeaps*> made_heaps{nullptr};
 // is refused, and frees are ignored.
 std::atomic<bool> forked{false};
 
-void before_fork() {
-  if (DeviceHeaps* heaps = made_heaps.load(std::memory_order_acquire)) heaps->lock_for_fork();
-  tag_registry().lock_for_fork();
-}
-
-void after_fork_in_parent() {
-  tag_registry().unlock_after_fork();
-  if (DeviceHeaps* heaps = made_heaps.load(std::memory_order_acquire)) heaps->unlock_after_fork();
-}
-
 void after_fork_in_child() {
-  after_fork_in_parent();
   DeviceHeaps* heaps = made_heaps.load(std::memory_order_acquire);
   if (heaps == nullptr) return;
   forked.store(true, std::memory_order_relaxed);
@@ -79,7 +68,7 @@ DeviceHeaps& make_heaps() {
   const AllocatorOptions options = options_from_environment();
   auto heaps = std::make_unique<DeviceHeaps>(process_contexts(), options);
   warn_of(options);
-  pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
+  pthread_atfork(nullptr, nullptr, after_fork_in_child);
   made_heaps.store(heaps.get(), std::memory_order_release);
   observe_stream_ends(stream_ends);
   return *heaps.release();

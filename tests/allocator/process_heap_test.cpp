@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <memory>
+#include <stop_token>
 #include <thread>
 #include <vector>
 
@@ -176,6 +177,40 @@ TEST_F(ProcessHeap, AForkedChildLeavesItsParentsAllocatorsAlone) {
   EXPECT_EQ(WEXITSTATUS(status), 0);
   own.reset();
   EXPECT_GT(driver.calls(), calls);
+}
+
+// Whatever other threads were at when the process was forked.
+TEST_F(ProcessHeap, AForkedChildFindsNoLockOfAnAllocatorHeld) {
+  CachingAllocator own;
+  static_cast<void>(own.allocate(kMega));
+  const std::jthread reader([&](const std::stop_token& stop) {
+    while (!stop.stop_requested()) static_cast<void>(own.memory_stats());
+  });
+  for (int i = 0; i < 50; ++i) {
+    const pid_t child = fork();
+    if (child == 0) {
+      alarm(60);  // it would wait for ever
+      _exit(own.memory_stats().allocated_bytes.all.current == kMega ? 0 : 1);
+    }
+    int status = 0;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    ASSERT_TRUE(WIFEXITED(status)) << "the child of fork " << i << " waited for a lock";
+    ASSERT_EQ(WEXITSTATUS(status), 0);
+  }
+}
+
+// Allocators that ended are not looked at.
+TEST_F(ProcessHeap, AForkAfterTheEndOfAnAllocatorIsAsAny) {
+  const std::jthread ends([](const std::stop_token& stop) {
+    while (!stop.stop_requested()) static_cast<void>(CachingAllocator().allocate(kMega));
+  });
+  for (int i = 0; i < 200; ++i) {
+    const pid_t child = fork();
+    if (child == 0) _exit(0);
+    int status = 0;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    ASSERT_TRUE(WIFEXITED(status));
+  }
 }
 
 TEST_F(ProcessHeap, AForkedChildReadsStatisticsAndIsRefusedTheRest) {
