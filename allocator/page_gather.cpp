@@ -64,6 +64,10 @@ std::int64_t PagePlacement::pages_before_gathering(const PageRequest& request) c
   return std::min(std::max(table_.page().whole(peak + peak / kShareOverPeak), settling_pages_), page_limit_);
 }
 
+// At most a third is free. Where more is, and a request needs new memory all the same, pages that it does not need will
+// not serve others either: many streams with little each have a handle of their own.
+bool PagePlacement::is_dense() const { return 3 * free_.sectors() <= table_.page().sectors(table_.pages()); }
+
 // Small requests create some pages at once: a set-access for each would cost more than they are. In proportion to what
 // was live: of memory that nobody can have, as that of streams which were destroyed without a word, there may be more
 // than of any other.
@@ -141,6 +145,7 @@ void PagePlacement::remove_handle(PageTable::Handle handle) noexcept {
 void PagePlacement::add_new(PagePlan& plan, std::int64_t pages, bool may_round_up) {
   DriverSpending spending = spending_;
   spending.mapped(static_cast<std::int64_t>(plan.gather.steps.size()));
+  may_round_up = may_round_up && is_dense();
   while (pages > 0) {
     std::int32_t count = pages_of_new(plan.request, pages);
     if (may_round_up) {

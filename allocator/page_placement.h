@@ -350,6 +350,7 @@ class PagePlacement {
   // Up to so many there are to be before whole free handles are gathered: what was ever live, or what steps that wait
   // need to come to rest.
   [[nodiscard]] std::int64_t pages_before_gathering(const PageRequest& request) const;
+  [[nodiscard]] bool is_dense() const;
   [[nodiscard]] std::int64_t with_growth(const PageRequest& request, std::int64_t pages) const;
   [[nodiscard]] std::int32_t pages_of_new(const PageRequest& request, std::int64_t missing) const;
   void add_mapped(PagePlan& plan, PageTable::Handle handle, std::int32_t pages, bool moves_home);

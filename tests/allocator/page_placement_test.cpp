@@ -294,6 +294,12 @@ TEST_F(PagePlacementTest, FreeBytesAreFoundInWhicheverArena) {
   small.audit();
 }
 
+// What a larger handle has beyond one stream's block would serve none of the others.
+TEST_F(PagePlacementTest, ManyStreamsWithLittleEachHaveAPageEach) {
+  for (StreamNumber stream = 0; stream < 300; ++stream) static_cast<void>(allocate(2, stream));
+  EXPECT_EQ(placement_.table().pages(), 300);
+}
+
 TEST_F(PagePlacementTest, ManyStreamsShareFewArenas) {
   std::vector<PagedBlock> blocks;
   for (StreamNumber stream = 0; stream < 100; ++stream) blocks.push_back(allocate(100, stream));
