@@ -35,19 +35,18 @@ class FitsFirst {
   void passed(StreamNumber stream, std::int64_t requests = 1) noexcept {
     streams_[static_cast<std::size_t>(stream)].passed += requests;
   }
-  // A request gathered so many handles that there were, of `pages` in all; `came` had come before. Whether what goes
-  // first is another from here on. Requires: add_stream.
-  bool gathered(StreamNumber stream, std::int64_t handles, std::int64_t came, std::int64_t pages) noexcept {
+  // A request gathered so many handles that there were, of `pages` in all; `came` had come before. Requires:
+  // add_stream.
+  void gathered(StreamNumber stream, std::int64_t handles, std::int64_t came, std::int64_t pages) noexcept {
     Stream& of = streams_[static_cast<std::size_t>(stream)];
     const std::int64_t all = came - std::exchange(of.came, came + 1);
     const std::int64_t followed = std::clamp<std::int64_t>(all - std::exchange(of.passed, 0), 0, all);
     of.blame += handles * (of.fits_go_first ? kWhole : all == 0 ? 0 : kWhole * followed / all);
-    if (of.blame <= kWhole * pages * of.patience) return false;
+    if (of.blame <= kWhole * pages * of.patience) return;
     of.blame = 0;
     of.fits_go_first = !of.fits_go_first;
     with_fits_ += of.fits_go_first ? 1 : -1;
     if (!of.fits_go_first) of.patience = std::min(2 * of.patience, kMostPatience);
-    return true;
   }
   // Its number is to be another's.
   void forget(StreamNumber stream) noexcept {

@@ -61,7 +61,7 @@ Sectors PagePlacement::tail_of(const PageRequest& request) {
 
 std::int64_t PagePlacement::pages_before_gathering(const PageRequest& request) const {
   const Sectors peak = std::max(peak_live_, live_ + request.sectors);
-  return std::min(std::max(table_.page().whole(peak + peak / kShareOverPeak), settling_pages_), page_limit_);
+  return std::min(std::max(table_.page().whole(peak + peak / kShareOverPeak), room_to_settle_.pages()), page_limit_);
 }
 
 // At most a third is free. Where more is, and a request needs new memory all the same, pages that it does not need will
@@ -277,6 +277,15 @@ void PagePlacement::plan_last_resort(PagePlan& plan) {
   ++counts_.chosen;
 }
 
+// So many handles that there were, for a request whose block does not count as live yet.
+void PagePlacement::note_gathered(std::int64_t handles, const PageRequest& request) noexcept {
+  catch_up();
+  const Sectors all = table_.page().sectors(table_.pages());
+  const Sectors waits = all - free_.sectors() - live_ - request.sectors;
+  room_to_settle_.gathered(handles, waits, all, table_.pages());
+  fits_first_.gathered(request.stream, handles, turnover(request.stream).came, table_.pages());
+}
+
 // The driver has done its part: the mappings are recorded, and what the block does not take of the handles is free.
 void PagePlacement::adopt(const PagePlan& plan) {
   --under_way_;
@@ -296,8 +305,7 @@ void PagePlacement::adopt(const PagePlan& plan) {
     if (behind < step_end) free_.give(behind, step_end - behind, plan.request.stream);
   }
   spending_.allowed();
-  const StreamNumber stream = plan.request.stream;
-  if (fits_first_.gathered(stream, gathered, turnover(stream).came, table_.pages())) catch_up();
+  note_gathered(gathered, plan.request);
   log_.grow(most_logged());
 }
 

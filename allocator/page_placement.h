@@ -53,6 +53,7 @@
 #include "allocator/page_table.h"
 #include "allocator/past_windows.h"
 #include "allocator/placement_log.h"
+#include "allocator/room_to_settle.h"
 #include "allocator/tight_fit.h"
 #include "allocator/window_plan.h"
 
@@ -217,7 +218,7 @@ class PagePlacement {
   [[nodiscard]] bool retires() const { return !retiring_.empty(); }
   // Memory beyond what was ever live is not created any more before free handles are gathered, where steps that wait
   // got room for that: the device has none, or it is wanted elsewhere.
-  void end_room_to_settle() noexcept;
+  void end_room_to_settle() noexcept { room_to_settle_.end(table_.pages()); }
   // Throws std::bad_alloc, unchanged.
   [[nodiscard]] std::vector<Retiree> take_retirees(std::size_t most);
   void retired(const std::vector<Retiree>& batch) noexcept;
@@ -326,8 +327,6 @@ class PagePlacement {
   [[nodiscard]] std::int64_t most_mapped() const;
   void forget_places() noexcept;
   void cut_ends() noexcept;
-  void stop_retirement() noexcept;
-  void give_room_to_settle() noexcept;
 
   // page_decay.cpp
   void note_uses() const noexcept;
@@ -349,6 +348,7 @@ class PagePlacement {
   [[nodiscard]] Sectors tail_of(const PageRequest& request);
   // Up to so many there are to be before whole free handles are gathered: what was ever live, or what steps that wait
   // need to come to rest.
+  void note_gathered(std::int64_t handles, const PageRequest& request) noexcept;
   [[nodiscard]] std::int64_t pages_before_gathering(const PageRequest& request) const;
   [[nodiscard]] bool is_dense() const;
   [[nodiscard]] std::int64_t with_growth(const PageRequest& request, std::int64_t pages) const;
@@ -413,9 +413,7 @@ class PagePlacement {
   std::vector<PlacementLog::Number> candidates_;  // room that is kept
   std::vector<Retiree> retiring_;                 // the next ones last
   std::int64_t retire_beyond_ = 0;                // mapped pages
-  bool needs_room_ = false;                       // steps that wait do, once all that retires is gone
-  std::int64_t settling_pages_ = 0;               // what may be created for them; 0: what was ever live alone
-  std::int64_t settled_from_ = 0;                 // the pages that there were before; 0: they have no more
+  RoomToSettle room_to_settle_;
 };
 
 }  // namespace cistern

@@ -41,7 +41,7 @@ Departure PagePlacement::leave(FreeHandles free, std::int64_t pages) {
     free_.take(table_.home_of(leaving.handle), table_.sectors_of(leaving.handle), departure.taken);
   if (departure.empty()) return departure;
   ++departures_;
-  stop_retirement();
+  retiring_.clear();
   return departure;
 }
 

@@ -20,11 +20,6 @@ constexpr std::int64_t kManyMapped = 524288;
 constexpr std::int64_t kMostOfManyPages = 8;
 constexpr std::int64_t kFewMapped = 4096;
 
-// Of the memory that there is: what has to wait of it for steps that wait to be what finds no rest, and what they get
-// each time. In all they get as much again as there was.
-constexpr std::int64_t kShareToSettle = 8;
-constexpr std::int64_t kMostToSettle = 2;
-
 }  // namespace
 
 // A stream's addresses go on in another arena from twice the device's memory on.
@@ -44,14 +39,12 @@ void PagePlacement::begin_retirement() {
   catch_up();
   // By arena and page: whether a block lies there.
   std::vector<std::vector<bool>> is_used;
-  Sectors placed = 0;
   for (PageTable::Arena arena = 0; arena < table_.arenas(); ++arena)
     is_used.emplace_back(static_cast<std::size_t>(table_.slots(arena)));
   const auto page_of = [this](Sectors address) {
     return static_cast<std::size_t>(table_.page().whole(address - PageTable::begin_of(PageTable::arena_of(address))));
   };
   places_.for_each_live([&](const KnownPlace& place) {
-    placed += place.sectors;
     auto& used = is_used[static_cast<std::size_t>(PageTable::arena_of(place.address))];
     const std::size_t last = page_of(place.address + place.sectors - 1);
     for (std::size_t page = page_of(place.address); page <= last; ++page) used[page] = true;
@@ -66,26 +59,11 @@ void PagePlacement::begin_retirement() {
   });
   std::reverse(retiring.begin(), retiring.end());  // the lowest addresses go first
   retiring_.swap(retiring);
-  needs_room_ = kShareToSettle * (placed - live_) >= table_.page().sectors(table_.pages());
   forget_places();
 }
 
-// Steps that come again have made all their mappings long before, where their blocks are free at once. Those that wait
-// for other streams leave bytes that are free together only by chance, and in the least memory each step makes mappings
-// for others; in more it comes to rest. The traces studied retire nothing.
-void PagePlacement::give_room_to_settle() noexcept {
-  if (settled_from_ == 0) settled_from_ = table_.pages();
-  const std::int64_t more = std::max<std::int64_t>(table_.pages() / kShareToSettle, 1);
-  settling_pages_ = std::min(table_.pages() + more, kMostToSettle * settled_from_);
-}
-
-void PagePlacement::end_room_to_settle() noexcept {
-  settling_pages_ = 0;
-  if (table_.pages() <= settled_from_) settled_from_ = 0;
-}
-
 void PagePlacement::abandon_retirement() noexcept {
-  stop_retirement();
+  retiring_.clear();
   retire_beyond_ = 2 * table_.mapped_pages();
 }
 
@@ -105,13 +83,7 @@ void PagePlacement::retired(const std::vector<Retiree>& batch) noexcept {
   if (!retiring_.empty()) return;
   // What the driver refuses to unmap is not asked for at once again.
   retire_beyond_ = table_.mapped_pages() > most_mapped() ? 2 * table_.mapped_pages() : 0;
-  if (needs_room_ && retire_beyond_ == 0) give_room_to_settle();
   cut_ends();
-}
-
-void PagePlacement::stop_retirement() noexcept {
-  retiring_.clear();
-  needs_room_ = false;
 }
 
 void PagePlacement::forget_places() noexcept {

@@ -19,6 +19,7 @@
 #include "allocator/gather.h"
 #include "allocator/known_places.h"
 #include "allocator/past_windows.h"
+#include "allocator/room_to_settle.h"
 #include "tests/allocator/mapped_pages.h"
 
 namespace cistern {
@@ -111,9 +112,10 @@ class FitsFirstTest : public ::testing::Test {
   // The last of so many requests gathers a handle, and `passed` others followed no place. Whether the order changed.
   bool gather(std::int64_t requests, std::int64_t passed, std::int64_t handles = 1) {
     fits_.passed(kStream, passed);
-    const bool changed = fits_.gathered(kStream, handles, came_ + requests - 1, kPages);
+    const bool before = fits_.of(kStream);
+    fits_.gathered(kStream, handles, came_ + requests - 1, kPages);
     came_ += requests;
-    return changed;
+    return fits_.of(kStream) != before;
   }
   // How many such gathers there are up to the next change.
   int gathers(std::int64_t requests, std::int64_t passed) {
@@ -166,6 +168,55 @@ TEST_F(FitsFirstTest, StreamsAreApart) {
   EXPECT_FALSE(fits_.of_any());
   EXPECT_FALSE(fits_.of(kStream));
   EXPECT_EQ(gathers(11, 0), 81) << "what came before is known still";
+}
+
+// Of 100 pages, of which a tenth waits: the handles that are gathered before there is more room than `pages`.
+int gathers_before_room(RoomToSettle& room, std::int64_t pages = 0) {
+  int handles = 0;
+  for (; room.pages() <= pages && handles < 100'000; ++handles) room.gathered(1, 10, 100, 100);
+  return handles;
+}
+
+TEST(RoomToSettleTest, IsThereOnceFourTimesWhatThereIsWasGathered) {
+  RoomToSettle room;
+  EXPECT_EQ(room.pages(), 0);
+  EXPECT_EQ(gathers_before_room(room), 401);
+  EXPECT_EQ(room.pages(), 112);
+}
+
+TEST(RoomToSettleTest, IsNotThereWhereLittleWaits) {
+  RoomToSettle room;
+  for (int i = 0; i < 10'000; ++i) room.gathered(1, 6, 100, 100);
+  EXPECT_EQ(room.pages(), 0);
+  for (int i = 0; i < 401; ++i) room.gathered(1, 7, 100, 100);
+  EXPECT_EQ(room.pages(), 112);
+}
+
+TEST(RoomToSettleTest, ComesEverMoreSlowly) {
+  RoomToSettle room;
+  static_cast<void>(gathers_before_room(room));
+  for (int i = 0; i < 801; ++i) room.gathered(1, 10, 112, 112);
+  EXPECT_EQ(room.pages(), 112) << "8 times what there is, which is more now";
+  for (int i = 801; i < 897; ++i) room.gathered(1, 10, 112, 112);
+  EXPECT_EQ(room.pages(), 126);
+}
+
+TEST(RoomToSettleTest, IsAsMuchAgainAtMost) {
+  RoomToSettle room;
+  static_cast<void>(gathers_before_room(room));
+  for (int i = 0; i < 100'000; ++i) room.gathered(1, 190, 190, 190);
+  EXPECT_EQ(room.pages(), 200);
+}
+
+TEST(RoomToSettleTest, EndsWithTheMemory) {
+  RoomToSettle room;
+  static_cast<void>(gathers_before_room(room));
+  for (int i = 0; i < 700; ++i) room.gathered(1, 10, 100, 100);
+  room.end(110);
+  EXPECT_EQ(room.pages(), 0);
+  EXPECT_EQ(gathers_before_room(room), 801) << "it was there before, and none is gathered since";
+  room.end(100);
+  EXPECT_EQ(gathers_before_room(room), 401);
 }
 
 TEST(DriverSpendingTest, WindowsAreBoughtUpToAShareOfWhatMappingEveryPageCosts) {

@@ -277,7 +277,7 @@ TEST_F(ReplayCommandTest, StepsThatWaitForOtherStreamsComeToRest) {
   const auto replay = run({"replay", trace, "--policy", "paged", "--json", "--event-lag", "32"}).objects();
   ASSERT_EQ(replay.size(), 1U);
   EXPECT_EQ(replay[0]["repeat_driver_calls"], 0);
-  EXPECT_GT(replay[0]["driver_calls"]["cuMemUnmap"], 0) << "they did not by themselves";
+  EXPECT_EQ(replay[0]["driver_calls"]["cuMemUnmap"], 0) << "before their mappings are so many that they retire";
 }
 
 // The device has less than they would take for it: it is asked for that once in a while, not with each miss.
