@@ -282,7 +282,7 @@ void PagePlacement::note_gathered(std::int64_t handles, const PageRequest& reque
   catch_up();
   const Sectors all = table_.page().sectors(table_.pages());
   const Sectors waits = all - free_.sectors() - live_ - request.sectors;
-  room_to_settle_.gathered(handles, waits, all, table_.pages());
+  if (room_to_settle_.gathered(handles, waits, all, table_.pages())) forget_places();
   fits_first_.gathered(request.stream, handles, turnover(request.stream).came, table_.pages());
 }
 

@@ -6,7 +6,9 @@
 // free together only by chance, and in the least memory each step gathers others; in more it comes to rest. So handles
 // that are gathered while a sixteenth of the memory waits count: at four times what there is an eighth more may be
 // created before free handles are gathered, and twice as many are needed for the next eighth. In all it is as much
-// again as there was. Complexity: O(1). Not thread-safe: guarded by the heap's lock.
+// again as there was. What is remembered of places is of less memory then.
+// Complexity: O(1).
+// Not thread-safe: guarded by the heap's lock.
 
 #include <algorithm>
 #include <cstdint>
@@ -19,15 +21,18 @@ class RoomToSettle {
  public:
   // Pages that may be created up to; 0: no more than is needed.
   [[nodiscard]] std::int64_t pages() const noexcept { return pages_; }
-  // A request gathered so many handles that there were, of `all` sectors in `pages`, of which so many wait.
-  void gathered(std::int64_t handles, Sectors waits, Sectors all, std::int64_t pages) noexcept {
-    if (kShareThatWaits * waits < all) return;
+  // A request gathered so many handles that there were, of `all` sectors in `pages`, of which so many wait. Whether
+  // there is more room from here on.
+  [[nodiscard]] bool gathered(std::int64_t handles, Sectors waits, Sectors all, std::int64_t pages) noexcept {
+    if (kShareThatWaits * waits < all) return false;
     gathered_ += handles;
-    if (gathered_ <= patience_ * pages) return;
+    if (gathered_ <= patience_ * pages) return false;
     gathered_ = 0;
     patience_ = std::min(2 * patience_, kMostPatience);
     if (from_ == 0) from_ = pages;
+    const std::int64_t before = std::max(pages, pages_);
     pages_ = std::min(pages + std::max<std::int64_t>(pages / kShareOfRoom, 1), kMostRoom * from_);
+    return pages_ > before;
   }
   // Memory went, so that there are `pages`; or the device has none, or it is wanted elsewhere.
   void end(std::int64_t pages) noexcept {
