@@ -188,6 +188,17 @@ TEST_F(WaitingSteps, HaveAtMostTwiceTheMemory) {
   audit();
 }
 
+// What every stream knew was of less memory.
+TEST_F(WaitingSteps, ForgetPlacesWhereTheyGetMore) {
+  static_cast<void>(allocate(10, 5));
+  release(allocate(20, 5));
+  run(4, 1);
+  EXPECT_NE(placement_.find_known({20, 5}), PlacementLog::kNone);
+  run(300, 1);
+  EXPECT_EQ(placement_.find_known({20, 5}), PlacementLog::kNone);
+  EXPECT_EQ(begun_, 0) << "that forgets them, too";
+}
+
 TEST_F(WaitingSteps, HaveNoMoreWhereLittleWaits) {
   const PagedBlock most = allocate(128 * 20'000);
   run(10, 1);
