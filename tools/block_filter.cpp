@@ -1,7 +1,11 @@
 #include "tools/block_filter.h"
 
+#include <cistern/error.h>
+#include <fmt/format.h>
+
 #include <algorithm>
 
+#include "allocator/quoted_text.h"
 #include "tools/frame_text.h"
 #include "tools/usage.h"
 
@@ -34,6 +38,22 @@ void BlockFilter::add_block_options(CLI::App& app) {
              {to_string(BlockState::inactive), to_string(BlockState::active_allocated),
               to_string(BlockState::active_pending_free)});
   add_choice(app, "--kind", segment_kind, "only in segments of this kind", {"small", "large", "expandable"});
+}
+
+void BlockFilter::require_known(const Snapshot& snapshot, std::string_view command) const {
+  if (device) {
+    std::size_t devices = snapshot.device_traces.size();
+    for (const SegmentInfo& segment : snapshot.segments)
+      devices = std::max(devices, static_cast<std::size_t>(segment.device) + 1);
+    if (*device >= devices)
+      throw InvalidArgument(
+          fmt::format("{}: --device {}: expected one of the snapshot's {}", command, *device, devices));
+  }
+  if (!tag || tag->empty() || std::ranges::find(snapshot.tags, *tag) != snapshot.tags.end()) return;
+  std::string names;
+  for (const std::string& name : snapshot.tags) names += (names.empty() ? "" : ", ") + quoted_text(name);
+  throw InvalidArgument(fmt::format("{}: --tag {}: expected {}", command, quoted_text(*tag),
+                                    names.empty() ? "none, for the snapshot has no tags" : "one of " + names));
 }
 
 bool BlockMatcher::matches(const BlockRecord& block) {

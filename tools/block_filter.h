@@ -31,6 +31,9 @@ struct BlockFilter {
   void add_owner_options(CLI::App& app);
   // and those of the block itself.
   void add_block_options(CLI::App& app);
+  // Throws InvalidArgument for a device that the snapshot has nothing of, or a tag that it does not name: there would
+  // be no blocks, as where all is well.
+  void require_known(const Snapshot& snapshot, std::string_view command) const;
 };
 
 // A filter for the blocks of one snapshot, which both must outlive it. Looks at each stack once.

@@ -3,7 +3,6 @@
 #include <cistern/error.h>
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cstring>
 
 #include "allocator/quoted_text.h"
@@ -46,11 +45,6 @@ void fail_input(std::string_view name, std::size_t line, std::string_view text, 
 
 void fail_input(std::string_view name, std::string_view text, std::string_view expected) {
   throw InvalidArgument(fmt::format("{}: {}: expected {}", printable_name(name), quoted_text(text), expected));
-}
-
-std::size_t line_of(std::string_view text, std::size_t offset) {
-  const std::string_view before = text.substr(0, std::min(offset, text.size()));
-  return 1 + static_cast<std::size_t>(std::count(before.begin(), before.end(), '\n'));
 }
 
 }  // namespace cistern

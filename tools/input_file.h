@@ -27,7 +27,4 @@ namespace cistern {
 // Throws InvalidArgument naming the path and the reason, an `errno`.
 [[noreturn]] void fail_to_read(std::string_view path, int error);
 
-// The number of the line, from 1, that the character at `offset` is on.
-[[nodiscard]] std::size_t line_of(std::string_view text, std::size_t offset);
-
 }  // namespace cistern

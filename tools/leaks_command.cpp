@@ -198,6 +198,7 @@ int leaks_command(const Arguments& arguments, const CommandStreams& streams) {
   if (!parse_usage(app, arguments, streams)) return kExitSuccess;
   usage.check();
   const SnapshotInput input = read_snapshot_input(usage.path, streams);
+  usage.filter.require_known(input.snapshot, "cistern leaks");
   const Leaks leaks = group_leaks(input.snapshot, usage);
   if (usage.listing.json)
     write_json(input.name, leaks, usage, streams.out);

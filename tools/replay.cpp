@@ -95,6 +95,8 @@ class Replayer {
 
   CachingAllocator& allocator() { return allocator_; }
   MemoryStats stats() const { return allocator_.memory_stats(kDevice); }
+  // Requests so far; the statistics count those alone that a device could have had.
+  std::int64_t refused() const { return refused_; }
 
  private:
   // False if memory ran out: the block stays null, and so its record and free are nothing.
@@ -122,6 +124,7 @@ class Replayer {
       block = operation.stream == 0 ? allocator_.allocate(operation.bytes, StreamHandle{nullptr}, kDevice)
                                     : allocator_.allocate(operation.bytes, streams_[operation.stream]);
     } catch (const OutOfMemoryError&) {
+      ++refused_;
       return false;
     }
     return true;
@@ -138,6 +141,7 @@ class Replayer {
   ReplayStreams streams_;  // outlive the allocator, which may hold work on them
   CachingAllocator allocator_;
   std::vector<void*> blocks_;
+  std::int64_t refused_ = 0;
 };
 
 // Tells `progress` now and then how far a pass of `ops` operations is.
@@ -249,9 +253,8 @@ ReplayFigures measure_replay(const ReplayScript& script, ReplayDevice& device, c
   replayer.pass(script.operations, OnOutOfMemory::go_on, PassProgress(progress, "first pass", script.ops));
   figures.driver = device.figures() - before;
   figures.peak_reserved_bytes = device.peak_reserved_bytes();
-  const MemoryStats stats = replayer.stats();
-  figures.retries = stats.num_alloc_retries;
-  figures.ooms = stats.num_ooms;
+  figures.retries = replayer.stats().num_alloc_retries;
+  figures.ooms = replayer.refused();
   figures.repeat_driver_calls = repeat(replayer, script, device, settings, progress);
   figures.ns_per_op = device.is_simulated() ? time_passes(replayer, script, progress)
                                             : time_on_simulated(script, device, settings, progress);
@@ -268,9 +271,8 @@ std::int64_t replay_checkpoints(const ReplayScript& script, ReplayDevice& device
     if (done % interval == 0 || done == script.ops) sink(done, false, replayer.stats());
   });
   replayer.allocator().empty_cache();
-  const MemoryStats stats = replayer.stats();
-  sink(script.ops, true, stats);
-  return stats.num_ooms;
+  sink(script.ops, true, replayer.stats());
+  return replayer.refused();
 }
 
 bool completes(const ReplayScript& script, std::uint64_t capacity_bytes, const AllocatorOptions& options) {

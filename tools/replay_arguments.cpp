@@ -55,6 +55,17 @@ AllocatorOptions AllocatorArguments::parse(std::optional<double> memory_fraction
   return parsed;
 }
 
+void AllocatorArguments::require_no_policy(std::string_view flag) const {
+  for (const Policy of : {Policy::classic, Policy::paged}) {
+    AllocatorOptions base;
+    base.policy = of;
+    const Policy chosen = AllocatorOptions::parse(config, base).policy;
+    if (chosen != of)
+      throw InvalidArgument(fmt::format("{} with --config {}, which chooses {}: expected none there", flag,
+                                        quoted_text(config), to_string(chosen)));
+  }
+}
+
 void require_json_alone_on_output(const AllocatorOptions& options, std::string_view flag) {
   if (options.oom_dump == "stdout")
     throw InvalidArgument(fmt::format(

@@ -27,6 +27,8 @@ struct AllocatorArguments {
   // allocation, in 0..1. Throws as AllocatorOptions::parse does, and InvalidArgument naming both
   // for a --policy or a --memory-fraction that --config contradicts.
   [[nodiscard]] AllocatorOptions parse(std::optional<double> memory_fraction = {}) const;
+  // Throws as AllocatorOptions::parse does, and InvalidArgument if --config chooses a policy, which `flag` does.
+  void require_no_policy(std::string_view flag) const;
 };
 // `flag` makes standard output JSON. Throws InvalidArgument if summaries would go there too.
 void require_json_alone_on_output(const AllocatorOptions& options, std::string_view flag);

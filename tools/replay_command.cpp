@@ -212,6 +212,7 @@ std::vector<AllocatorOptions> checked_options(const ReplayUsage& usage) {
     if (usage.checkpoints) throw InvalidArgument("--compare with --stats-checkpoints; expected one of them");
     if (!usage.allocator.policy.empty())
       throw InvalidArgument(fmt::format("--compare with --policy {}; expected one of them", usage.allocator.policy));
+    usage.allocator.require_no_policy("--compare");
     for (const char* policy : {"classic", "expandable", "paged", "async", "direct"}) {
       AllocatorArguments arguments = usage.allocator;
       arguments.policy = policy;

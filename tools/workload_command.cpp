@@ -55,7 +55,7 @@ int workload_command(const Arguments& arguments, const CommandStreams& streams) 
   const CLI::Option* seed_option = add_whole_number(
       app, "--seed", seed, fmt::format("chooses sizes and arrivals; by default {}", kDefaultWorkloadSeed));
   const CLI::Option* path_option =
-      app.add_option("-o", path, "write to this file, gzip'd if it ends with .gz; by default to standard output")
+      app.add_option("-o", path, "write to this file, gzip'd if it ends with .gz; by default, or with -, to standard output")
           ->type_name("FILE");
   app.footer("The same name and seed give the same trace on every machine.");
   if (!parse_usage(app, arguments, streams)) return kExitSuccess;
@@ -67,7 +67,7 @@ int workload_command(const Arguments& arguments, const CommandStreams& streams) 
     return kExitSuccess;
   }
   const Workload& workload = require_workload(name);
-  if (path.empty()) {
+  if (path.empty() || path == "-") {
     generate(workload, seed.value_or(kDefaultWorkloadSeed), streams.out);
     return kExitSuccess;
   }

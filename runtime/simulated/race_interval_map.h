@@ -60,11 +60,6 @@ class RaceIntervalMap {
     if (begin != nullptr) *begin = piece->first;
     return &piece->second;
   }
-  // Where the first piece that begins after the address does; `otherwise` if none does.
-  [[nodiscard]] std::uint64_t next_begin(std::uint64_t address, std::uint64_t otherwise) const {
-    const auto piece = pieces_.upper_bound(address);
-    return piece == pieces_.end() ? otherwise : piece->first;
-  }
   [[nodiscard]] Pieces& pieces() noexcept { return pieces_; }
   [[nodiscard]] std::size_t size() const noexcept { return pieces_.size(); }
 

@@ -96,6 +96,15 @@ TEST_F(ReplayCommandTest, RunningOutOfMemoryIsStatusOneAndTheRunGoesOn) {
   EXPECT_EQ(result.object()["peak_reserved_bytes"], 2 << 20);
 }
 
+// As PyTorch's, the statistics do not count what is more than any device could have.
+TEST_F(ReplayCommandTest, ARequestThatNoDeviceCouldServeIsRefusedAsAnyOther) {
+  const std::string trace = write("huge.trace", "a 1 2305843009213693952 0\nf 1\na 2 4096 0\nf 2\n");
+  const Result result = run({"replay", trace, "--json"});
+  EXPECT_EQ(result.status, kExitOutOfMemory);
+  EXPECT_EQ(result.object()["ooms"], 1);
+  EXPECT_EQ(run({"replay", trace, "--stats-checkpoints", "1"}).status, kExitOutOfMemory);
+}
+
 TEST_F(ReplayCommandTest, TheMemoryFractionIsSetBeforeTheFirstAllocation) {
   const std::string trace = write("large.trace", "a 1 67108864 0\nf 1\n");
   EXPECT_EQ(run({"replay", trace, "--capacity", "128MiB"}).status, kExitSuccess);
@@ -174,7 +183,8 @@ TEST_F(ReplayCommandTest, PoliciesAreComparedSideBySide) {
   EXPECT_EQ(std::ranges::count(run({"replay", two_steps, "--compare"}).out, '\n'),
             7);  // the device, the titles, five rows
   expect_refused(run({"replay", two_steps, "--compare", "--policy", "paged"}), {"--compare", "--policy"});
-  expect_refused(run({"replay", two_steps, "--compare", "--config", "policy:paged"}), {"policy:paged"});
+  for (const char* choice : {"policy:paged", "policy:direct", "expandable_segments:True", "backend:cudaMallocAsync"})
+    expect_refused(run({"replay", two_steps, "--compare", "--config", choice}), {"--compare with --config", choice});
   expect_refused(run({"replay", two_steps, "--compare", "--stats-checkpoints", "2"}), {"--compare"});
 }
 

@@ -36,6 +36,10 @@ TEST_F(WorkloadCommandTest, TheSameSeedGivesTheSameTracePlainOrCompressed) {
   EXPECT_EQ(from_plain.operations, parse_trace(run({"workload", first_workload(), "--seed", "5"}).out, "x").operations);
 }
 
+TEST_F(WorkloadCommandTest, AHyphenIsStandardOutput) {
+  EXPECT_EQ(run({"workload", first_workload(), "-o", "-"}).out, run({"workload", first_workload()}).out);
+}
+
 TEST_F(WorkloadCommandTest, BadUsageIsRefused) {
   expect_refused(run({"workload", "no-such-model"}), {"'no-such-model'", first_workload()});
   expect_refused(run({"workload", "--seed", "3"}), {"NAME"});
