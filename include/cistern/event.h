@@ -8,6 +8,8 @@
 // Recording again replaces the captured work; what waits already keeps what it waits for.
 // Any use of an event that was moved from throws InvalidArgument, but is_created, device and
 // native_handle, which answer as before the first record; it may be assigned.
+// Errors: DriverError, with the driver's code, if the driver fails, unless said otherwise.
+// Complexity: O(1), of one to three calls of the driver.
 // Thread safety: an Event is a value like std::unique_ptr: different threads may use
 // different events; one event needs the caller's own ordering.
 
