@@ -7,8 +7,9 @@
 // ever shorter: what is not remembered finds none, gathers pages for one more place, and it never ends. So a gather is
 // put down to remembered places, as far as requests since the last one followed any. When that comes to eight times
 // what there is, free runs go first. If gathers come to as much then, they did not help: places go first again, and
-// twice as much is needed for the next change. Complexity: O(1). Not thread-safe: guarded by the heap's lock, or by a
-// stream's turn in pages (StreamHits::turn_in_pages).
+// twice as much is needed for the next change.
+// Complexity: O(1).
+// Not thread-safe: guarded by the heap's lock, or by a stream's turn in pages (StreamHits::turn_in_pages).
 
 #include <algorithm>
 #include <cstddef>
