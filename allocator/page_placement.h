@@ -24,11 +24,11 @@
 // they are then is what they would have been, so no decision depends on it. So are bytes that another stream gets in
 // a known place (page_hand_over.cpp).
 // Invariant: every byte of every handle is free at home, part of one block, had by one plan under way, or leaving.
-// Complexity: take_known, freed and settle O(1) expected, take_known O(handles) where free runs go first (fits_first.h),
-// plan_known O(pieces); else see the parts: a miss is O(log n)
-// for n free runs and what it gathers, and sorts the handles that several streams have parts of; O(n) where a limit
-// refuses it. Each place that changed costs a change of the free runs and of their index (free_parts.h) a piece, once,
-// when they are looked at, and the next window of fragments O(log n) for each run that came. Not thread-safe.
+// Complexity: take_known, freed and settle O(1) expected, plan_known O(pieces); take_known O(handles) where free runs
+// go first (fits_first.h); else see the parts: a miss is O(log n) for n free runs and what it gathers, and sorts the
+// handles that several streams have parts of; O(n) where a limit refuses it. Each place that changed costs a change of
+// the free runs and of their index (free_parts.h) a piece, once, when they are looked at, and the next window of
+// fragments O(log n) for each run that came. Not thread-safe.
 
 #include <array>
 #include <cstddef>
