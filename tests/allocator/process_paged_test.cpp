@@ -71,6 +71,7 @@ TEST_F(ProcessPaged, AUseIsRecordedByAnyByteOfTheBlock) {
   record_stream_around(used + 3 * kMega - 1, user);
   for (void* block : blocks) deallocate(block);
   EXPECT_EQ(oldest_pending_free()->address, reinterpret_cast<std::uintptr_t>(used));
+  EXPECT_EQ(oldest_pending_free()->waits_for_id, user.id());
   EXPECT_EQ(memory_stats().active_bytes.all.current, static_cast<std::int64_t>(3 * kMega)) << "no other";
   user.synchronize();
 }

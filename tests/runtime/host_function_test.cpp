@@ -245,6 +245,15 @@ TEST_F(HostFunctions, PageLockedMemoryThatWasMovedFromIsEmpty) {
   EXPECT_FALSE(is_pinned(own.data()));
 }
 
+// The simulated device has no such registrations, and says so.
+TEST_F(HostFunctions, MemoryThatADeviceIsOnlyToReadIsRegisteredAsThatOrNotAtAll) {
+  std::vector<char> own(8192);
+  EXPECT_THROW(HostRegistration(own.data(), own.size(), {.read_only = true}), DriverError);
+  EXPECT_FALSE(is_pinned(own.data()));
+  const HostRegistration pages(own.data(), own.size());
+  EXPECT_TRUE(is_pinned(own.data()));
+}
+
 TEST_F(HostFunctions, MemoryOfOtherProcessesThatEndsInsideIsUnmappedLater) {
   const Stream stream = Stream::create();
   auto memory = std::make_unique<IpcMemory>(imported_memory(driver().api()));

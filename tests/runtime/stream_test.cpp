@@ -345,6 +345,23 @@ TEST_F(Streams, CopiesAndFillsMoveRealBytesInOrder) {
   ASSERT_EQ(process_driver().mem_free(address), CUDA_SUCCESS);
 }
 
+TEST_F(Streams, FillsOfTwoBytesCountValuesAndAreAligned) {
+  const ContextGuard context(process_driver(), process_contexts().primary(0));
+  CUdeviceptr address = 0;
+  ASSERT_EQ(process_driver().mem_alloc(&address, 4096), CUDA_SUCCESS);
+  auto* const memory = reinterpret_cast<unsigned char*>(address);
+  const Stream stream = Stream::create();
+  fill_async(memory, 0, 8, stream);
+  fill16_async(memory + 2, 0xabcd, 2, stream);
+  fill16_async(nullptr, 0xabcd, 0, stream);
+  std::vector<unsigned char> back(8, 1);
+  copy_async(back.data(), memory, 8, stream);
+  stream.synchronize();
+  EXPECT_EQ(back, (std::vector<unsigned char>{0, 0, 0xcd, 0xab, 0xcd, 0xab, 0, 0}));
+  EXPECT_THROW(fill16_async(memory + 1, 0, 1, stream), InvalidArgument);
+  ASSERT_EQ(process_driver().mem_free(address), CUDA_SUCCESS);
+}
+
 TEST_F(Streams, FailedCopyNamesItsRange) {
   const Stream stream = Stream::create();
   int value = 0;
